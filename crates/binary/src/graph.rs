@@ -360,7 +360,11 @@ impl FunctionGraph {
 
     /// Calls in a block.
     pub fn calls_in(&self, block: BlockIndex) -> impl Iterator<Item = &CallSite> {
-        self.calls.iter().filter(move |c| c.block == block)
+        let span = self.block(block);
+        let first = self.calls.partition_point(|c| c.address < span.start);
+        let end = self.calls.partition_point(|c| c.address <= span.last);
+        // Blocks that overlap have calls at the same addresses.
+        self.calls[first..end].iter().filter(move |c| c.block == block)
     }
 
     /// Whether code at an address belongs to it.

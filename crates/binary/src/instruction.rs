@@ -2,7 +2,8 @@
 //!
 //! Decoding is iced-x86's. Source of the classes: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter};
+pub use iced_x86::Instruction;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, IntelFormatter, Mnemonic, OpKind, Register};
 
 /// No instruction is longer, in bytes.
 pub const LONGEST_INSTRUCTION: u64 = 15;
@@ -81,6 +82,25 @@ pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
         FlowControl::Interrupt => Some(BranchInstruction::System),
         FlowControl::Exception => Some(BranchInstruction::Stop),
     }
+}
+
+/// Whether a block goes on with another stack: it loads the stack pointer from memory, or (if it leaves its function) with an argument.
+pub fn loads_stack_pointer(block: impl Iterator<Item = Instruction>, leaves: bool) -> bool {
+    const ARGUMENTS: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX];
+    const FRAME: [Register; 2] = [Register::RBP, Register::RSP];
+    let mut loads = false;
+    for instruction in block {
+        match (instruction.mnemonic(), instruction.op0_register(), instruction.op1_kind()) {
+            (Mnemonic::Mov, Register::RSP, OpKind::Memory) => loads |= !FRAME.contains(&instruction.memory_base()),
+            (Mnemonic::Mov, Register::RSP, OpKind::Register) => loads |= leaves && ARGUMENTS.contains(&instruction.op1_register()),
+            (Mnemonic::Xchg, first, _) => loads |= first == Register::RSP || instruction.op1_register() == Register::RSP,
+            // The function's own frame again.
+            (Mnemonic::Leave, ..) => loads = false,
+            (Mnemonic::Lea, Register::RSP, _) if instruction.memory_base() == Register::RBP => loads = false,
+            _ => {}
+        }
+    }
+    loads
 }
 
 /// `syscall` and its like are calls to the decoder.

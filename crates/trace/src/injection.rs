@@ -4,7 +4,7 @@
 use crate::CollectError;
 use crate::journal::JournalEntry;
 use crate::memory::Memory;
-use crate::ptrace::{self, CallStop, PtraceStop, Registers, Resume, Tid, unless_gone};
+use crate::ptrace::{self, CallStop, PtraceStop, Registers, Resume, TRAP_FLAG, Tid, unless_gone};
 use crate::session::Session;
 use std::io;
 
@@ -56,7 +56,9 @@ impl Session {
         self.enter(JournalEntry::Registers(thread, Box::new(saved)));
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let rax = number as u64;
-        let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
+        // The program's own trap flag would trap in the stub.
+        let eflags = saved.eflags & !TRAP_FLAG;
+        let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
         ptrace::set_registers(thread, &call)?;
         let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
         self.undisturbed(thread, || self.run_to_end(thread, Resume::Continue, is_end, "in a system call made in its name"))?;
@@ -90,7 +92,8 @@ impl Session {
         self.enter(JournalEntry::Registers(thread, Box::new(saved)));
         self.enter(JournalEntry::SignalMask(thread, mask));
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
-        let call = Registers { rip, rax: number as u64, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
+        let (rax, eflags) = (number as u64, saved.eflags & !TRAP_FLAG);
+        let call = Registers { rip, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
         ptrace::set_registers(thread, &call)?;
         ptrace::set_signal_mask(thread, u64::MAX)?;
         let until = |how, is_end: &dyn Fn(PtraceStop) -> io::Result<bool>| loop {

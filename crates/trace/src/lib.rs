@@ -83,7 +83,7 @@ pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, 
 pub use ptrace::wait_child;
 pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
 pub use run::{RunTarget, TraceRun};
-pub use sink::{NOWHERE, Sink, SinkFlow, ThreadNumber};
+pub use sink::{NOWHERE, RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber};
 pub use sleds::first as first_sled;
 pub use subject::Executable;
 pub use system::{cores, pin, send_signal};

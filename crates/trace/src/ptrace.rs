@@ -23,6 +23,9 @@ pub enum Resume {
     Step,
 }
 
+/// The trap flag of `eflags`: as registers are read, the program's own.
+pub const TRAP_FLAG: u64 = 1 << 8;
+
 /// Why a thread stopped or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtraceStop {

@@ -1,5 +1,5 @@
-//! Single-stepping: every instruction of the image, by PTRACE_SINGLESTEP. It needs no graph and no breakpoint, so it is
-//! the oracle of the other collectors; it costs tens of microseconds an instruction.
+//! Single-stepping: the address of every instruction of the image, by PTRACE_SINGLESTEP, whatever any graph has: the oracle of the other
+//! collectors. The trap flag that stepping sets is hidden from the program, whose own one works as without tracing.
 //!
 //! Libraries run at full speed while there is one thread: when it leaves the image, the image's code is made
 //! unexecutable; the fault at which it comes back, by return or by a callback, is where stepping goes on. No assumption
@@ -10,19 +10,24 @@ use crate::CollectError;
 use crate::images::{Image, Images};
 use crate::journal::JournalEntry;
 use crate::memory::{MemoryEffect, common, mappings, outside, overlap, pages};
-use crate::ptrace::{self, Resume, Tid};
-use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use crate::ptrace::{self, Registers, Resume, TRAP_FLAG, Tid};
+use crate::sink::{RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber, Trap};
 use crate::subject::TracedProcess;
+use iced_x86::Mnemonic;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
+use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION, branch, decode};
 
 /// `si_code` of a trap by an `int3` of the program itself: SI_KERNEL.
 const BY_BREAKPOINT: i32 = 0x80;
 /// `si_code` of a trap by the trap flag: TRAP_TRACE.
 const BY_TRAP_FLAG: i32 = 2;
-/// The trap flag of `eflags`.
-const TRAP_FLAG: u64 = 1 << 8;
+
+/// `si_code` of the stop before the first instruction of a signal's handler.
+const AT_HANDLER: i32 = libc::SIGTRAP;
+/// Where in the frame that the kernel makes for a handler the flags are: behind the return address, in the context's registers.
+const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
 
 /// Stepping a program.
 #[derive(Debug)]
@@ -44,7 +49,7 @@ struct SteppedCode {
     protection: i32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Stepped {
     /// Whether it is stepped: in the image, and in libraries where they cannot run at full speed.
     stepping: bool,
@@ -52,6 +57,23 @@ struct Stepped {
     last: u64,
     /// Whether a system call comes next.
     call: bool,
+    /// Whether the program itself has set the trap flag: it gets a signal when the instruction has run.
+    traps_itself: bool,
+    /// The instruction pushes the flags; what follows it in memory.
+    pushes_flags: Option<u64>,
+    /// The instruction pops flags in which the program has the trap flag cleared.
+    clears_trap_flag: bool,
+}
+
+/// How a thread has come to an instruction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// By the instruction before.
+    Next,
+    /// By a system call.
+    Resumed,
+    /// By a handler that comes back to where it began: the instruction is recorded.
+    Recorded,
 }
 
 impl Stepping {
@@ -137,11 +159,11 @@ impl Stepping {
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        self.threads.insert(thread, Stepped { stepping: false, last: 0, call: false });
+        self.threads.insert(thread, Stepped::default());
         if self.threads.len() > 1 {
             self.step_everywhere(subject, thread)?;
         }
-        self.step(subject, (thread, number), false, images, sink)
+        self.step(subject, (thread, number), Arrival::Next, images, sink)
     }
 
     /// Steps libraries, too, from now on: no system call is made for that any more.
@@ -178,13 +200,14 @@ impl Stepping {
     /// The thread is gone.
     pub fn before_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if let Some(stepped) = self.threads.get_mut(&thread) {
-            *stepped = Stepped { stepping: true, call: false, ..*stepped };
+            let own = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
+            *stepped = Stepped { stepping: true, call: false, traps_itself: own, pushes_flags: None, clears_trap_flag: false, ..*stepped };
             self.allow(subject, thread)?;
         }
         Ok(())
     }
 
-    /// Whether a signal that a thread is about to get comes from stepping: a trap of a step, or the fault at unexecutable code of the
+    /// Whether a signal that a thread is about to get comes from stepping alone: a trap of a step, or the fault at unexecutable code of the
     /// image.
     ///
     /// # Errors
@@ -193,7 +216,7 @@ impl Stepping {
         match signal {
             libc::SIGTRAP => {
                 let code = ptrace::signal_code(thread)?;
-                Ok(code > 0 && code != BY_BREAKPOINT)
+                Ok(code > 0 && code != BY_BREAKPOINT && !(code == BY_TRAP_FLAG && self.traps_itself(thread)?))
             }
             libc::SIGSEGV => Ok(!self.allowed && self.is_inside(ptrace::instruction_pointer(thread)?)),
             _ => Ok(false),
@@ -218,20 +241,22 @@ impl Stepping {
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
-                if code == BY_BREAKPOINT || code <= 0 {
+                if code == BY_TRAP_FLAG && stepped.clears_trap_flag {
+                    // The kernel takes the flag that it has set for the step for the program's.
+                    let registers = ptrace::registers(thread)?;
+                    ptrace::set_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
+                }
+                if code == AT_HANDLER && !stepped.traps_itself {
+                    hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
+                }
+                if code == BY_BREAKPOINT || code <= 0 || (code == BY_TRAP_FLAG && stepped.traps_itself) {
                     return Ok(Trap::Foreign);
                 }
-                Ok(Trap::Recorded(self.step(subject, (thread, number), false, images, sink)?))
-            }
-            // A program that saves and restores its flags (`pushf`, `popf`) while it is stepped sets the trap flag by itself.
-            libc::SIGTRAP if !stepping && ptrace::signal_code(thread)? == BY_TRAP_FLAG => {
-                let registers = ptrace::registers(thread)?;
-                ptrace::set_registers(thread, &ptrace::Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
-                Ok(Trap::Recorded(SinkFlow::GoOn))
+                Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
             }
             libc::SIGSEGV if !stepping && self.is_inside(ptrace::instruction_pointer(thread)?) => {
                 self.allow(subject, thread)?;
-                Ok(Trap::Recorded(self.step(subject, (thread, number), false, images, sink)?))
+                Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
             }
             _ => Ok(Trap::Foreign),
         }
@@ -253,7 +278,7 @@ impl Stepping {
         let stepping = stepped.stepping || self.everywhere;
         let came_back = !stepping && self.is_inside(ptrace::instruction_pointer(thread)?);
         match stepping || came_back || ptrace::is_blocked(thread, libc::SIGSEGV) {
-            true => self.step(subject, (thread, number), again, images, sink),
+            true => self.step(subject, (thread, number), if again { Arrival::Recorded } else { Arrival::Resumed }, images, sink),
             false => Ok(SinkFlow::GoOn),
         }
     }
@@ -263,26 +288,54 @@ impl Stepping {
         &mut self,
         subject: &TracedProcess,
         (thread, number): (Tid, ThreadNumber),
-        again: bool,
+        arrival: Arrival,
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        let at = ptrace::instruction_pointer(thread)?;
+        let registers = ptrace::registers(thread)?;
+        let at = registers.rip;
         let inside = self.is_inside(at);
-        let last = self.threads.get(&thread).map_or(0, |s| s.last);
+        let last = self.threads.get(&thread).copied().unwrap_or_default();
+        if last.pushes_flags == Some(at) && !last.traps_itself {
+            hide_trap_flag(subject, registers.rsp)?;
+        }
         // A fault for which a program blocks the signal takes its handler away.
         if !inside && !self.everywhere && !ptrace::is_blocked(thread, libc::SIGSEGV) {
-            self.threads.insert(thread, Stepped { stepping: false, last: 0, call: false });
+            self.threads.insert(thread, Stepped::default());
             self.forbid(subject, thread)?;
             return Ok(SinkFlow::GoOn);
         }
         self.allow(subject, thread)?;
-        let code = subject.memory.read_some(at, 2);
-        let call = code == [0x0f, 0x05];
-        self.threads.insert(thread, Stepped { stepping: true, last: at, call });
+        let code = subject.memory.read_some(at, LONGEST_INSTRUCTION as usize);
+        let instruction = decode(&code, at);
+        let pushes = instruction.filter(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq));
+        let stepped = Stepped {
+            stepping: true,
+            last: at,
+            call: code.starts_with(&[0x0f, 0x05]),
+            // The kernel shows the flag only if the program has set it.
+            traps_itself: registers.eflags & TRAP_FLAG != 0,
+            pushes_flags: pushes.map(|i| i.next_ip()),
+            clears_trap_flag: instruction.is_some_and(|i| matches!(i.mnemonic(), Mnemonic::Popf | Mnemonic::Popfd | Mnemonic::Popfq))
+                && matches!(subject.memory.read_some(registers.rsp + 1, 1).as_slice(), [flags] if flags & (TRAP_FLAG >> 8) as u8 == 0),
+        };
+        self.threads.insert(thread, stepped);
         // A repeated string instruction stops at each repetition.
-        let repetition = at == last && matches!(code.first(), Some(0xf2 | 0xf3));
-        if inside && !repetition && !again { Ok(sink.record(number, images.in_file(at))?) } else { Ok(SinkFlow::GoOn) }
+        let repetition = at == last.last && matches!(code.first(), Some(0xf2 | 0xf3));
+        if !inside || repetition || arrival == Arrival::Recorded {
+            return Ok(SinkFlow::GoOn);
+        }
+        let leads = instruction.and_then(|i| branch(&i)).is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
+        let (leads, resumed) = (if leads { TRANSFER } else { 0 }, if arrival == Arrival::Resumed { RESUMED } else { 0 });
+        Ok(sink.record(number, images.in_file(at) | leads | resumed)?)
+    }
+
+    /// Whether the program itself has the trap of a stopped thread's last instruction, stepped or not.
+    fn traps_itself(&self, thread: Tid) -> io::Result<bool> {
+        match self.threads.get(&thread) {
+            Some(stepped) if stepped.stepping || self.everywhere => Ok(stepped.traps_itself),
+            _ => Ok(true),
+        }
     }
 
     fn is_inside(&self, address: u64) -> bool {
@@ -355,4 +408,13 @@ fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>
         parts.filter(|(range, _)| !range.is_empty()).map(|(range, protection)| SteppedCode { range, protection }).collect::<Vec<_>>()
     };
     Ok(code.iter().flat_map(of).collect())
+}
+
+/// Clears the trap flag in flags that have been pushed.
+fn hide_trap_flag(subject: &TracedProcess, stack_pointer: u64) -> io::Result<()> {
+    let place = stack_pointer + 1;
+    match subject.memory.read_some(place, 1).as_slice() {
+        [byte] => subject.memory.write(place, &[byte & !((TRAP_FLAG >> 8) as u8)]),
+        _ => Ok(()),
+    }
 }

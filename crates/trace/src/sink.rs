@@ -19,9 +19,16 @@ pub enum SinkFlow {
 /// Stands for the target of a jump or call that faulted: it leads nowhere.
 pub const NOWHERE: u64 = u64::MAX;
 
+/// Set in the address of a step whose instruction is a jump, a call or a return, by its bytes in memory at that moment.
+pub const TRANSFER: u64 = 1 << 63;
+
+/// Set in the address of a step at which a handler of a signal, or another system call, has brought the thread back.
+pub const RESUMED: u64 = 1 << 62;
+
 /// Where what is seen goes.
 pub trait Sink {
-    /// A thread has come to a site or an instruction: of breakpoints the site's number, of steps the address in the file.
+    /// A thread has come to a site or an instruction: of breakpoints the site's number, of steps the address in the file, with
+    /// [`TRANSFER`] and [`RESUMED`].
     ///
     /// # Errors
     /// It cannot be stored.

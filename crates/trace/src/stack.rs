@@ -4,48 +4,73 @@
 //! Frames of libraries are unwound by their `.eh_frame`; framehop does it.
 
 use crate::images::Images;
-use crate::memory::mappings;
+use crate::memory::{ProcessMapping, mappings};
 use crate::ptrace::{self, Tid};
 use crate::subject::TracedProcess;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
 use object::{Object, ObjectSection};
-use std::io;
 use std::ops::Range;
+use std::{fmt, io};
 
 /// Deeper stacks are cut.
 const DEEPEST: usize = 100_000;
 
-/// Where a thread stands in the image, innermost first: its instruction pointer if that is in the image, then return
-/// addresses, as addresses of the file. `original` says where in the image an instruction outside of it comes from.
-///
-/// # Errors
-/// The thread is gone.
-pub fn walk(images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
-    let registers = ptrace::registers(thread)?;
-    let here = original(registers.rip);
-    let mut unwinder: UnwinderX86_64<Vec<u8>> = UnwinderX86_64::new();
-    for module in modules(subject.process)? {
-        unwinder.add_module(module);
+/// What stacks of a process are unwound with: the tables of the files that it has mapped.
+#[derive(Default)]
+pub struct Unwinding {
+    /// Name and place of each file's code.
+    mapped: Vec<(String, u64)>,
+    unwinder: UnwinderX86_64<Vec<u8>>,
+}
+
+impl fmt::Debug for Unwinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unwinding").field("mapped", &self.mapped).finish_non_exhaustive()
     }
-    let mut cache = CacheX86_64::new();
-    let start = UnwindRegsX86_64::new(here, registers.rsp, registers.rbp);
-    let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
-    let mut frames = unwinder.iter_frames(here, start, &mut cache, &mut read);
-    let mut found = Vec::new();
-    for _ in 0..DEEPEST {
-        let Ok(Some(frame)) = frames.next() else { break };
-        let address = frame.address();
-        if images.at(address).is_some() {
-            found.push(images.in_file(address));
+}
+
+impl Unwinding {
+    /// Where a thread stands in the image, innermost first: its instruction pointer if that is in the image, then return
+    /// addresses, as addresses of the file. `original` says where in the image an instruction outside of it comes from.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
+        let registers = ptrace::registers(thread)?;
+        let here = original(registers.rip);
+        self.read(subject.process)?;
+        let mut cache = CacheX86_64::new();
+        let start = UnwindRegsX86_64::new(here, registers.rsp, registers.rbp);
+        let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
+        let mut frames = self.unwinder.iter_frames(here, start, &mut cache, &mut read);
+        let mut found = Vec::new();
+        for _ in 0..DEEPEST {
+            let Ok(Some(frame)) = frames.next() else { break };
+            let address = frame.address();
+            if images.at(address).is_some() {
+                found.push(images.in_file(address));
+            }
         }
+        Ok(found)
     }
-    Ok(found)
+
+    /// Reads the tables of what is mapped, unless they have been read.
+    fn read(&mut self, process: Tid) -> io::Result<()> {
+        let mappings = mappings(process)?;
+        let code = mappings.iter().filter(|m| m.executable && m.name.starts_with('/'));
+        let mapped: Vec<(String, u64)> = code.map(|m| (m.name.clone(), m.start)).collect();
+        if mapped != self.mapped {
+            self.unwinder = UnwinderX86_64::new();
+            modules(&mappings).into_iter().for_each(|module| self.unwinder.add_module(module));
+            self.mapped = mapped;
+        }
+        Ok(())
+    }
 }
 
 /// Files mapped with code, with their tables for unwinding.
-fn modules(process: Tid) -> io::Result<Vec<Module<Vec<u8>>>> {
-    let mappings = mappings(process)?;
+fn modules(mappings: &[ProcessMapping]) -> Vec<Module<Vec<u8>>> {
     let mut modules = Vec::new();
     for code in mappings.iter().filter(|m| m.executable && m.name.starts_with('/')) {
         let of_file = || mappings.iter().filter(|m| m.name == code.name);
@@ -55,7 +80,7 @@ fn modules(process: Tid) -> io::Result<Vec<Module<Vec<u8>>>> {
             modules.push(Module::new(code.name.clone(), span, base, sections));
         }
     }
-    Ok(modules)
+    modules
 }
 
 fn sections(bytes: &[u8]) -> Option<ExplicitModuleSectionInfo<Vec<u8>>> {

@@ -14,6 +14,7 @@ use crate::run::TraceRun;
 use crate::session::Session;
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
+use crate::stack::Unwinding;
 use crate::subject::{AREA, Executable, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
@@ -35,6 +36,7 @@ pub struct Watch<'a> {
     released: Vec<Range<u64>>,
     /// The same as addresses of the files.
     changed_code: Vec<Range<u64>>,
+    unwinding: Unwinding,
 }
 
 /// Kinds of watching.
@@ -66,12 +68,18 @@ impl<'a> Watch<'a> {
             session: subject.session.clone(),
             released: Vec::new(),
             changed_code: Vec::new(),
+            unwinding: Unwinding::default(),
         }
     }
 
     /// Whether an address in memory is code that is watched.
     pub fn is_code(&self, address: u64) -> bool {
         self.images.at(address).is_some()
+    }
+
+    /// The address of the file for one in memory.
+    pub fn in_file(&self, address: u64) -> u64 {
+        self.images.in_file(address)
     }
 
     /// A library has been mapped, before anything of it has run, by a thread that is stopped behind its system call. Gives what was mapped
@@ -489,12 +497,12 @@ impl<'a> Watch<'a> {
     }
 
     /// Return addresses on a stopped thread's stack that lead to the image, innermost first; where it stands itself comes first.
-    pub fn stack(&self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
+    pub fn stack(&mut self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
         let original = |address| match &self.what {
             Watched::Trampolines(trampolines) => trampolines.original(address),
             _ => address,
         };
-        crate::stack::walk(&self.images, subject, thread, original).unwrap_or_default()
+        self.unwinding.walk(&self.images, subject, thread, original).unwrap_or_default()
     }
 }
 

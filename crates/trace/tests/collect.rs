@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_trace::{
-    Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome,
-    RunTarget, SingleStep, Sink, SinkFlow, ThreadNumber, TraceRun, Uprobes,
+    Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RESUMED, RepeatRecipe, RunLog,
+    RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, Uprobes,
 };
 
 /// Streams in memory.
@@ -18,7 +18,7 @@ struct Streams(Vec<Vec<u64>>);
 impl Sink for Streams {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<SinkFlow> {
         self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
-        self.0[thread.0 as usize].push(what);
+        self.0[thread.0 as usize].push(what & !(TRANSFER | RESUMED));
         Ok(SinkFlow::GoOn)
     }
 }

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_trace::{
-    Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunOutcome, RunTarget,
-    SingleStep, Sink, SinkFlow, ThreadNumber, TraceRun, Trampolines, Uprobes,
+    Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RESUMED, RepeatRecipe, RunOutcome,
+    RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, Trampolines, Uprobes,
 };
 
 /// Streams in memory.
@@ -19,7 +19,7 @@ struct Streams(Vec<Vec<u64>>);
 impl Sink for Streams {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<SinkFlow> {
         self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
-        self.0[thread.0 as usize].push(what);
+        self.0[thread.0 as usize].push(what & !(TRANSFER | RESUMED));
         Ok(SinkFlow::GoOn)
     }
 }

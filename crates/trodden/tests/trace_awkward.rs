@@ -331,8 +331,9 @@ fn functions_that_only_data_names_are_traced() {
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("named.s")).output().unwrap());
     let blocks = equal(&folder, "");
-    // The start and the end, nine iterations; five blocks of f0, two of f1, two in each of two calls of f2, two of f3.
-    assert_eq!(blocks.len(), 2 + 9 + 5 + 2 + 4 + 2, "{blocks:?}");
+    // The start, nine iterations of two blocks, and the two of the end; five blocks of f0, two in each of two calls of f1 and of f2, two
+    // of f3.
+    assert_eq!(blocks.len(), 1 + 2 * 9 + 2 + 5 + 4 + 4 + 2, "{blocks:?}");
     must(folder.record(&[], "several.trace", &["./app"]));
     assert_eq!(folder.addresses("several.trace"), blocks);
 }
@@ -378,8 +379,9 @@ fn functions_that_only_calls_show_are_traced() {
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("computed.s")).output().unwrap());
     let blocks = stepped(&folder, "");
-    // Three iterations, each with two calls of three blocks or (the second) two; the start, the branch behind the loop, the end.
-    assert_eq!(blocks.len(), 3 + 2 * (3 + 2 + 3) + 3, "{blocks:?}");
+    // Three iterations, each of three blocks that two calls end, of three blocks or (in the second iteration) two; the start, the branch
+    // behind the loop, the end.
+    assert_eq!(blocks.len(), 3 * 3 + 2 * (3 + 2 + 3) + 3, "{blocks:?}");
     for options in IN_ONE_RUN {
         let killed = folder.record(options, "killed.trace", &["./app", "x"]);
         assert_eq!(killed.status.code(), Some(128 + 11), "{options:?}: {}", traced::errors(&killed));

@@ -36,7 +36,7 @@ use crate::sink::{FallibleSink, Sink, SinkFlow, ThreadNumber};
 use crate::subject::TracedProcess;
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,6 +75,18 @@ pub struct Followed {
     /// Code that the program changed, as addresses of the files: from then on it was not watched.
     #[serde(default)]
     pub changed_code: Vec<Range<u64>>,
+    /// Where each thread stood when it ended, as `stack`, as far as it could be found out.
+    #[serde(default)]
+    pub stacks: BTreeMap<u32, Vec<u64>>,
+    /// Instructions of the image whose faults a handler of the program got, as addresses of the file.
+    #[serde(default)]
+    pub faults: BTreeSet<u64>,
+    /// Those of `faults` and `interruptions` in their order, each with its thread.
+    #[serde(default)]
+    pub handled: Vec<(u32, u64)>,
+    /// Instructions of the image in front of which another signal's handler began.
+    #[serde(default)]
+    pub interruptions: BTreeSet<u64>,
     /// Changes to a process that was let go which could not be undone.
     #[serde(default)]
     pub unrestored: Vec<String>,
@@ -176,6 +188,13 @@ impl<'a, 'w> Following<'a, 'w> {
             handled_faults: 0,
             stack: Vec::new(),
             changed_code: Vec::new(),
+<<<<<<< HEAD
+=======
+            is_filtered: false,
+            stacks: BTreeMap::new(),
+            faults: BTreeSet::new(),
+            interruptions: BTreeSet::new(),
+            handled: Vec::new(),
             unrestored: Vec::new(),
         };
         Following {
@@ -334,8 +353,12 @@ impl Following<'_, '_> {
     /// A thread is about to end; its memory is still there.
     fn ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
         self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
-        if role != Role::Guest && (thread == self.subject.process || self.followed.stack.is_empty()) {
-            self.followed.stack = self.watch.stack(self.subject, thread);
+        if let Role::Recorded(number) = role {
+            let stack = self.watch.stack(self.subject, thread);
+            if thread == self.subject.process || self.followed.stack.is_empty() {
+                self.followed.stack.clone_from(&stack);
+            }
+            self.followed.stacks.insert(number.0, stack);
         }
         self.go_on(thread, 0)
     }

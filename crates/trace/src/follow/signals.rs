@@ -3,9 +3,13 @@
 use super::Following;
 use crate::CollectError;
 use crate::breakpoints::InSlot;
+use crate::followed_thread::Role;
 use crate::memory::Memory;
 use crate::ptrace::{self, Disposition, Tid};
 use crate::sink::{SinkFlow, ThreadNumber, Trap};
+
+/// Maximum number of places at which signals are noted.
+const MAX_PLACES: usize = 4096;
 
 impl Following<'_, '_> {
     pub(super) fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
@@ -52,6 +56,17 @@ impl Following<'_, '_> {
             }
             Some(InSlot::After(address)) => ptrace::set_instruction_pointer(thread, address)?,
             Some(InSlot::Within) | None => {}
+        }
+        if disposition == Disposition::Caught {
+            let at = ptrace::instruction_pointer(thread)?;
+            let places = if synchronous { &mut self.followed.faults } else { &mut self.followed.interruptions };
+            if self.followed.handled.len() < MAX_PLACES && self.watch.is_code(at) {
+                let place = self.watch.in_file(at);
+                places.insert(place);
+                if let Some(Role::Recorded(number)) = self.tasks.get(&thread).map(|task| task.role) {
+                    self.followed.handled.push((number.0, place));
+                }
+            }
         }
         if is_recorded && disposition == Disposition::Caught {
             let registers = ptrace::registers(thread)?;

@@ -4,9 +4,11 @@ use super::imports::ImportingImage;
 use crate::cli::{CollectorKind, TraceRecord};
 use crate::driver::other_programs::succeeded;
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_binary::graph::{GraphObservation, ProgramGraph};
+use trodden_binary::instruction::decode;
 use trodden_binary::linked::{first_address, in_file};
 use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
 use trodden_trace::Library;
@@ -92,6 +94,32 @@ impl Files {
     /// The line tables are damaged.
     pub fn sources(&self) -> Result<Vec<Option<SourceLocations>>> {
         self.0.iter().map(|file| Ok(SourceLocations::read(&file.binary)?)).collect()
+    }
+
+    /// Whether code is traced that looks for the vDSO: the C library, or a program that has it inside.
+    pub fn look_for_vdso(&self) -> bool {
+        let is_static = self.0.first().is_some_and(|program| program.binary.section(".interp").is_none());
+        let names = self.0.iter().skip(1).filter_map(|file| file.binary.path().file_name()?.to_str());
+        is_static || names.into_iter().any(|name| name.starts_with("libc.so") || name.starts_with("ld-"))
+    }
+
+    /// Where bytes end in blocks that could be a call of what is behind it, by which code learns its own address: a jump.
+    pub fn behind_calls_of_next(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
+        const CALL_OF_NEXT: [u8; 5] = [0xe8, 0, 0, 0, 0];
+        let mut found = BTreeSet::new();
+        for block in graphs.functions.iter().flat_map(|f| &f.blocks) {
+            let (binary, at) = self.at(block.start);
+            let bytes = binary.code_at(at).and_then(|bytes| bytes.get(..block.size as usize)).unwrap_or_default();
+            let places = (block.start..).zip(bytes.windows(CALL_OF_NEXT.len())).filter(|(_, bytes)| *bytes == CALL_OF_NEXT);
+            found.extend(places.map(|(place, _)| place + CALL_OF_NEXT.len() as u64));
+        }
+        found
+    }
+
+    /// The address behind the instruction at an address.
+    pub fn next_instruction(&self, address: u64) -> Option<u64> {
+        let (binary, at) = self.at(address);
+        Some(address + decode(binary.code_at(at)?, at)?.len() as u64)
     }
 
     /// The file of an address, and the address in it.

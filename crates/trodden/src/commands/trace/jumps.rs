@@ -1,9 +1,13 @@
 //! Indirect jumps that are watched, since their targets are not certain; and where code can be replaced beside them.
 
+use super::code::Code;
+use super::files::Files;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};
+use trodden_binary::instruction::{Instruction, decode, loads_stack_pointer};
 use trodden_binary::linked::in_file;
+use trodden_trace::TraceBlock;
 
 /// Whether a doubt is about where an indirect jump leads.
 pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
@@ -25,12 +29,25 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     jumps.into_iter().collect()
 }
 
-/// All blocks, ascending, for code to be replaced in; and where those start that are in functions with a jump that may
-/// lead elsewhere, into their middle, or with bytes that could be code with such a jump.
-pub fn replaceable(graphs: &ProgramGraph, leads_elsewhere: &dyn Fn(&Doubt) -> bool) -> (Vec<Range<u64>>, HashSet<u64>) {
+/// All blocks, ascending, for code to be replaced in, with the `pieces` behind their calls; and where those start that are in functions
+/// with a jump that may lead elsewhere, into their middle, or with bytes that could be code with such a jump.
+pub fn replaceable(
+    graphs: &ProgramGraph,
+    pieces: &HashSet<u64>,
+    leads_elsewhere: &dyn Fn(&Doubt) -> bool,
+) -> (Vec<Range<u64>>, HashSet<u64>) {
     let (mut blocks, mut guarded) = (Vec::new(), HashSet::new());
     for function in &graphs.functions {
-        blocks.extend(function.blocks.iter().map(|b| b.start..b.end_address()));
+        let mut own: Vec<Range<u64>> = Vec::with_capacity(function.blocks.len());
+        for block in &function.blocks {
+            // Of blocks that overlap, the one with the piece is close before it.
+            let before = own.iter_mut().rev().take(4).find(|b| b.end == block.start && pieces.contains(&block.start));
+            match before {
+                Some(before) => before.end = block.end_address(),
+                None => own.push(block.start..block.end_address()),
+            }
+        }
+        blocks.extend(own);
         if function.uncertain.iter().any(|u| leads_elsewhere(&u.doubt) || matches!(u.doubt, Doubt::Unreached { .. })) {
             guarded.extend(function.blocks.iter().map(|b| b.start));
         }
@@ -38,6 +55,22 @@ pub fn replaceable(graphs: &ProgramGraph, leads_elsewhere: &dyn Fn(&Doubt) -> bo
     blocks.sort_by_key(|b: &Range<u64>| (b.start, b.end));
     blocks.dedup_by_key(|b| b.start);
     (blocks, guarded)
+}
+
+/// Blocks that load the stack pointer from memory or with an argument, and so go on with another stack: coroutines, goroutines, `longjmp`.
+pub fn switching(code: &Code, files: &Files) -> HashSet<TraceBlock> {
+    let blocks = (0..).zip(code.addresses()).map(|(number, _)| TraceBlock(number));
+    blocks.filter(|block| switches_stack(code, files, *block)).collect()
+}
+
+fn switches_stack(code: &Code, files: &Files, block: TraceBlock) -> bool {
+    let (graph, index) = code.graph_of(block);
+    let block = graph.block(index);
+    let leaves = matches!(block.end, BlockEnd::IndirectJump | BlockEnd::Return);
+    let (binary, start) = files.at(block.start);
+    let next = |at: &Instruction| Some(at.next_ip()).filter(|next| *next < start + block.size);
+    let at = |at: u64| binary.code_at(at).and_then(|bytes| decode(bytes, at));
+    loads_stack_pointer(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
 }
 
 /// [`uncertain_jumps`], and indirect tail calls: where these lead decides to whom calls return.

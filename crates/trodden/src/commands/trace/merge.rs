@@ -3,16 +3,16 @@
 use super::code::Code;
 use super::live::LiveHits;
 use super::model::Model;
-use super::replay::Replay;
+use super::replay::{Replay, ReplayedCode};
 use anyhow::Result;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use trodden_binary::linked::in_file;
 use trodden_flow::witness::{Distribution, WitnessSite};
 use trodden_flow::witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 use trodden_trace::container::ContainerError;
-use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
+use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
 
 /// Why partial traces could not be merged.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ pub fn place(model: &Model, code: &Code, witness: Witness) -> String {
 /// What a single run saw that watched every block of every thread, or every instruction.
 pub struct Hits<'a> {
     /// The code.
-    pub code: &'a Code,
+    pub code: &'a ReplayedCode<'a>,
     /// Sites of the run.
     pub sites: &'a [u64],
     /// Those that are jumps, ascending; each hit has the target behind it.
@@ -160,35 +160,48 @@ pub struct Hits<'a> {
     pub steps: bool,
 }
 
+/// What was found out while a trace was written.
+pub struct Replayed {
+    /// Where jumps led.
+    pub targets: BTreeSet<(u64, u64)>,
+    /// How often threads went on with the calls of another stack.
+    pub switches: u64,
+}
+
 impl<'a> Hits<'a> {
-    /// Writes the trace; gives where jumps led.
+    /// Writes the trace. `stacks`: where threads stood when they ended, as far as that is known.
     ///
     /// # Errors
     /// The hits cannot be read, or the trace not be written.
-    pub fn replay(&self, partial: &PartialTrace, writer: &mut TraceWriter) -> Result<BTreeSet<(u64, u64)>> {
+    pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
         let mut replay = self.begin();
         for thread in (0..partial.threads()).map(ThreadNumber) {
             for symbol in partial.stream(thread) {
                 replay.see(thread, symbol?, writer)?;
             }
         }
-        Ok(replay.targets)
+        replay.finish(stacks, writer)
     }
 
-    /// Writes the trace while it is recorded; gives where jumps led.
+    /// Writes the trace while it is recorded, but for its end: where threads stand then is known afterwards.
     ///
     /// # Errors
     /// The trace cannot be written.
-    pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<BTreeSet<(u64, u64)>> {
+    pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<HitReplay<'a>> {
         let mut replay = self.begin();
         for (thread, symbols) in hits {
             symbols.into_iter().try_for_each(|symbol| replay.see(thread, symbol, writer))?;
         }
-        Ok(replay.targets)
+        Ok(replay)
     }
 
     fn begin(&self) -> HitReplay<'a> {
-        let about = |at: &u64| SiteAbout { block: self.code.block_at(*at), is_jump: self.jumps.binary_search(at).is_ok(), led_to: NOWHERE };
+        let about = |at: &u64| SiteAbout {
+            block: self.code.code.block_at(*at),
+            is_jump: self.jumps.binary_search(at).is_ok(),
+            led_to: NOWHERE,
+            behind: None,
+        };
         let sites = if self.steps { Vec::new() } else { self.sites.iter().map(about).collect() };
         let Hits { code, sites: addresses, steps, .. } = *self;
         HitReplay { code, addresses, steps, sites, threads: Vec::new(), targets: BTreeSet::new() }
@@ -201,11 +214,13 @@ struct SiteAbout {
     is_jump: bool,
     /// Where the jump led when it was seen last.
     led_to: u64,
+    /// The block there, if it is not watched: nothing else says that a jump led behind a call.
+    behind: Option<TraceBlock>,
 }
 
 /// Hits of all threads on their way to the trace.
-struct HitReplay<'a> {
-    code: &'a Code,
+pub struct HitReplay<'a> {
+    code: &'a ReplayedCode<'a>,
     addresses: &'a [u64],
     steps: bool,
     sites: Vec<SiteAbout>,
@@ -217,20 +232,20 @@ struct HitReplay<'a> {
 impl HitReplay<'_> {
     fn see(&mut self, thread: ThreadNumber, symbol: u64, writer: &mut TraceWriter) -> Result<()> {
         let number = thread.0 as usize;
-        if self.threads.len() <= number {
-            let code = self.code;
-            self.threads.resize_with(number + 1, || (Replay::new(code), None));
+        while self.threads.len() <= number {
+            self.threads.push((Replay::new(self.code, ThreadNumber(self.threads.len() as u32)), None));
         }
         let (replay, jump) = &mut self.threads[number];
-        let block = match (self.steps, jump.take()) {
-            (true, _) => self.code.block_at(symbol),
+        let (block, behind) = match (self.steps, jump.take()) {
+            (true, _) => (self.code.code.block_at(symbol & !(TRANSFER | RESUMED)), None),
             (false, Some(site)) => {
                 let about = &mut self.sites[site];
                 if symbol != about.led_to {
                     about.led_to = symbol;
+                    about.behind = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
                     self.targets.extend((symbol != NOWHERE).then(|| (self.addresses[site], symbol)));
                 }
-                about.block
+                (about.block, about.behind)
             }
             (false, None) => {
                 let about = &self.sites[symbol as usize];
@@ -238,12 +253,29 @@ impl HitReplay<'_> {
                     *jump = Some(symbol as usize);
                     return Ok(());
                 }
-                about.block
+                (about.block, None)
             }
         };
-        match block {
-            Some(block) => replay.hit(block, &mut |event| writer.push(thread, event)),
-            None => Ok(()),
+        block.into_iter().chain(behind).try_for_each(|block| replay.hit(block, &mut |event| writer.push(thread, event)))
+    }
+
+    /// Writes how the threads ended; gives what was found out.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
+        let mut switches = 0;
+        for (number, (mut replay, jump)) in (0..).zip(self.threads) {
+            let mut push = |event| writer.push(ThreadNumber(number), event);
+            // The trace ended before the jump's target was recorded.
+            if let Some(block) = jump.and_then(|site| self.sites[site].block) {
+                replay.hit(block, &mut push)?;
+            }
+            if let Some(stack) = stacks.get(&number).filter(|_| !self.steps) {
+                replay.end(stack, &mut push)?;
+            }
+            switches += replay.switches;
         }
+        Ok(Replayed { targets: self.targets, switches })
     }
 }

@@ -8,6 +8,7 @@
 //! | `merge.rs`, `replay.rs`, `live.rs` | merging what each run saw; what a single run saw, while it runs |
 //! | `model.rs`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
 //! | `place.rs` | places of a trace: functions, lines, addresses |
+//! | `returns.rs` | blocks that end at calls, which need not return |
 //! | `explain.rs` | which step of an execution the graph lacks |
 //! | `show.rs`, `find.rs`, `diff.rs`, `profile.rs`, `export.rs` | using a trace |
 //! | `calls.rs`, `page.rs`, `page/` | calls one after the other; all of them on an HTML page |
@@ -37,6 +38,7 @@ mod profile;
 mod record;
 mod repeated;
 mod replay;
+mod returns;
 mod runs;
 mod show;
 mod weights;

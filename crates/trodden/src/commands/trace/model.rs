@@ -44,6 +44,8 @@ pub struct ObservedCalls {
     pub throws: BTreeSet<u64>,
     /// Where unwinding led.
     pub landed: BTreeSet<u64>,
+    /// Where the innermost call of the image would have returned to in which the run ended.
+    pub ended_before: Option<u64>,
     /// Where all of it led, if that is behind the `setjmp` of a function that was entered once: it has one frame, which nothing passes by.
     pub only_landing: Option<u64>,
 }
@@ -483,6 +485,9 @@ impl Maker<'_> {
         // What ends the program for sure is not called by a jump; what is called back before a return is put behind the function's.
         let by_jump = |o: Opaque| Opaque { calls_back: o.calls_back && !o.returns, ends_run: o.ends_run && !o.returns, ..o };
         let other = other.map(|o| if tail { by_jump(o) } else { o });
+        let ended = self.observed.is_some_and(|o| o.ended_before.is_some() && o.ended_before == call.return_address);
+        // What is registered to run at the end is called back.
+        let other = other.map(|o| Opaque { ends_run: o.ends_run || ended, calls_back: o.calls_back || ended, ..o });
         let other = other.map(|o| if never && o.returns { Opaque { returns: false, ends_run: !o.unwinds, ..o } } else { o });
         ProgramCall { callees, opaque: other, keeps_frame: !tail }
     }

@@ -134,13 +134,31 @@ fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceB
     let found: Vec<TraceBlock> =
         blocks.filter(|(_, b)| b.lines.iter().any(|(f, l)| *l == line && is_file(*f))).map(|(n, _)| TraceBlock(n)).collect();
     ensure!(!found.is_empty(), "no code of the trace belongs to line {line} of `{file}`");
-    Ok(found)
+    let continues = |block: &TraceBlock| straight_before(trace, *block).is_some_and(|before| found.binary_search(&before).is_ok());
+    Ok(found.iter().copied().filter(|block| !continues(block)).collect())
+}
+
+/// The block that another one always continues, behind a call: nothing else leads there or from there.
+fn straight_before(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> {
+    let edges = &trace.about().edges;
+    let mut to_it = edges.iter().filter(|(_, to)| *to == block).map(|(from, _)| *from);
+    let (before, None) = (to_it.next()?, to_it.next()) else { return None };
+    let data = trace.block(before);
+    let is_only = edges.iter().filter(|(from, _)| *from == before).count() == 1;
+    (is_only && data.address + u64::from(data.size) == trace.block(block).address).then_some(before)
 }
 
 /// How an address is shown: that of its file, and the file's name behind it where there are several.
 pub fn address(trace: &TraceFile, address: u64) -> String {
-    let at = in_file(address).1;
-    if trace.about().libraries.is_empty() { format!("{at:#x}") } else { format!("{at:#x} {}", file_of(trace, address)) }
+    match address_in_file(trace, address) {
+        (at, None) => format!("{at:#x}"),
+        (at, Some(file)) => format!("{at:#x} {file}"),
+    }
+}
+
+/// An address in its file, and the file's name where there are several.
+pub fn address_in_file(trace: &TraceFile, address: u64) -> (u64, Option<&str>) {
+    (in_file(address).1, (!trace.about().libraries.is_empty()).then(|| file_of(trace, address)))
 }
 
 /// The name of the file of an address.

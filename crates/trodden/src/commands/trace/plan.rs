@@ -273,7 +273,8 @@ impl Planner<'_> {
     }
 
     fn function(&self, f: WitnessFunctionId) -> &str {
-        self.model.functions[f.index()].map_or("an indirect call", |f| self.code.name(f))
+        // The last one is the code outside.
+        self.model.functions.get(f.index()).map_or("code of other files", |f| f.map_or("an indirect call", |f| self.code.name(f)))
     }
 
     fn node(&self, f: WitnessFunctionId, node: Node) -> String {

@@ -11,11 +11,13 @@ use super::collectors::collector;
 use super::explain::{MissingStep, first_missing};
 use super::files::Files;
 use super::imports::{Assumption, ImportingImage};
-use super::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable, uncertain_jumps};
+use super::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable, switching, uncertain_jumps};
 use super::merge::{Hits, MergeError, Merged, merge, place};
 use super::model::{Model, ObservedCalls, Unwinding, model};
 use super::plan::{self, Plan, Planner, Refused};
 use super::repeated::{cut_runs, equal, repeatable};
+use super::replay::ReplayedCode;
+use super::returns::{cut, unwatched};
 use super::runs::{FirstRun, RepeatedProgram, RunResult};
 use super::weights::{self, Executions};
 use crate::cli::{CollectorKind, Condition, TraceEngine, TraceRecord, WeightsFrom};
@@ -27,13 +29,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
+use trodden_binary::graph::{BlockEnd, Doubt, GraphObservation, ProgramGraph};
+use trodden_binary::instruction::LONGEST_INSTRUCTION;
 use trodden_binary::linked::in_file;
 use trodden_flow::witness::{DistributionStrategy, ReconstructError, Weights};
 use trodden_report::words::plural;
 use trodden_trace::{
-    Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout, TraceEnd, TraceWriter,
-    Trampolines, check_traceable,
+    Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RESUMED, RunAbout, RunLog, TRANSFER, ThreadNumber, TraceAbout,
+    TraceEnd, TraceWriter, Trampolines, check_traceable,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -42,6 +45,9 @@ const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, A
 const OBSERVING: usize = 12;
 /// Functions that are named in a list.
 const LISTED: usize = 8;
+/// What the C library does not find under trodden.
+const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program, so that its clock can repeat: code that looks for it took another \
+     path than without trodden (`--no-repeat time` leaves the vDSO there)";
 
 /// Records a trace.
 ///
@@ -58,8 +64,9 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let libraries = subject.libraries.iter().map(|l| &l.executable);
     let files = Files::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
     let image = files.image()?;
-    let graphs = files.graphs(&image, &[])?;
-    let mut recording = Recording { job, subject, image, files, graphs, observed: BTreeSet::new() };
+    let (observed, further) = (BTreeSet::new(), BTreeSet::new());
+    let (graphs, pieces) = graphs(&files, &image, &observed, &further)?;
+    let mut recording = Recording { job, subject, image, files, graphs, pieces, observed, further };
     match job.runs == 1 || kind == CollectorKind::SingleStep {
         true => {
             for_several_runs(job)?;
@@ -126,16 +133,40 @@ struct Recording<'a> {
     subject: RepeatedProgram<'a>,
     files: Files,
     image: ImportingImage,
+    /// The graphs of the files, whose blocks end at calls.
     graphs: ProgramGraph,
+    /// Where blocks start that are pieces of longer ones.
+    pieces: HashSet<u64>,
     /// What executions showed of jumps.
     observed: BTreeSet<GraphObservation>,
+    /// Where blocks are cut besides calls.
+    further: BTreeSet<u64>,
+}
+
+/// The graphs of files with what executions have shown, cut at calls; and where the pieces start.
+fn graphs(
+    files: &Files,
+    image: &ImportingImage,
+    observed: &BTreeSet<GraphObservation>,
+    further: &BTreeSet<u64>,
+) -> Result<(ProgramGraph, HashSet<u64>)> {
+    let observed: Vec<GraphObservation> = observed.iter().copied().collect();
+    let mut graphs = files.graphs(image, &observed)?;
+    let further = further.union(&files.behind_calls_of_next(&graphs)).copied().collect();
+    let pieces = cut(&mut graphs, &further, &|at| files.next_instruction(at));
+    Ok((graphs, pieces))
 }
 
 impl Recording<'_> {
-    /// The graphs with what executions have shown.
-    fn amended(&self) -> Result<ProgramGraph> {
-        let observed: Vec<GraphObservation> = self.observed.iter().copied().collect();
-        self.files.graphs(&self.image, &observed)
+    /// Adds to the graphs what executions have shown.
+    fn amend(&mut self) -> Result<()> {
+        (self.graphs, self.pieces) = graphs(&self.files, &self.image, &self.observed, &self.further)?;
+        Ok(())
+    }
+
+    /// Says where code can be replaced.
+    fn find_replaceable(&mut self, leads_elsewhere: &dyn Fn(&Doubt) -> bool) {
+        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &self.pieces, leads_elsewhere);
     }
 
     fn model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
@@ -160,7 +191,7 @@ impl Recording<'_> {
             }
             self.observed.extend(&new);
             let before = observed_jumps(&self.graphs);
-            self.graphs = self.amended()?;
+            self.amend()?;
             notes.push(new_targets(new.len()));
             if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
                 return Ok(first);
@@ -178,13 +209,14 @@ impl Recording<'_> {
         let behind = landed.first().copied().filter(|_| landed.len() == 1);
         let twice = Unwinding::from_graphs(&self.graphs).twice;
         let once = |place: &u64| twice.get(place).is_some_and(|(_, entry)| first.entered_once.contains(entry));
-        ObservedCalls { only_landing: behind.filter(once), targets, throws, landed }
+        let ended_before = first.outcome.followed.stack.first().copied();
+        ObservedCalls { only_landing: behind.filter(once), targets, throws, landed, ended_before }
     }
 
     /// `shows`: what the program writes is the user's.
     fn in_one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<ExitCode> {
         if self.job.plan {
-            (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
+            self.find_replaceable(&is_uncertain_jump);
             let (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
             let weights = self.weights(&model, None)?;
             plan::print(&self.planner(&model, &code, collector, &weights), &Plan::from_all(&model, &code, &weights))?;
@@ -200,9 +232,16 @@ impl Recording<'_> {
         let steps = collector.name() == "single-step";
         let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
+        let other_stack: HashSet<usize> = switching(&code, &self.files).into_iter().map(|block| code.function_of(block)).collect();
+        // A handler may skip an instruction that traps, and go on in the middle of a block.
+        let traps = |block| code.graph_of(block).0.blocks.iter().any(|b| b.end == BlockEnd::Stop);
+        let returns = |entry| code.block_at(entry).is_some_and(|b| !other_stack.contains(&code.function_of(b)) && !traps(b));
+        let unwatched = unwatched(&self.graphs, &self.image, &self.pieces, &returns);
         let mut sites = code.addresses();
+        sites.retain(|site| !unwatched.contains(site));
         let blocks = sites.len();
-        sites.extend(jumps.iter().filter(|jump| code.block_at(**jump).is_none()));
+        let others: Vec<u64> = jumps.iter().copied().filter(|jump| sites.binary_search(jump).is_err()).collect();
+        sites.extend(others);
         let (name, most) = (collector.name(), collector.most_sites().unwrap_or(usize::MAX));
         ensure!(
             sites.len() <= most,
@@ -210,57 +249,126 @@ impl Recording<'_> {
             sites.len()
         );
         list_opaque(&model);
-        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
-        let (result, mut writer, targets);
+        self.find_replaceable(&is_uncertain_jump);
+        let watched = &sites[..blocks];
+        let (result, mut has_learned, mut written);
         if steps {
             result = self.subject.single_run(collector, &sites, &jumps, shows)?;
-            let partial = PartialTrace::open(&result.partial)?;
-            while self.learn(&partial, &mut notes)? {
-                (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
-            }
-            writer = self.writer(&model, &code, collector, 1)?;
-            targets = Hits { code: &code, sites: &sites, jumps: &jumps, steps }.replay(&partial, &mut writer)?;
+            has_learned = self.cut_where_blocks_were_left(&result.outcome.followed);
+            written = None;
         } else {
-            writer = self.writer(&model, &code, collector, 1)?;
-            let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
-            let replay = |live| hits.replay_live(live, &mut writer);
-            (result, targets) = self.subject.live_run(collector, (&sites, &jumps), shows, replay)?;
+            let mut writer = self.writer(&model, &code, collector, 1)?;
+            let known = self.replayed_code(&code, Some(watched), None);
+            let hits = Hits { code: &known, sites: &sites, jumps: &jumps, steps };
+            let replay;
+            (result, replay) = self.subject.live_run(collector, (&sites, &jumps), shows, |live| hits.replay_live(live, &mut writer))?;
+            let followed = &result.outcome.followed;
+            has_learned = self.cut_where_blocks_were_left(followed);
+            // Where signals interrupted blocks, and what code was changed, is known only now: the hits are replayed once more with that.
+            let is_whole = !has_learned && followed.handled.is_empty() && followed.changed_code.is_empty();
+            let replayed = if is_whole { Some(replay.finish(&followed.stacks, &mut writer)?) } else { None };
+            written = replayed.map(|replayed| (writer, replayed));
         }
+        let followed = &result.outcome.followed;
+        let partial = PartialTrace::open(&result.partial)?;
+        let mut unplaced = BTreeSet::new();
+        while steps && self.learn(&partial, &mut notes, &mut unplaced)? {
+            has_learned = true;
+        }
+        if has_learned {
+            (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
+        }
+        if written.is_none() {
+            let mut writer = self.writer(&model, &code, collector, 1)?;
+            let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
+            let hits = Hits { code: &known, sites: &sites, jumps: &jumps, steps };
+            let replayed = hits.replay(&partial, &followed.stacks, &mut writer)?;
+            written = Some((writer, replayed));
+        }
+        let (writer, replayed) = written.expect("it is written live or afterwards");
         // A block that nothing was known to lead to may be recorded all the same.
         let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
-        let unknown: Vec<(u64, u64)> = targets.into_iter().filter(is_missing).collect();
+        let unknown: Vec<(u64, u64)> = replayed.targets.into_iter().filter(is_missing).collect();
         notes.extend((!unknown.is_empty()).then(|| missing_blocks(&code, &unknown)));
-        let cut = !matches!(result.outcome.followed.ending, FollowEnding::Exited(_));
-        let runs = vec![about_run(&sites[..blocks], &result)];
+        notes.extend((!unplaced.is_empty()).then(|| unplaced_code(&unplaced)));
+        notes.extend((replayed.switches > 0).then(|| other_stacks(replayed.switches)));
+        let cut = !matches!(followed.ending, FollowEnding::Exited(_));
+        let runs = vec![about_run(watched, &result)];
         let merged = Merged { cut, open: Vec::new() };
-        self.finish(writer, merged, &result.outcome.followed, runs, notes)
+        self.finish(writer, merged, followed, runs, notes)
     }
 
-    /// Adds to the graphs where uncertain jumps led by the instructions that a run executed; whether that has shown anything.
-    fn learn(&mut self, steps: &PartialTrace, notes: &mut Vec<String>) -> Result<bool> {
-        let jumps = uncertain_jumps(&self.graphs);
-        if jumps.is_empty() {
-            return Ok(false);
+    /// What threads are followed by in a run that watched the blocks at some addresses, or stepped. `followed`: what is known of it when it
+    /// has ended.
+    fn replayed_code<'c>(&self, code: &'c Code, watched: Option<&[u64]>, followed: Option<&Followed>) -> ReplayedCode<'c> {
+        let is_unwatched = |piece: &u64| watched.is_some_and(|watched| watched.binary_search(piece).is_err());
+        let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
+        let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled.clone());
+        let changed = followed.map_or_else(Vec::new, |followed| followed.changed_code.clone());
+        ReplayedCode { code, unwatched, switching: switching(code, &self.files), interrupted, changed }
+    }
+
+    /// Cuts blocks where a fault ended the program, or where signals interrupted them whose handlers may not have come back.
+    fn cut_where_blocks_were_left(&mut self, followed: &Followed) -> bool {
+        let is_killed = matches!(followed.ending, FollowEnding::Killed(_));
+        let mut faults: BTreeSet<u64> = if is_killed { followed.stack.first().copied().into_iter().collect() } else { BTreeSet::new() };
+        let mut places = BTreeSet::new();
+        if self.image.jumps {
+            faults.extend(&followed.faults);
+            places.extend(&followed.interruptions);
         }
+        places.extend(faults.into_iter().filter_map(|fault| self.files.next_instruction(fault)));
+        let pieces = cut(&mut self.graphs, &places, &|at| self.files.next_instruction(at));
+        let has_cut = !pieces.is_empty();
+        self.pieces.extend(pieces);
+        self.further.extend(places);
+        has_cut
+    }
+
+    /// Adds to the graphs what the instructions show that a run executed: targets of jumps, calls and returns at which no block starts, and
+    /// where uncertain jumps led. Gives whether there was anything; what no block has becomes `unplaced`.
+    fn learn(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
+        let jumps = uncertain_jumps(&self.graphs);
+        let known = KnownCode::new(&self.graphs);
         // Behind a jump to a library comes what that returns to.
         let returns: HashSet<u64> = self.graphs.functions.iter().flat_map(|f| &f.calls).filter_map(|call| call.return_address).collect();
-        let before = self.observed.len();
+        let before = self.observed.clone();
+        let (mut new, mut cuts) = (0, 0);
         for thread in 0..steps.threads() {
-            let mut last = None;
-            for address in steps.stream(ThreadNumber(thread)) {
-                let address = address?;
-                let from = last.replace(address).filter(|from| jumps.binary_search(from).is_ok());
-                if let Some(from) = from.filter(|from| !returns.contains(&address) && !has_edge(&self.graphs, (*from, address))) {
-                    self.observed.insert(GraphObservation { from, to: address });
+            let mut last: Option<u64> = None;
+            for symbol in steps.stream(ThreadNumber(thread)) {
+                let symbol = symbol?;
+                let address = symbol & !(TRANSFER | RESUMED);
+                let leads = symbol & RESUMED == 0 && last.is_none_or(|last| last & TRANSFER != 0);
+                let from = last.map_or(address, |last| last & !(TRANSFER | RESUMED));
+                last = Some(symbol);
+                if known.starts.contains(&address) {
+                    let is_edge = |from: u64| returns.contains(&address) || has_edge(&self.graphs, (from, address));
+                    if jumps.binary_search(&from).is_ok() && !is_edge(from) {
+                        new += usize::from(self.observed.insert(GraphObservation { from, to: address }));
+                    }
+                    continue;
+                }
+                let is_inside = known.has(address);
+                let follows = !leads && from < address && address - from <= LONGEST_INSTRUCTION;
+                if follows || (!leads && is_inside) || self.graphs.is_stub(address) {
+                    continue;
+                }
+                let seen = GraphObservation { from, to: address };
+                if !before.contains(&seen) {
+                    new += usize::from(self.observed.insert(seen));
+                } else if is_inside {
+                    cuts += usize::from(self.further.insert(address));
+                } else {
+                    unplaced.insert(address);
                 }
             }
         }
-        let new = self.observed.len() - before;
-        if new > 0 {
-            self.graphs = self.amended()?;
-            notes.push(new_targets(new));
+        if new + cuts > 0 {
+            self.amend()?;
+            notes.extend((new > 0).then(|| new_targets(new)));
         }
-        Ok(new > 0)
+        Ok(new + cuts > 0)
     }
 
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
@@ -276,7 +384,7 @@ impl Recording<'_> {
         let log = Arc::new(first.outcome.log.clone());
         // The first run has shown where uncertain jumps lead.
         let leads_elsewhere = |doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
-        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &leads_elsewhere);
+        self.find_replaceable(&leads_elsewhere);
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
                 (model, code) = self.model(assumption, Some(&observed))?;
@@ -326,7 +434,7 @@ impl Recording<'_> {
 
     /// Shows which run would watch what, without running the program.
     fn print_plan(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
-        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
+        self.find_replaceable(&is_uncertain_jump);
         let (model, code) = self.model(ASSUMPTIONS[0], None)?;
         let (plan, weights) = self.plan(&model, &code, collector, None)?;
         plan::print(&self.planner(&model, &code, collector, &weights), &plan)?;
@@ -425,6 +533,9 @@ impl Recording<'_> {
             let children = plural(followed.untraced_children.into(), "process", "processes");
             notes.push(format!("not traced: {children} that the program started"));
         }
+        if self.subject.hides_vdso() && self.files.look_for_vdso() {
+            notes.push(HIDDEN_VDSO.to_owned());
+        }
         let blocks = writer.blocks();
         let hits: u64 = runs.iter().map(|r| r.hits).sum();
         let end = TraceEnd { ending: Some(ending), cut: merged.cut, notes: notes.clone(), runs };
@@ -453,6 +564,52 @@ fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
     let more = ranges.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     format!("the program changed its own code, or made it writable: from then on blocks are missing there ({}{more})", named.join(", "))
+}
+
+/// What the graphs have of the code.
+struct KnownCode {
+    /// Where blocks start.
+    starts: HashSet<u64>,
+    /// All blocks, ascending and joined.
+    covered: Vec<Range<u64>>,
+}
+
+impl KnownCode {
+    fn new(graphs: &ProgramGraph) -> Self {
+        let blocks = || graphs.functions.iter().flat_map(|f| &f.blocks);
+        let mut all: Vec<Range<u64>> = blocks().map(|b| b.start..b.end_address()).collect();
+        all.sort_by_key(|range| range.start);
+        let mut covered: Vec<Range<u64>> = Vec::new();
+        for range in all {
+            match covered.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => covered.push(range),
+            }
+        }
+        Self { starts: blocks().map(|b| b.start).collect(), covered }
+    }
+
+    fn has(&self, address: u64) -> bool {
+        let behind = self.covered.partition_point(|range| range.start <= address);
+        self.covered[..behind].last().is_some_and(|range| range.contains(&address))
+    }
+}
+
+/// Code that was executed and is in no block.
+fn unplaced_code(places: &BTreeSet<u64>) -> String {
+    let named: Vec<String> = places.iter().take(LISTED).map(|at| format!("{:#x}", in_file(*at).1)).collect();
+    let more = places.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("code was executed that the graphs do not have, and is missing: what follows {}{more}", named.join(", "))
+}
+
+/// Calls that are shown in more than one place.
+fn other_stacks(switches: u64) -> String {
+    let times = plural(switches.into(), "time", "times");
+    format!(
+        "{times} a thread went on with the calls of another stack, as coroutines and goroutines do: the callers there are not known, and a \
+         function that goes on is shown as called again"
+    )
 }
 
 /// What a single run could not record.

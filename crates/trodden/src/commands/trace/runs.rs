@@ -212,6 +212,11 @@ impl<'a> RepeatedProgram<'a> {
         self.run_to_file(collector, (sites, &[]), Some(first.clone()), partial, RunPlace::hidden(self.core(0)))
     }
 
+    /// Whether the vDSO is hidden from the program.
+    pub fn hides_vdso(&self) -> bool {
+        self.recipe.time && self.job.pid.is_none()
+    }
+
     /// Where partial traces are.
     pub fn folder_of_partials(&self) -> &Path {
         &self.folder

@@ -2,7 +2,7 @@
 
 use super::calls::LeftOut;
 use super::open;
-use super::place::{TraceLocation, address, described};
+use super::place::{TraceLocation, address, address_in_file, described};
 use crate::cli::TraceShow;
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -32,6 +32,11 @@ pub fn run(job: &TraceShow) -> Result<ExitCode> {
     }
     if !job.addresses && !job.blocks {
         return tree(&trace, &threads, [from, to], job, &mut out);
+    }
+    if job.json {
+        json_blocks(&trace, &threads, [from, to], job, &mut out)?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
     }
     for thread in &threads {
         if threads.len() > 1 {
@@ -70,6 +75,70 @@ fn step(out: &mut impl Write, trace: &TraceFile, job: &TraceShow, event: TraceEv
     if depth <= job.depth {
         writeln!(out, "#{:<8} {:indent$}{}", span.blocks - 1, "", described(trace, block), indent = 2 * depth)?;
     }
+    Ok(())
+}
+
+/// A block that is executed.
+#[derive(Serialize)]
+struct ShownBlock<'a> {
+    /// How many blocks of the thread come before.
+    block: u64,
+    /// Open calls around its own.
+    depth: usize,
+    /// In its file.
+    address: String,
+    /// Its file, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<&'a str>,
+    function: &'a str,
+    /// Its source files and lines.
+    lines: Vec<(&'a str, u32)>,
+}
+
+/// The blocks of threads, or their addresses, as one document; written block by block, since there may be millions.
+fn json_blocks(
+    trace: &TraceFile,
+    threads: &[ThreadNumber],
+    [from, to]: [Option<TraceLocation>; 2],
+    job: &TraceShow,
+    out: &mut impl Write,
+) -> Result<()> {
+    let about = trace.about();
+    let list = if job.addresses { "addresses" } else { "blocks" };
+    let command = serde_json::to_string(&about.command)?;
+    write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"command":{command},"cut":{},"threads":["#, trace.end().cut)?;
+    for (number, thread) in threads.iter().enumerate() {
+        let separator = if number > 0 { "," } else { "" };
+        write!(out, r#"{separator}{{"thread":{},"{list}":["#, thread.0)?;
+        let mut span = Span::new([from.clone(), to.clone()]);
+        let mut frames = TraceFrames::default();
+        let mut separator = "";
+        for event in trace.stream(*thread) {
+            let event = event?;
+            let is_call = follow(&mut frames, event, trace);
+            match (span.step(event, is_call, trace), event) {
+                (Position::Inside, TraceEvent::Block(block)) => {
+                    let depth = frames.open.len().saturating_sub(1);
+                    let data = trace.block(block);
+                    let (address, image) = address_in_file(trace, data.address);
+                    if job.addresses {
+                        write!(out, "{separator}\n\"{address:#x}\"")?;
+                        separator = ",";
+                    } else if depth <= job.depth {
+                        let lines = data.lines.iter().map(|(file, line)| (about.files[*file as usize].as_str(), *line)).collect();
+                        let function = trace.name(data.function);
+                        let shown = ShownBlock { block: span.blocks - 1, depth, address: format!("{address:#x}"), image, function, lines };
+                        write!(out, "{separator}\n{}", serde_json::to_string(&shown)?)?;
+                        separator = ",";
+                    }
+                }
+                (Position::Behind, _) => break,
+                _ => {}
+            }
+        }
+        write!(out, "\n]}}")?;
+    }
+    writeln!(out, "]}}")?;
     Ok(())
 }
 

@@ -1,0 +1,143 @@
+//! Blocks that end at calls. The blocks of a graph run on behind calls, which need not return: `longjmp`, an exception or the end of the
+//! program leaves them there. The blocks of a trace are cut at calls, and where a fault left one, so that only what ran is shown.
+//!
+//! The piece behind a call is watched only where the blocks that follow cannot say whether it was executed: a call of what is traced is
+//! seen, and functions of the C library return unless something unwinds the stack.
+
+use super::imports::{Assumption, ImportingImage, plain};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use trodden_binary::graph::{
+    BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, Frequencies, FunctionGraph, GraphObservation,
+    ProgramGraph, Returns,
+};
+use trodden_flow::witness::Opaque;
+
+/// Cuts the blocks of all functions behind their calls, and at further addresses. Gives where the pieces start that were no blocks before.
+/// `next` is the address behind the instruction at an address.
+pub fn cut(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64) -> Option<u64>) -> HashSet<u64> {
+    let mut pieces = HashSet::new();
+    for function in &mut graphs.functions {
+        let cuts: Vec<Cuts> = (0..).zip(&function.blocks).map(|(n, block)| cuts(function, BlockIndex(n), block, further, next)).collect();
+        if cuts.iter().any(|c| !c.is_empty()) {
+            cut_function(function, &cuts, &graphs.observations);
+            pieces.extend(cuts.into_iter().flat_map(BTreeMap::into_keys));
+        }
+    }
+    pieces
+}
+
+/// Where the pieces of a block start but for its first, each with the last instruction before.
+type Cuts = BTreeMap<u64, u64>;
+
+fn cuts(
+    function: &FunctionGraph,
+    index: BlockIndex,
+    block: &CodeBlock,
+    further: &BTreeSet<u64>,
+    next: &dyn Fn(u64) -> Option<u64>,
+) -> Cuts {
+    let is_inside = |at: u64| block.start < at && at < block.end_address();
+    let calls = function.calls_in(index).filter(|c| c.kind == CallKind::Call);
+    let mut cuts: Cuts = calls.filter_map(|c| Some((c.return_address.filter(|r| is_inside(*r))?, c.address))).collect();
+    if further.range(block.start + 1..block.end_address()).next().is_some() {
+        let mut at = block.start;
+        while let Some(behind) = next(at).filter(|behind| is_inside(*behind)) {
+            if further.contains(&behind) {
+                cuts.insert(behind, at);
+            }
+            at = behind;
+        }
+    }
+    cuts
+}
+
+/// The start of the piece of a block that an address lies in.
+fn piece_of(block: &CodeBlock, cuts: &Cuts, address: u64) -> u64 {
+    cuts.range(..=address).next_back().map_or(block.start, |(start, _)| *start)
+}
+
+fn cut_function(function: &mut FunctionGraph, cuts: &[Cuts], observations: &[GraphObservation]) {
+    let old = std::mem::take(&mut function.blocks);
+    let mut all: Vec<(CodeBlock, usize)> = Vec::new();
+    for (number, (block, cuts)) in old.iter().zip(cuts).enumerate() {
+        let mut start = block.start;
+        for (&behind, &last) in cuts {
+            all.push((CodeBlock { start, size: behind - start, last, end: BlockEnd::FallThrough }, number));
+            start = behind;
+        }
+        all.push((CodeBlock { start, size: block.end_address() - start, ..*block }, number));
+    }
+    // Blocks that overlap run on together.
+    all.sort_by_key(|(block, number)| (block.start, *number));
+    all.dedup_by_key(|(block, _)| block.start);
+    let starts: Vec<u64> = all.iter().map(|(block, _)| block.start).collect();
+    let index = |start: u64| BlockIndex(starts.binary_search(&start).expect("each piece starts somewhere") as u32);
+    let piece = |of: BlockIndex, address: u64| index(piece_of(&old[of.0 as usize], &cuts[of.0 as usize], address));
+    let probability = |edge: usize| function.frequencies.as_ref().and_then(|f| f.edges.get(edge)).copied().unwrap_or(1.0);
+    let mut edges: Vec<(CodeEdge, f64)> = Vec::new();
+    for (number, edge) in function.edges.iter().enumerate() {
+        let (block, target) = (old[edge.from.0 as usize], old[edge.to.0 as usize].start);
+        let thrown = || function.calls.iter().filter(|c| c.block == edge.from && c.landing_pad == Some(target)).map(|c| c.address);
+        let seen = || observations.iter().filter(|o| block.contains(o.from) && o.to == target).map(|o| o.from);
+        let mut from: Vec<u64> = match edge.kind {
+            CodeEdgeKind::Unwind => thrown().collect(),
+            CodeEdgeKind::Observed => seen().collect(),
+            _ => Vec::new(),
+        };
+        if from.is_empty() {
+            from.push(block.last);
+        }
+        edges.extend(from.into_iter().map(|from| {
+            let edge = CodeEdge { from: piece(edge.from, from), to: index(target), kind: edge.kind };
+            (edge, probability(number))
+        }));
+    }
+    for (block, cuts) in old.iter().zip(cuts) {
+        let mut start = block.start;
+        for &behind in cuts.keys() {
+            edges.push((CodeEdge { from: index(start), to: index(behind), kind: CodeEdgeKind::FallThrough }, 1.0));
+            start = behind;
+        }
+    }
+    edges.sort_by_key(|(edge, _)| *edge);
+    edges.dedup_by_key(|(edge, _)| *edge);
+    let calls: Vec<BlockIndex> = function.calls.iter().map(|call| piece(call.block, call.address)).collect();
+    function.calls.iter_mut().zip(calls).for_each(|(call, block)| call.block = block);
+    if let Some(Frequencies { blocks, edges: probabilities, .. }) = &mut function.frequencies {
+        if blocks.len() == old.len() {
+            *blocks = all.iter().map(|(_, number)| blocks[*number]).collect();
+        }
+        if !probabilities.is_empty() {
+            *probabilities = edges.iter().map(|(_, probability)| *probability).collect();
+        }
+    }
+    function.edges = edges.into_iter().map(|(edge, _)| edge).collect();
+    function.blocks = all.into_iter().map(|(block, _)| block).collect();
+}
+
+/// Of the pieces behind cuts, those that need not be watched: what follows says whether they were executed. `returns`: whether a function
+/// is traced, and does not go on with another stack.
+pub fn unwatched(graphs: &ProgramGraph, image: &ImportingImage, pieces: &HashSet<u64>, returns: &dyn Fn(u64) -> bool) -> HashSet<u64> {
+    let unwinds = image.raises || image.jumps || graphs.functions.iter().any(|f| !f.landing_pads.is_empty());
+    let mut unwatched = pieces.clone();
+    for call in graphs.functions.iter().flat_map(|f| &f.calls).filter(|call| !comes_back(call, image, unwinds, returns)) {
+        call.return_address.into_iter().for_each(|behind| _ = unwatched.remove(&behind));
+    }
+    unwatched
+}
+
+/// Whether what follows a call says that it has returned.
+fn comes_back(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &dyn Fn(u64) -> bool) -> bool {
+    // A call of what is behind it is a jump.
+    let returns = |entry: &u64| call.return_address != Some(*entry) && returns(*entry);
+    let comes_back = match &call.callee {
+        CodeCallee::Function(entry) => returns(entry),
+        CodeCallee::OneOf(entries) => entries.iter().all(returns),
+        CodeCallee::Import(name) => {
+            let of_c = name.contains("@GLIBC_") && !image.exports.contains_key(plain(name));
+            of_c && !unwinds && image.import(name, Assumption::Usual) == Opaque::RETURNS
+        }
+        CodeCallee::Indirect => false,
+    };
+    comes_back && call.returns == Returns::Maybe
+}

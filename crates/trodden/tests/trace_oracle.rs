@@ -1,0 +1,225 @@
+//! Traces against the addresses that stepping records, which knows no graph: every executed target of a jump, call or return and both sides
+//! of each executed conditional jump start a block, and each collector's blocks are those that the addresses come by.
+
+mod traced;
+
+use std::collections::BTreeSet;
+use traced::{Folder, errors};
+use trodden_binary::Binary;
+use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_trace::{PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceEvent, TraceFile};
+
+/// Ways to record in one run, and in several.
+const IN_ONE_RUN: [&[&str]; 3] = [&["--collector", "single-step"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
+const IN_SEVERAL_RUNS: &[&str] = &["--runs", "4"];
+
+/// Steps of a program's first thread in its section `.text`, with where code is that they show to start a block.
+struct Steps {
+    addresses: Vec<u64>,
+    targets: BTreeSet<u64>,
+}
+
+/// Steps a program.
+fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
+    let stepped = folder.record(&["--collector", "single-step", "--keep", "steps"], "steps.trace", program);
+    assert_eq!(stepped.status.code(), Some(status), "{}", errors(&stepped));
+    let binary = Binary::read(&folder.path(program[0])).unwrap();
+    let (text, _) = binary.section(".text").unwrap();
+    let partial = PartialTrace::open(&folder.path("steps/run-1.partial")).unwrap();
+    let (mut addresses, mut targets) = (Vec::new(), BTreeSet::new());
+    let mut leads = false;
+    for symbol in partial.stream(ThreadNumber(0)).map(Result::unwrap) {
+        let address = symbol & !(TRANSFER | RESUMED);
+        let is_target = std::mem::replace(&mut leads, symbol & TRANSFER != 0) && symbol & RESUMED == 0;
+        if !text.contains(&address) {
+            continue;
+        }
+        targets.extend(is_target.then_some(address));
+        let instruction = decode(binary.code_at(address).unwrap(), address).unwrap();
+        if let Some(BranchInstruction::Conditional(to)) = branch(&instruction) {
+            targets.extend([to, instruction.next_ip()].into_iter().filter(|side| text.contains(side)));
+        }
+        addresses.push(address);
+    }
+    Steps { addresses, targets }
+}
+
+/// Compares traces with a program's steps.
+fn agrees(folder: &Folder, program: &[&str], status: i32, ways: &[&[&str]]) {
+    let steps = steps(folder, program, status);
+    assert!(steps.addresses.len() > 20, "{} steps", steps.addresses.len());
+    for way in ways {
+        let recorded = folder.record(way, "one.trace", program);
+        assert_eq!(recorded.status.code(), Some(status), "{way:?}: {}", errors(&recorded));
+        let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
+        let starts: BTreeSet<u64> = trace.about().blocks.iter().map(|block| block.address).collect();
+        let missing: Vec<String> = steps.targets.difference(&starts).map(|at| format!("{at:#x}")).collect();
+        assert!(missing.is_empty(), "{way:?}: no block starts at {missing:?}; {}", errors(&recorded));
+        let blocks = trace.stream(ThreadNumber(0)).filter_map(|event| match event.unwrap() {
+            TraceEvent::Block(block) => Some(trace.block(block).address),
+            _ => None,
+        });
+        let text = Binary::read(&folder.path(program[0])).unwrap().section(".text").unwrap().0;
+        let blocks: Vec<u64> = blocks.filter(|at| text.contains(at)).collect();
+        let expected: Vec<u64> = steps.addresses.iter().copied().filter(|at| starts.contains(at)).collect();
+        let parts = blocks.iter().zip(&expected).position(|(found, expected)| found != expected);
+        let around = |all: &[u64]| {
+            let at = parts.unwrap_or(all.len().min(blocks.len()).min(expected.len()));
+            all[at.saturating_sub(3)..all.len().min(at + 3)].iter().map(|at| format!("{at:#x}")).collect::<Vec<_>>().join(" ")
+        };
+        assert!(blocks == expected, "{way:?}: {} and {} blocks: {} | {}", blocks.len(), expected.len(), around(&blocks), around(&expected));
+    }
+}
+
+fn compiled(text: &str) -> Folder {
+    let folder = Folder::new();
+    folder.compile("cc", "oracle.c", text);
+    folder
+}
+
+#[test]
+fn jumps_that_look_like_calls_and_returns_start_blocks() {
+    let folder = compiled(include_str!("cases/hand_written_jumps.c"));
+    agrees(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_SEVERAL_RUNS]);
+    for way in &IN_ONE_RUN[1..] {
+        let recorded = folder.record(way, "one.trace", &["./app"]);
+        // One run does not find what only the computed jump names, and says so.
+        assert!(errors(&recorded).contains("blocks are missing after 3 indirect jumps"), "{way:?}: {}", errors(&recorded));
+    }
+}
+
+/// A handler skips instructions that trap, as `WARN` of a kernel does.
+#[test]
+fn code_behind_instructions_that_trap_starts_blocks() {
+    let text = r#"
+#define _GNU_SOURCE
+#include <signal.h>
+#include <ucontext.h>
+static volatile int n;
+static void skip(int s, siginfo_t *i, void *u) { n++; ((ucontext_t *)u)->uc_mcontext.gregs[REG_RIP] += 2; }
+__attribute__((noinline)) static void check(void) { __asm__ volatile("ud2"); }
+__attribute__((noinline)) static void after(int i) { n += i & 1 ? 2 : 0; }
+int main(void) {
+    struct sigaction a = {.sa_sigaction = skip, .sa_flags = SA_SIGINFO};
+    sigaction(SIGILL, &a, 0);
+    for (int i = 0; i < 10; i++) { check(); after(i); }
+    return n == 20 ? 0 : 1;
+}
+"#;
+    agrees(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
+}
+
+/// Calls that are left by `longjmp`, by the end of the program, and by a signal; some return before.
+const LEFT: &str = r#"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+static jmp_buf back;
+static volatile int sum;
+static void (*volatile end)(int) = exit;
+__attribute__((noinline)) static void leave(int n) {
+    sum += n;
+    if (n & 1) longjmp(back, n);
+    sum += 2;
+}
+__attribute__((noinline)) static int both(void) {
+    leave(2);
+    sum += 10;
+    leave(3);
+    sum += 100;
+    return sum;
+}
+int main(int argc, char **argv) {
+    int x = argc;
+    if (!setjmp(back)) x += both();
+    x += printf("%d\n", sum);
+    if (argc > 1) {
+        sum = *(volatile int *)(argc > 2 ? (long)argv : 0L);
+        sum += 1000;
+        raise(SIGTERM);
+        sum += 1000;
+    }
+    end(0);
+    x += printf("after %d\n", x);
+    return x;
+}
+"#;
+
+#[test]
+fn calls_that_do_not_return_start_no_block_behind_them() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("oracle.c"), LEFT).unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    traced::must(compiler.args(["-O0", "-g", "oracle.c", "-o", "app"]).current_dir(folder.path("")).output().unwrap());
+    agrees(&folder, &["./app"], 0, &IN_ONE_RUN);
+    let line = |text: &str| LEFT.lines().position(|line| line.contains(text)).unwrap() + 1;
+    let executions = |text: &str| {
+        let found = folder.trodden(&["trace", "find", &format!("oracle.c:{}", line(text)), "one.trace"]);
+        let output = String::from_utf8(found.stdout).unwrap();
+        output.lines().last().unwrap_or_else(|| panic!("{text}")).trim_start_matches("executions: ").to_owned()
+    };
+    let lines = ["sum += n;", "sum += 2;", "sum += 10;", "leave(3);", "sum += 100;", "end(0);", "after %d"];
+    let expected = ["2", "1", "1", "1", "0", "1", "0"];
+    let found: Vec<String> = lines.iter().map(|line| executions(line)).collect();
+    assert_eq!(found, expected);
+}
+
+/// A program that single-steps itself gets each of its own signals, and no others.
+#[test]
+fn a_program_that_sets_its_own_trap_flag_gets_its_signals() {
+    let text = r#"
+#include <signal.h>
+#include <stdio.h>
+static volatile int traps;
+static void count(int s) { traps++; }
+__attribute__((noinline)) static void step(void) {
+    __asm__ volatile("sub $128,%%rsp; pushf; orl $0x100,(%%rsp); popf; nop; pushf; andl $~0x100,(%%rsp); popf; add $128,%%rsp" ::: "cc", "memory");
+}
+__attribute__((noinline)) static void save(void) { __asm__ volatile("sub $128,%%rsp; pushf; nop; popf; add $128,%%rsp" ::: "cc", "memory"); }
+int main(void) {
+    signal(SIGTRAP, count);
+    for (int i = 0; i < 5; i++) { step(); save(); }
+    printf("%d\n", traps);
+    return 0;
+}
+"#;
+    let folder = compiled(text);
+    for way in IN_ONE_RUN {
+        assert_eq!(traced::must(folder.record(way, "one.trace", &["./app"])), "20\n", "{way:?}");
+    }
+}
+
+/// A static program looks for the vDSO, and its trace says that it found none.
+#[test]
+fn a_hidden_vdso_is_said_to_be_hidden() {
+    let folder = Folder::new();
+    let text = "#include <stdio.h>\n#include <sys/auxv.h>\nint main(void) { puts(getauxval(AT_SYSINFO_EHDR) ? \"present\" : \"absent\"); return 0; }\n";
+    std::fs::write(folder.path("vdso.c"), text).unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    traced::must(compiler.args(["-static", "-O1", "vdso.c", "-o", "app"]).current_dir(folder.path("")).output().unwrap());
+    for (options, said, is_noted) in
+        [(&["--runs", "1"][..], "absent\n", true), (&["--runs", "1", "--no-repeat", "time"], "present\n", false)]
+    {
+        let recorded = folder.record(options, "one.trace", &["./app"]);
+        assert_eq!(String::from_utf8_lossy(&recorded.stdout), said);
+        assert_eq!(errors(&recorded).contains("vDSO was hidden"), is_noted, "{}", errors(&recorded));
+    }
+}
+
+/// Blocks and addresses as JSON are those of the text.
+#[test]
+fn blocks_and_addresses_are_shown_as_json() {
+    let folder = compiled("int main(int n, char **a) { int s = 0; for (int i = 0; i < n + 2; i++) s += a[0][i]; return s & 0; }\n");
+    traced::must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
+    let json = |option: &str| -> serde_json::Value {
+        serde_json::from_str(&traced::must(folder.trodden(&["trace", "show", "--json", option, "one.trace"]))).unwrap()
+    };
+    let addresses = folder.addresses("one.trace");
+    let (shown, blocks) = (json("--addresses"), json("--blocks"));
+    let shown: Vec<&str> = shown["threads"][0]["addresses"].as_array().unwrap().iter().map(|a| a.as_str().unwrap()).collect();
+    assert_eq!(shown, addresses);
+    let blocks = blocks["threads"][0]["blocks"].as_array().unwrap();
+    assert_eq!(blocks.iter().map(|b| b["address"].as_str().unwrap()).collect::<Vec<_>>(), addresses);
+    assert!(blocks.iter().any(|b| b["function"] == "main" && b["lines"][0][1] == 1 && b["depth"].as_u64() > Some(0)), "{blocks:?}");
+}
