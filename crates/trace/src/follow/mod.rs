@@ -188,9 +188,6 @@ impl<'a, 'w> Following<'a, 'w> {
             handled_faults: 0,
             stack: Vec::new(),
             changed_code: Vec::new(),
-<<<<<<< HEAD
-=======
-            is_filtered: false,
             stacks: BTreeMap::new(),
             faults: BTreeSet::new(),
             interruptions: BTreeSet::new(),
