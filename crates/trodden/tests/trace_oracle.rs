@@ -83,7 +83,7 @@ fn jumps_that_look_like_calls_and_returns_start_blocks() {
     agrees(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_SEVERAL_RUNS]);
     for way in &IN_ONE_RUN[1..] {
         let recorded = folder.record(way, "one.trace", &["./app"]);
-        // One run does not find what only the computed jump names, and says so.
+        // One run does not find what only the indirect branch names, and says so.
         assert!(errors(&recorded).contains("blocks are missing after 3 indirect jumps"), "{way:?}: {}", errors(&recorded));
     }
 }
@@ -174,9 +174,12 @@ fn a_program_that_sets_its_own_trap_flag_gets_its_signals() {
 static volatile int traps;
 static void count(int s) { traps++; }
 __attribute__((noinline)) static void step(void) {
-    __asm__ volatile("sub $128,%%rsp; pushf; orl $0x100,(%%rsp); popf; nop; pushf; andl $~0x100,(%%rsp); popf; add $128,%%rsp" ::: "cc", "memory");
+    __asm__ volatile("sub $128,%%rsp; pushf; orl $0x100,(%%rsp); popf; nop;"
+                     "pushf; andl $~0x100,(%%rsp); popf; add $128,%%rsp" ::: "cc", "memory");
 }
-__attribute__((noinline)) static void save(void) { __asm__ volatile("sub $128,%%rsp; pushf; nop; popf; add $128,%%rsp" ::: "cc", "memory"); }
+__attribute__((noinline)) static void save(void) {
+    __asm__ volatile("sub $128,%%rsp; pushf; nop; popf; add $128,%%rsp" ::: "cc", "memory");
+}
 int main(void) {
     signal(SIGTRAP, count);
     for (int i = 0; i < 5; i++) { step(); save(); }
@@ -194,7 +197,11 @@ int main(void) {
 #[test]
 fn a_hidden_vdso_is_said_to_be_hidden() {
     let folder = Folder::new();
-    let text = "#include <stdio.h>\n#include <sys/auxv.h>\nint main(void) { puts(getauxval(AT_SYSINFO_EHDR) ? \"present\" : \"absent\"); return 0; }\n";
+    let text = r#"
+#include <stdio.h>
+#include <sys/auxv.h>
+int main(void) { puts(getauxval(AT_SYSINFO_EHDR) ? "present" : "absent"); return 0; }
+"#;
     std::fs::write(folder.path("vdso.c"), text).unwrap();
     let mut compiler = std::process::Command::new("cc");
     traced::must(compiler.args(["-static", "-O1", "vdso.c", "-o", "app"]).current_dir(folder.path("")).output().unwrap());

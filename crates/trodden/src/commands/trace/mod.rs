@@ -2,11 +2,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `record.rs`, `runs.rs`, `repeated.rs` | running a program with witnesses; whether runs repeat the first |
+//! | `record.rs`, `record/`, `runs.rs`, `repeated.rs` | running a program with witnesses; whether runs repeat the first |
 //! | `plan.rs`, `weights.rs` | which run watches what, and what that costs |
 //! | `outputs.rs`, `fresh.rs`, `distribute.rs` | what runs write; a copy of the working folder for each; runs on other machines |
 //! | `merge.rs`, `replay.rs`, `live.rs` | merging what each run saw; what a single run saw, while it runs |
-//! | `model.rs`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
+//! | `model.rs`, `model/`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
 //! | `place.rs` | places of a trace: functions, lines, addresses |
 //! | `returns.rs` | blocks that end at calls, which need not return |
 //! | `explain.rs` | which step of an execution the graph lacks |

@@ -4,20 +4,21 @@
 //! whose input, answers and output are recorded; place and distribute witnesses, and check the pairwise condition; a
 //! run for each profile, compared with the first one; merge the partial traces. If they contradict what was assumed,
 //! more is assumed possible, and all from placing on is repeated.
-// Length: the order of one recording, from the first run to the file.
+
+mod one_run;
+mod words;
 
 use super::code::Code;
 use super::collectors::collector;
 use super::explain::{MissingStep, first_missing};
 use super::files::Files;
 use super::imports::{Assumption, ImportingImage};
-use super::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable, switching, uncertain_jumps};
-use super::merge::{Hits, MergeError, Merged, merge, place};
+use super::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable};
+use super::merge::{MergeError, Merged, merge};
 use super::model::{Model, ObservedCalls, Unwinding, model};
 use super::plan::{self, Plan, Planner, Refused};
 use super::repeated::{cut_runs, equal, repeatable};
-use super::replay::ReplayedCode;
-use super::returns::{cut, unwatched};
+use super::returns::cut;
 use super::runs::{FirstRun, RepeatedProgram, RunResult};
 use super::weights::{self, Executions};
 use crate::cli::{CollectorKind, Condition, TraceEngine, TraceRecord, WeightsFrom};
@@ -25,19 +26,18 @@ use crate::notes::{note, warn};
 use crate::running::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeSet, HashSet};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use trodden_binary::graph::{BlockEnd, Doubt, GraphObservation, ProgramGraph};
-use trodden_binary::instruction::LONGEST_INSTRUCTION;
+use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::in_file;
-use trodden_flow::witness::{DistributionStrategy, ReconstructError, Weights};
+use trodden_flow::witness::{DistributionStrategy, Weights};
 use trodden_report::words::plural;
 use trodden_trace::{
-    Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RESUMED, RunAbout, RunLog, TRANSFER, ThreadNumber, TraceAbout,
-    TraceEnd, TraceWriter, Trampolines, check_traceable,
+    Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout, TraceEnd, TraceWriter,
+    Trampolines, check_traceable,
 };
+use words::{changed_code, contradiction, list_opaque, new_targets, runs_in_words, warn_of_contradiction};
 
 /// Assumptions, in the order in which they are tried.
 const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
@@ -46,8 +46,8 @@ const OBSERVING: usize = 12;
 /// Functions that are named in a list.
 const LISTED: usize = 8;
 /// What the C library does not find under trodden.
-const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program, so that its clock can repeat: code that looks for it took another \
-     path than without trodden (`--no-repeat time` leaves the vDSO there)";
+const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program, so that its clock can repeat: code that looks for it took \
+     another path than without trodden (`--no-repeat time` leaves the vDSO there)";
 
 /// Records a trace.
 ///
@@ -211,164 +211,6 @@ impl Recording<'_> {
         let once = |place: &u64| twice.get(place).is_some_and(|(_, entry)| first.entered_once.contains(entry));
         let ended_before = first.outcome.followed.stack.first().copied();
         ObservedCalls { only_landing: behind.filter(once), targets, throws, landed, ended_before }
-    }
-
-    /// `shows`: what the program writes is the user's.
-    fn in_one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<ExitCode> {
-        if self.job.plan {
-            self.find_replaceable(&is_uncertain_jump);
-            let (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
-            let weights = self.weights(&model, None)?;
-            plan::print(&self.planner(&model, &code, collector, &weights), &Plan::from_all(&model, &code, &weights))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        self.one_run(collector, shows)
-    }
-
-    /// One run of all blocks. What a program does is done once, so code that the graphs do not have is not looked for by another run:
-    /// where instructions are recorded, it is known afterwards; else its blocks are missing, and the trace says so.
-    fn one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<ExitCode> {
-        let mut notes = Vec::new();
-        let steps = collector.name() == "single-step";
-        let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
-        let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
-        let other_stack: HashSet<usize> = switching(&code, &self.files).into_iter().map(|block| code.function_of(block)).collect();
-        // A handler may skip an instruction that traps, and go on in the middle of a block.
-        let traps = |block| code.graph_of(block).0.blocks.iter().any(|b| b.end == BlockEnd::Stop);
-        let returns = |entry| code.block_at(entry).is_some_and(|b| !other_stack.contains(&code.function_of(b)) && !traps(b));
-        let unwatched = unwatched(&self.graphs, &self.image, &self.pieces, &returns);
-        let mut sites = code.addresses();
-        sites.retain(|site| !unwatched.contains(site));
-        let blocks = sites.len();
-        let others: Vec<u64> = jumps.iter().copied().filter(|jump| sites.binary_search(jump).is_err()).collect();
-        sites.extend(others);
-        let (name, most) = (collector.name(), collector.most_sites().unwrap_or(usize::MAX));
-        ensure!(
-            sites.len() <= most,
-            "{} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`",
-            sites.len()
-        );
-        list_opaque(&model);
-        self.find_replaceable(&is_uncertain_jump);
-        let watched = &sites[..blocks];
-        let (result, mut has_learned, mut written);
-        if steps {
-            result = self.subject.single_run(collector, &sites, &jumps, shows)?;
-            has_learned = self.cut_where_blocks_were_left(&result.outcome.followed);
-            written = None;
-        } else {
-            let mut writer = self.writer(&model, &code, collector, 1)?;
-            let known = self.replayed_code(&code, Some(watched), None);
-            let hits = Hits { code: &known, sites: &sites, jumps: &jumps, steps };
-            let replay;
-            (result, replay) = self.subject.live_run(collector, (&sites, &jumps), shows, |live| hits.replay_live(live, &mut writer))?;
-            let followed = &result.outcome.followed;
-            has_learned = self.cut_where_blocks_were_left(followed);
-            // Where signals interrupted blocks, and what code was changed, is known only now: the hits are replayed once more with that.
-            let is_whole = !has_learned && followed.handled.is_empty() && followed.changed_code.is_empty();
-            let replayed = if is_whole { Some(replay.finish(&followed.stacks, &mut writer)?) } else { None };
-            written = replayed.map(|replayed| (writer, replayed));
-        }
-        let followed = &result.outcome.followed;
-        let partial = PartialTrace::open(&result.partial)?;
-        let mut unplaced = BTreeSet::new();
-        while steps && self.learn(&partial, &mut notes, &mut unplaced)? {
-            has_learned = true;
-        }
-        if has_learned {
-            (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
-        }
-        if written.is_none() {
-            let mut writer = self.writer(&model, &code, collector, 1)?;
-            let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
-            let hits = Hits { code: &known, sites: &sites, jumps: &jumps, steps };
-            let replayed = hits.replay(&partial, &followed.stacks, &mut writer)?;
-            written = Some((writer, replayed));
-        }
-        let (writer, replayed) = written.expect("it is written live or afterwards");
-        // A block that nothing was known to lead to may be recorded all the same.
-        let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
-        let unknown: Vec<(u64, u64)> = replayed.targets.into_iter().filter(is_missing).collect();
-        notes.extend((!unknown.is_empty()).then(|| missing_blocks(&code, &unknown)));
-        notes.extend((!unplaced.is_empty()).then(|| unplaced_code(&unplaced)));
-        notes.extend((replayed.switches > 0).then(|| other_stacks(replayed.switches)));
-        let cut = !matches!(followed.ending, FollowEnding::Exited(_));
-        let runs = vec![about_run(watched, &result)];
-        let merged = Merged { cut, open: Vec::new() };
-        self.finish(writer, merged, followed, runs, notes)
-    }
-
-    /// What threads are followed by in a run that watched the blocks at some addresses, or stepped. `followed`: what is known of it when it
-    /// has ended.
-    fn replayed_code<'c>(&self, code: &'c Code, watched: Option<&[u64]>, followed: Option<&Followed>) -> ReplayedCode<'c> {
-        let is_unwatched = |piece: &u64| watched.is_some_and(|watched| watched.binary_search(piece).is_err());
-        let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
-        let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled.clone());
-        let changed = followed.map_or_else(Vec::new, |followed| followed.changed_code.clone());
-        ReplayedCode { code, unwatched, switching: switching(code, &self.files), interrupted, changed }
-    }
-
-    /// Cuts blocks where a fault ended the program, or where signals interrupted them whose handlers may not have come back.
-    fn cut_where_blocks_were_left(&mut self, followed: &Followed) -> bool {
-        let is_killed = matches!(followed.ending, FollowEnding::Killed(_));
-        let mut faults: BTreeSet<u64> = if is_killed { followed.stack.first().copied().into_iter().collect() } else { BTreeSet::new() };
-        let mut places = BTreeSet::new();
-        if self.image.jumps {
-            faults.extend(&followed.faults);
-            places.extend(&followed.interruptions);
-        }
-        places.extend(faults.into_iter().filter_map(|fault| self.files.next_instruction(fault)));
-        let pieces = cut(&mut self.graphs, &places, &|at| self.files.next_instruction(at));
-        let has_cut = !pieces.is_empty();
-        self.pieces.extend(pieces);
-        self.further.extend(places);
-        has_cut
-    }
-
-    /// Adds to the graphs what the instructions show that a run executed: targets of jumps, calls and returns at which no block starts, and
-    /// where uncertain jumps led. Gives whether there was anything; what no block has becomes `unplaced`.
-    fn learn(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
-        let jumps = uncertain_jumps(&self.graphs);
-        let known = KnownCode::new(&self.graphs);
-        // Behind a jump to a library comes what that returns to.
-        let returns: HashSet<u64> = self.graphs.functions.iter().flat_map(|f| &f.calls).filter_map(|call| call.return_address).collect();
-        let before = self.observed.clone();
-        let (mut new, mut cuts) = (0, 0);
-        for thread in 0..steps.threads() {
-            let mut last: Option<u64> = None;
-            for symbol in steps.stream(ThreadNumber(thread)) {
-                let symbol = symbol?;
-                let address = symbol & !(TRANSFER | RESUMED);
-                let leads = symbol & RESUMED == 0 && last.is_none_or(|last| last & TRANSFER != 0);
-                let from = last.map_or(address, |last| last & !(TRANSFER | RESUMED));
-                last = Some(symbol);
-                if known.starts.contains(&address) {
-                    let is_edge = |from: u64| returns.contains(&address) || has_edge(&self.graphs, (from, address));
-                    if jumps.binary_search(&from).is_ok() && !is_edge(from) {
-                        new += usize::from(self.observed.insert(GraphObservation { from, to: address }));
-                    }
-                    continue;
-                }
-                let is_inside = known.has(address);
-                let follows = !leads && from < address && address - from <= LONGEST_INSTRUCTION;
-                if follows || (!leads && is_inside) || self.graphs.is_stub(address) {
-                    continue;
-                }
-                let seen = GraphObservation { from, to: address };
-                if !before.contains(&seen) {
-                    new += usize::from(self.observed.insert(seen));
-                } else if is_inside {
-                    cuts += usize::from(self.further.insert(address));
-                } else {
-                    unplaced.insert(address);
-                }
-            }
-        }
-        if new + cuts > 0 {
-            self.amend()?;
-            notes.extend((new > 0).then(|| new_targets(new)));
-        }
-        Ok(new + cuts > 0)
     }
 
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
@@ -554,87 +396,6 @@ impl Recording<'_> {
     }
 }
 
-/// Code that was not watched to the end.
-fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
-    let shown = |range: &Range<u64>| {
-        let ((file, start), (_, end)) = (in_file(range.start), in_file(range.end - 1));
-        format!("{start:#x} to {end:#x} in {}", files.name(file))
-    };
-    let named: Vec<String> = ranges.iter().take(LISTED).map(shown).collect();
-    let more = ranges.len().saturating_sub(LISTED);
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    format!("the program changed its own code, or made it writable: from then on blocks are missing there ({}{more})", named.join(", "))
-}
-
-/// What the graphs have of the code.
-struct KnownCode {
-    /// Where blocks start.
-    starts: HashSet<u64>,
-    /// All blocks, ascending and joined.
-    covered: Vec<Range<u64>>,
-}
-
-impl KnownCode {
-    fn new(graphs: &ProgramGraph) -> Self {
-        let blocks = || graphs.functions.iter().flat_map(|f| &f.blocks);
-        let mut all: Vec<Range<u64>> = blocks().map(|b| b.start..b.end_address()).collect();
-        all.sort_by_key(|range| range.start);
-        let mut covered: Vec<Range<u64>> = Vec::new();
-        for range in all {
-            match covered.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => covered.push(range),
-            }
-        }
-        Self { starts: blocks().map(|b| b.start).collect(), covered }
-    }
-
-    fn has(&self, address: u64) -> bool {
-        let behind = self.covered.partition_point(|range| range.start <= address);
-        self.covered[..behind].last().is_some_and(|range| range.contains(&address))
-    }
-}
-
-/// Code that was executed and is in no block.
-fn unplaced_code(places: &BTreeSet<u64>) -> String {
-    let named: Vec<String> = places.iter().take(LISTED).map(|at| format!("{:#x}", in_file(*at).1)).collect();
-    let more = places.len().saturating_sub(LISTED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("code was executed that the graphs do not have, and is missing: what follows {}{more}", named.join(", "))
-}
-
-/// Calls that are shown in more than one place.
-fn other_stacks(switches: u64) -> String {
-    let times = plural(switches.into(), "time", "times");
-    format!(
-        "{times} a thread went on with the calls of another stack, as coroutines and goroutines do: the callers there are not known, and a \
-         function that goes on is shown as called again"
-    )
-}
-
-/// What a single run could not record.
-fn missing_blocks(code: &Code, unknown: &[(u64, u64)]) -> String {
-    let name = |address: u64| code.function_containing(address).map_or_else(String::new, |name| format!(" in {name}"));
-    let shown = |(from, to): &(u64, u64)| format!("{:#x}{} to {:#x}", in_file(*from).1, name(*from), in_file(*to).1);
-    let named: Vec<String> = unknown.iter().take(LISTED).map(shown).collect();
-    let more = unknown.len().saturating_sub(LISTED);
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    format!(
-        "blocks are missing after {}, which led to code that the graphs did not have ({}{more}): `--collector single-step` records them",
-        plural(unknown.len() as u128, "indirect jump", "indirect jumps"),
-        named.join(", ")
-    )
-}
-
-fn new_targets(count: usize) -> String {
-    let targets = plural(count as u128, "target of an indirect jump", "targets of indirect jumps");
-    format!("an execution showed {targets} that the graphs did not have")
-}
-
-fn runs_in_words(runs: usize) -> String {
-    if runs == 1 { "one run".to_owned() } else { format!("{runs} runs") }
-}
-
 /// The exit status of a process that ended after its trace.
 fn status(status: Option<i32>) -> u8 {
     use std::os::unix::process::ExitStatusExt;
@@ -644,45 +405,4 @@ fn status(status: Option<i32>) -> u8 {
 
 fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
     RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
-}
-
-/// Names what is not traced inside, before anything runs.
-fn list_opaque(model: &Model) {
-    if model.opaque.is_empty() {
-        return;
-    }
-    let named: Vec<String> = model.opaque.iter().take(LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
-    let more = model.opaque.len().saturating_sub(LISTED);
-    let more = if more > 0 { format!(" and {more} more (`trodden trace show --json` has them all)") } else { String::new() };
-    note(format_args!(
-        "{} of {} functions stay opaque: {}{more}",
-        model.opaque.len(),
-        model.opaque.len() + model.functions.len() - 1,
-        named.join(", ")
-    ));
-}
-
-/// What a contradiction is, with names.
-fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String {
-    let at = |w| place(model, code, w);
-    match error {
-        ReconstructError::Unexpected { profile, found, expected, .. } => {
-            let found = found.map_or_else(|| "its end".to_owned(), at);
-            format!("run {} came to {found} where {} is next", profile + 1, at(*expected))
-        }
-        ReconstructError::GoesOn { profile, found, .. } => {
-            format!("run {} came to {} where the program should have ended", profile + 1, at(*found))
-        }
-        ReconstructError::NoSuccessor { branch, next, blocks } => {
-            let next: Vec<String> = next.iter().map(|w| w.map_or_else(|| "its end".to_owned(), at)).collect();
-            let branch = plan::branch_in_words(model, code, *branch);
-            format!("after {blocks} blocks, from {branch}: the runs come to {} next", next.join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
-fn warn_of_contradiction(what: &str, is_repeated: bool) {
-    let then = if is_repeated { ": the runs are repeated with more assumed possible" } else { "" };
-    warn(format_args!("the execution contradicts what was assumed ({what}){then}"));
 }

@@ -56,63 +56,89 @@ fn piece_of(block: &CodeBlock, cuts: &Cuts, address: u64) -> u64 {
     cuts.range(..=address).next_back().map_or(block.start, |(start, _)| *start)
 }
 
+/// What a function's blocks become, and how old blocks are found again.
+struct Pieces<'f> {
+    old: Vec<CodeBlock>,
+    cuts: &'f [Cuts],
+    /// The new blocks by their addresses, each with the number of the old one that it is of.
+    all: Vec<(CodeBlock, usize)>,
+}
+
+impl<'f> Pieces<'f> {
+    fn from_cuts(old: Vec<CodeBlock>, cuts: &'f [Cuts]) -> Self {
+        let mut all: Vec<(CodeBlock, usize)> = Vec::new();
+        for (number, (block, cuts)) in old.iter().zip(cuts).enumerate() {
+            let mut start = block.start;
+            for (&behind, &last) in cuts {
+                all.push((CodeBlock { start, size: behind - start, last, end: BlockEnd::FallThrough }, number));
+                start = behind;
+            }
+            all.push((CodeBlock { start, size: block.end_address() - start, ..*block }, number));
+        }
+        // Old blocks that overlap have pieces in common.
+        all.sort_by_key(|(block, number)| (block.start, *number));
+        all.dedup_by_key(|(block, _)| block.start);
+        Pieces { old, cuts, all }
+    }
+
+    /// The block that starts at an address where one starts.
+    fn index(&self, start: u64) -> BlockIndex {
+        BlockIndex(self.all.binary_search_by_key(&start, |(block, _)| block.start).expect("each piece starts somewhere") as u32)
+    }
+
+    /// The piece of an old block that an address lies in.
+    fn piece(&self, of: BlockIndex, address: u64) -> BlockIndex {
+        self.index(piece_of(&self.old[of.0 as usize], &self.cuts[of.0 as usize], address))
+    }
+
+    /// Edges between the new blocks, each with its probability.
+    fn edges(&self, function: &FunctionGraph, observations: &[GraphObservation]) -> Vec<(CodeEdge, f64)> {
+        let probability = |edge: usize| function.frequencies.as_ref().and_then(|f| f.edges.get(edge)).copied().unwrap_or(1.0);
+        let mut edges: Vec<(CodeEdge, f64)> = Vec::new();
+        for (number, edge) in function.edges.iter().enumerate() {
+            let (block, target) = (self.old[edge.from.0 as usize], self.old[edge.to.0 as usize].start);
+            let thrown = || function.calls.iter().filter(|c| c.block == edge.from && c.landing_pad == Some(target)).map(|c| c.address);
+            let seen = || observations.iter().filter(|o| block.contains(o.from) && o.to == target).map(|o| o.from);
+            let mut from: Vec<u64> = match edge.kind {
+                CodeEdgeKind::Unwind => thrown().collect(),
+                CodeEdgeKind::Observed => seen().collect(),
+                _ => Vec::new(),
+            };
+            if from.is_empty() {
+                from.push(block.last);
+            }
+            edges.extend(from.into_iter().map(|from| {
+                let edge = CodeEdge { from: self.piece(edge.from, from), to: self.index(target), kind: edge.kind };
+                (edge, probability(number))
+            }));
+        }
+        for (block, cuts) in self.old.iter().zip(self.cuts) {
+            let mut start = block.start;
+            for &behind in cuts.keys() {
+                edges.push((CodeEdge { from: self.index(start), to: self.index(behind), kind: CodeEdgeKind::FallThrough }, 1.0));
+                start = behind;
+            }
+        }
+        edges.sort_by_key(|(edge, _)| *edge);
+        edges.dedup_by_key(|(edge, _)| *edge);
+        edges
+    }
+}
+
 fn cut_function(function: &mut FunctionGraph, cuts: &[Cuts], observations: &[GraphObservation]) {
-    let old = std::mem::take(&mut function.blocks);
-    let mut all: Vec<(CodeBlock, usize)> = Vec::new();
-    for (number, (block, cuts)) in old.iter().zip(cuts).enumerate() {
-        let mut start = block.start;
-        for (&behind, &last) in cuts {
-            all.push((CodeBlock { start, size: behind - start, last, end: BlockEnd::FallThrough }, number));
-            start = behind;
-        }
-        all.push((CodeBlock { start, size: block.end_address() - start, ..*block }, number));
-    }
-    // Blocks that overlap run on together.
-    all.sort_by_key(|(block, number)| (block.start, *number));
-    all.dedup_by_key(|(block, _)| block.start);
-    let starts: Vec<u64> = all.iter().map(|(block, _)| block.start).collect();
-    let index = |start: u64| BlockIndex(starts.binary_search(&start).expect("each piece starts somewhere") as u32);
-    let piece = |of: BlockIndex, address: u64| index(piece_of(&old[of.0 as usize], &cuts[of.0 as usize], address));
-    let probability = |edge: usize| function.frequencies.as_ref().and_then(|f| f.edges.get(edge)).copied().unwrap_or(1.0);
-    let mut edges: Vec<(CodeEdge, f64)> = Vec::new();
-    for (number, edge) in function.edges.iter().enumerate() {
-        let (block, target) = (old[edge.from.0 as usize], old[edge.to.0 as usize].start);
-        let thrown = || function.calls.iter().filter(|c| c.block == edge.from && c.landing_pad == Some(target)).map(|c| c.address);
-        let seen = || observations.iter().filter(|o| block.contains(o.from) && o.to == target).map(|o| o.from);
-        let mut from: Vec<u64> = match edge.kind {
-            CodeEdgeKind::Unwind => thrown().collect(),
-            CodeEdgeKind::Observed => seen().collect(),
-            _ => Vec::new(),
-        };
-        if from.is_empty() {
-            from.push(block.last);
-        }
-        edges.extend(from.into_iter().map(|from| {
-            let edge = CodeEdge { from: piece(edge.from, from), to: index(target), kind: edge.kind };
-            (edge, probability(number))
-        }));
-    }
-    for (block, cuts) in old.iter().zip(cuts) {
-        let mut start = block.start;
-        for &behind in cuts.keys() {
-            edges.push((CodeEdge { from: index(start), to: index(behind), kind: CodeEdgeKind::FallThrough }, 1.0));
-            start = behind;
-        }
-    }
-    edges.sort_by_key(|(edge, _)| *edge);
-    edges.dedup_by_key(|(edge, _)| *edge);
-    let calls: Vec<BlockIndex> = function.calls.iter().map(|call| piece(call.block, call.address)).collect();
-    function.calls.iter_mut().zip(calls).for_each(|(call, block)| call.block = block);
+    let pieces = Pieces::from_cuts(std::mem::take(&mut function.blocks), cuts);
+    let edges = pieces.edges(function, observations);
+    function.calls.iter_mut().for_each(|call| call.block = pieces.piece(call.block, call.address));
     if let Some(Frequencies { blocks, edges: probabilities, .. }) = &mut function.frequencies {
-        if blocks.len() == old.len() {
-            *blocks = all.iter().map(|(_, number)| blocks[*number]).collect();
+        if blocks.len() == pieces.old.len() {
+            *blocks = pieces.all.iter().map(|(_, number)| blocks[*number]).collect();
         }
         if !probabilities.is_empty() {
             *probabilities = edges.iter().map(|(_, probability)| *probability).collect();
         }
     }
     function.edges = edges.into_iter().map(|(edge, _)| edge).collect();
-    function.blocks = all.into_iter().map(|(block, _)| block).collect();
+    function.blocks = pieces.all.into_iter().map(|(block, _)| block).collect();
 }
 
 /// Of the pieces behind cuts, those that need not be watched: what follows says whether they were executed. `returns`: whether a function
