@@ -29,6 +29,10 @@ use trodden_binary::linked::in_file;
 const FIRST: u64 = 4096;
 /// Room for a path.
 const PATH: u64 = 256;
+/// The trap flag.
+const TRAP_FLAG: u64 = 0x100;
+/// `si_code` of a trap by the trap flag: TRAP_TRACE.
+const BY_STEP: i32 = 2;
 /// `si_code` of a trap by `int3`: SI_KERNEL.
 const BY_BREAKPOINT: i32 = 0x80;
 /// Instructions that a thread is stepped over at most, to stand where it would in the image.
@@ -71,6 +75,8 @@ struct Written {
 struct Recorded {
     ring: Ring,
     number: ThreadNumber,
+    /// The instruction that the last trap was in front of, if the program steps the thread itself, by the trap flag.
+    stepped: Option<u64>,
 }
 
 /// Where a stopped thread is.
@@ -186,7 +192,7 @@ impl Trampolines {
         let ring = self.rings.acquire()?;
         let registers = ptrace::registers(thread)?;
         ptrace::set_registers(thread, &Registers { gs_base: self.rings.address(ring), ..registers })?;
-        self.threads.insert(thread, Recorded { ring, number });
+        self.threads.insert(thread, Recorded { ring, number, stepped: None });
         Ok(())
     }
 
@@ -230,8 +236,10 @@ impl Trampolines {
     ) -> Result<Option<SinkFlow>, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let Some(recorded) = self.threads.get(&thread).copied() else { return Ok(None) };
-        if ptrace::signal_code(thread)? != BY_BREAKPOINT {
-            return Ok(None);
+        match ptrace::signal_code(thread)? {
+            BY_BREAKPOINT => {}
+            BY_STEP if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::GoOn)),
+            _ => return Ok(None),
         }
         if let CodePlace::At(CopiedPlace::Head { saved: false, .. }) = self.standing(at) {
             let registers = ptrace::registers(thread)?;
@@ -245,6 +253,18 @@ impl Trampolines {
         sink.record(recorded.number, u64::from(site))?;
         let to = subject.step_out(thread, |at| self.is_copy(at))?;
         Ok(Some(sink.record(recorded.number, to.map_or(NOWHERE, |to| images.in_file(to)))?))
+    }
+
+    /// Whether a trap by the trap flag, which the program has set, would come without copies, too: in front of an instruction of the image
+    /// or of its copy, but not within what records a site, and not once more for the jump from one to the other.
+    fn is_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
+        let is_next = match self.standing(at) {
+            CodePlace::Outside | CodePlace::At(CopiedPlace::Head { saved: false, .. } | CopiedPlace::Body { .. }) => true,
+            CodePlace::At(CopiedPlace::Head { .. } | CopiedPlace::Recorded { .. }) | CodePlace::Between => false,
+        };
+        let original = self.original(at);
+        let last = self.threads.get_mut(&thread).filter(|_| is_next).map(|recorded| recorded.stepped.replace(original));
+        last.is_some_and(|last| last != Some(original))
     }
 
     /// A trap that has not been recorded when the collection ends: it happens again, without trampolines.
@@ -305,11 +325,24 @@ impl Trampolines {
         Ok(false)
     }
 
+    /// A system call has ended; `again`: it was that by which a handler of signals goes back to a site that is recorded already.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn after_system_call(&mut self, thread: Tid, again: bool) -> io::Result<()> {
+        if let Some(recorded) = self.threads.get_mut(&thread).filter(|recorded| recorded.stepped.is_some())
+            && ptrace::registers(thread)?.eflags & TRAP_FLAG == 0
+        {
+            recorded.stepped = None;
+        }
+        if again { self.go_on_recorded(thread) } else { Ok(()) }
+    }
+
     /// A stopped thread stands at a site that is recorded already: it goes on in the copy, behind what records it.
     ///
     /// # Errors
     /// The thread is gone.
-    pub fn go_on_recorded(&self, thread: Tid) -> io::Result<()> {
+    fn go_on_recorded(&self, thread: Tid) -> io::Result<()> {
         let at = ptrace::instruction_pointer(thread)?;
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);

@@ -490,7 +490,7 @@ impl<'a> Watch<'a> {
                     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
                 }
             }
-            Watched::Trampolines(trampolines) if again => trampolines.go_on_recorded(thread)?,
+            Watched::Trampolines(trampolines) => trampolines.after_system_call(thread, again)?,
             _ => {}
         }
         Ok(SinkFlow::GoOn)

@@ -166,6 +166,48 @@ fn calls_that_do_not_return_start_no_block_behind_them() {
 }
 
 /// A program that single-steps itself gets each of its own signals, and no others.
+/// The deepest nesting of calls in a trace.
+fn deepest(folder: &Folder) -> usize {
+    let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
+    let (mut depth, mut deepest) = (0usize, 0);
+    for event in trace.stream(ThreadNumber(0)).map(Result::unwrap) {
+        match event {
+            TraceEvent::Call { tail: false, .. } => depth += 1,
+            TraceEvent::Return | TraceEvent::Unwind => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// Fibers of 200 turns: by code of the program's own, and by the C library.
+#[test]
+fn code_that_goes_on_with_another_stack_loses_no_block_and_does_not_nest() {
+    for text in [include_str!("cases/fibers.c"), include_str!("cases/contexts.c")] {
+        let folder = compiled(text);
+        for way in IN_ONE_RUN {
+            agrees(&folder, &["./app"], 0, &[way]);
+            let notes = TraceFile::open(&folder.path("one.trace")).unwrap().end().notes.clone();
+            assert!(notes.iter().any(|note| note.contains("went on with the calls of another stack")), "{way:?}: {notes:?}");
+            assert!((4..12).contains(&deepest(&folder)), "{way:?}: {}", deepest(&folder));
+            let again = folder.record(way, "again.trace", &["./app"]);
+            assert!(again.status.success(), "{}", errors(&again));
+            let compared = folder.trodden(&["trace", "diff", "one.trace", "again.trace"]);
+            assert_eq!(String::from_utf8_lossy(&compared.stdout), "the traces are equal\n", "{way:?}");
+        }
+    }
+}
+
+/// Frames end by `longjmp` and by exceptions, behind calls whose return only what follows could show.
+#[test]
+fn what_was_executed_before_a_frame_is_left_is_in_the_trace() {
+    agrees(&compiled(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
+    let folder = Folder::new();
+    folder.compile("c++", "left.cc", include_str!("cases/left_by_exceptions.cc"));
+    agrees(&folder, &["./app"], 0, &IN_ONE_RUN);
+}
+
 #[test]
 fn a_program_that_sets_its_own_trap_flag_gets_its_signals() {
     let text = r#"
@@ -190,6 +232,18 @@ int main(void) {
     let folder = compiled(text);
     for way in IN_ONE_RUN {
         assert_eq!(traced::must(folder.record(way, "one.trace", &["./app"])), "20\n", "{way:?}");
+    }
+}
+
+/// The program's handler gets a trap for each instruction, in whatever block, and none for what trodden executes besides.
+#[test]
+fn a_program_that_steps_itself_through_blocks_gets_its_signals() {
+    let folder = compiled(include_str!("cases/steps_itself.c"));
+    let plain = std::process::Command::new(folder.path("app")).output().unwrap();
+    let plain = String::from_utf8(plain.stdout).unwrap();
+    assert!(plain.split(' ').next().unwrap().parse::<u32>().unwrap() > 100, "{plain}");
+    for way in IN_ONE_RUN {
+        assert_eq!(traced::must(folder.record(way, "one.trace", &["./app"])), plain, "{way:?}");
     }
 }
 

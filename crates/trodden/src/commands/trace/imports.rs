@@ -208,6 +208,18 @@ impl ImportingImage {
     }
 }
 
+/// Whether a function leaves the frames of its callers, in whatever way.
+pub fn leaves_frames(name: &str) -> bool {
+    JUMP.contains(&plain(name)) || opaque(name, Assumption::Usual).unwinds
+}
+
+/// Whether a function of another file may go on with another stack, by its name and version: that of a coroutine. The libraries of the
+/// languages themselves have versions, and no coroutines but contexts.
+pub fn import_switches_stacks(name: &str) -> bool {
+    const OF_LANGUAGES: &[&str] = &["@GLIBC_", "@GLIBCXX_", "@CXXABI_", "@GCC_"];
+    matches!(plain(name), "swapcontext" | "setcontext") || !OF_LANGUAGES.iter().any(|version| name.contains(version))
+}
+
 /// A name without its version.
 pub fn plain(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)

@@ -2,7 +2,8 @@
 
 use super::code::Code;
 use super::files::Files;
-use std::collections::{BTreeSet, HashSet};
+use super::imports::{Assumption, ImportingImage, import_switches_stacks, opaque, plain};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::{Instruction, decode, loads_stack_pointer};
@@ -71,6 +72,41 @@ fn switches_stack(code: &Code, files: &Files, block: TraceBlock) -> bool {
     let next = |at: &Instruction| Some(at.next_ip()).filter(|next| *next < start + block.size);
     let at = |at: u64| binary.code_at(at).and_then(|bytes| decode(bytes, at));
     loads_stack_pointer(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
+}
+
+/// Functions, by their place in the graphs, from which code that goes on with another stack may be reached: a call of one that returns need
+/// not be the call that was open before. `switching`: blocks that load the stack pointer.
+pub fn may_switch_stacks(graphs: &ProgramGraph, image: &ImportingImage, code: &Code, switching: &HashSet<TraceBlock>) -> HashSet<usize> {
+    let mut callers: HashMap<u64, Vec<usize>> = HashMap::new();
+    // What is called by its address, and who calls so.
+    let (mut of_any, mut callers_of_any) = (HashSet::new(), Vec::new());
+    let mut found: HashSet<usize> = switching.iter().map(|block| code.function_of(*block)).collect();
+    for (number, function) in graphs.functions.iter().enumerate() {
+        of_any.extend(function.address_taken.then_some(number));
+        for call in &function.calls {
+            match &call.callee {
+                CodeCallee::Function(entry) => callers.entry(*entry).or_default().push(number),
+                CodeCallee::OneOf(entries) => entries.iter().for_each(|entry| callers.entry(*entry).or_default().push(number)),
+                CodeCallee::Indirect => callers_of_any.push(number),
+                CodeCallee::Import(name) => {
+                    if let Some(entry) = image.exports.get(plain(name)) {
+                        callers.entry(*entry).or_default().push(number);
+                    }
+                    found.extend(import_switches_stacks(name).then_some(number));
+                    if opaque(name, Assumption::Usual).calls_back {
+                        callers_of_any.push(number);
+                    }
+                }
+            }
+        }
+    }
+    let mut new: Vec<usize> = found.iter().copied().collect();
+    while let Some(number) = new.pop() {
+        let by_name = callers.get(&graphs.functions[number].entry).into_iter().flatten().copied();
+        let by_address = if of_any.contains(&number) { std::mem::take(&mut callers_of_any) } else { Vec::new() };
+        new.extend(by_name.chain(by_address).filter(|caller| found.insert(*caller)));
+    }
+    found
 }
 
 /// [`uncertain_jumps`], and indirect tail calls: where these lead decides to whom calls return.

@@ -4,7 +4,7 @@
 //! The piece behind a call is watched only where the blocks that follow cannot say whether it was executed: a call of what is traced is
 //! seen, and functions of the C library return unless something unwinds the stack.
 
-use super::imports::{Assumption, ImportingImage, plain};
+use super::imports::{Assumption, ImportingImage, leaves_frames, plain};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_binary::graph::{
     BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, Frequencies, FunctionGraph, GraphObservation,
@@ -146,8 +146,13 @@ fn cut_function(function: &mut FunctionGraph, cuts: &[Cuts], observations: &[Gra
 pub fn unwatched(graphs: &ProgramGraph, image: &ImportingImage, pieces: &HashSet<u64>, returns: &dyn Fn(u64) -> bool) -> HashSet<u64> {
     let unwinds = image.raises || image.jumps || graphs.functions.iter().any(|f| !f.landing_pads.is_empty());
     let mut unwatched = pieces.clone();
-    for call in graphs.functions.iter().flat_map(|f| &f.calls).filter(|call| !comes_back(call, image, unwinds, returns)) {
-        call.return_address.into_iter().for_each(|behind| _ = unwatched.remove(&behind));
+    for (function, call) in graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |call| (f, call))) {
+        if !comes_back(call, image, unwinds, returns) {
+            call.return_address.into_iter().for_each(|behind| _ = unwatched.remove(&behind));
+        }
+        if unwinds && may_leave_unseen(call, image, returns) {
+            unwatched.remove(&function.block(call.block).start);
+        }
     }
     unwatched
 }
@@ -159,11 +164,23 @@ fn comes_back(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &
     let comes_back = match &call.callee {
         CodeCallee::Function(entry) => returns(entry),
         CodeCallee::OneOf(entries) => entries.iter().all(returns),
-        CodeCallee::Import(name) => {
-            let of_c = name.contains("@GLIBC_") && !image.exports.contains_key(plain(name));
-            of_c && !unwinds && image.import(name, Assumption::Usual) == Opaque::RETURNS
-        }
+        CodeCallee::Import(name) => is_of_c(name, image) && !unwinds && image.import(name, Assumption::Usual) == Opaque::RETURNS,
         CodeCallee::Indirect => false,
     };
     comes_back && call.returns == Returns::Maybe
+}
+
+/// Whether a call may leave its frame for good without a block of what is called: then nothing that follows says that it was reached.
+fn may_leave_unseen(call: &CallSite, image: &ImportingImage, is_seen: &dyn Fn(u64) -> bool) -> bool {
+    match &call.callee {
+        CodeCallee::Function(entry) => !is_seen(*entry),
+        CodeCallee::OneOf(entries) => !entries.iter().all(|entry| is_seen(*entry)),
+        CodeCallee::Import(name) => !is_of_c(name, image) || leaves_frames(name),
+        CodeCallee::Indirect => true,
+    }
+}
+
+/// Whether a call of this name is one of the C library's.
+fn is_of_c(name: &str, image: &ImportingImage) -> bool {
+    name.contains("@GLIBC_") && !image.exports.contains_key(plain(name))
 }

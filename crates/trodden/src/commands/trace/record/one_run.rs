@@ -2,7 +2,7 @@
 //! looked for by another run: where instructions are recorded, it is known afterwards; else its blocks are missing, and the trace says so.
 
 use super::super::code::Code;
-use super::super::jumps::{has_edge, is_uncertain_jump, switching, uncertain_jumps};
+use super::super::jumps::{has_edge, is_uncertain_jump, may_switch_stacks, switching, uncertain_jumps};
 use super::super::merge::{Hits, Merged, Replayed};
 use super::super::model::ObservedCalls;
 use super::super::plan::{self, Plan};
@@ -87,7 +87,7 @@ impl Recording<'_> {
     /// many of the addresses are blocks.
     fn sites_of_one_run(&self, code: &Code, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
-        let other_stack: HashSet<usize> = switching(code, &self.files).into_iter().map(|block| code.function_of(block)).collect();
+        let other_stack = may_switch_stacks(&self.graphs, &self.image, code, &switching(code, &self.files));
         // A handler may skip an instruction that traps, and go on in the middle of a block.
         let traps = |block| code.graph_of(block).0.blocks.iter().any(|b| b.end == BlockEnd::Stop);
         let returns = |entry| code.block_at(entry).is_some_and(|b| !other_stack.contains(&code.function_of(b)) && !traps(b));
