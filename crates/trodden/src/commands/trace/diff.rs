@@ -10,7 +10,6 @@
 //! bounded by the call depth.
 
 use super::open;
-use super::place::{described, functions_left_out};
 use crate::cli::TraceDiff;
 use crate::output;
 use anyhow::{Result, ensure};
@@ -18,6 +17,7 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_distributed::place::{described, functions_left_out};
 use trodden_report::escape;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 

@@ -3,13 +3,13 @@
 //! Folded stacks are those of flame graph tools: a line for each context of calls, with the blocks that its innermost
 //! function executed. Chrome's trace events (`B` and `E`) open in Perfetto and in the browser's own viewer.
 
-use super::calls::{CallStep, LeftOut, walk};
 use super::{open, page};
 use crate::cli::{TraceExport, TraceFormat};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_distributed::calls::{CallStep, LeftOut, walk};
 use trodden_report::escape;
 use trodden_trace::{TraceFile, TraceFunction};
 

@@ -1,7 +1,6 @@
 //! `trodden trace find`: where in a trace a function is called or a line executed.
 
 use super::open;
-use super::place::{TraceLocation, described};
 use super::show::follow;
 use crate::cli::TraceFind;
 use crate::output;
@@ -9,6 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_distributed::place::{TraceLocation, described};
 use trodden_report::escape;
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
 

@@ -3,45 +3,29 @@
 //! | file | what |
 //! |---|---|
 //! | `record.rs`, `record/`, `runs.rs`, `repeated.rs` | running a program with witnesses; whether runs repeat the first |
-//! | `plan.rs`, `weights.rs` | which run watches what, and what that costs |
 //! | `outputs.rs`, `fresh.rs`, `distribute.rs` | what runs write; a copy of the working folder for each; runs on other machines |
-//! | `merge.rs`, `replay.rs`, `live.rs` | merging what each run saw; what a single run saw, while it runs |
-//! | `model.rs`, `model/`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
-//! | `place.rs` | places of a trace: functions, lines, addresses |
-//! | `returns.rs` | blocks that end at calls, which need not return |
-//! | `explain.rs` | which step of an execution the graph lacks |
+//! | `print_plan.rs` | a plan as text and JSON |
 //! | `show.rs`, `find.rs`, `diff.rs`, `profile.rs`, `export.rs` | using a trace |
-//! | `calls.rs`, `page.rs`, `page/` | calls one after the other; all of them on an HTML page |
+//! | `page.rs`, `page/` | calls one after the other on an HTML page |
 //! | `doctor.rs` | which collectors work here |
+//!
+//! Placing witnesses and putting traces together: `trodden-distributed`.
 
-mod calls;
-mod code;
 mod collectors;
 mod diff;
 mod distribute;
 mod doctor;
-mod explain;
 mod export;
-mod files;
 mod find;
 mod fresh;
-mod imports;
-mod jumps;
-mod live;
-mod merge;
-mod model;
 mod outputs;
 mod page;
-mod place;
-mod plan;
+mod print_plan;
 mod profile;
 mod record;
 mod repeated;
-mod replay;
-mod returns;
 mod runs;
 mod show;
-mod weights;
 
 pub use doctor::collectors;
 

@@ -8,13 +8,13 @@
 //!
 //! Two passes over the trace: lengths of calls, then what is shown. Memory: what is shown, and the open calls.
 
-use super::calls::{CallStep, LeftOut, walk};
-use super::files::Files;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_binary::instruction;
 use trodden_binary::linked::in_file;
+use trodden_distributed::calls::{CallStep, LeftOut, walk};
+use trodden_distributed::files::Files;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
 
 const PAGE: &str = include_str!("page/page.html");

@@ -6,7 +6,6 @@
 //! the trace has from its beginning; memory is bounded by the call depth and the paths.
 
 use super::open;
-use super::place::name_in_file;
 use crate::cli::TraceProfile;
 use crate::notes::note;
 use crate::running::{deliver, one_run};
@@ -15,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::ExitCode;
 use std::sync::Arc;
 use trodden_binary::linked::in_file;
+use trodden_distributed::place::name_in_file;
 use trodden_flow::dag::{Dag, Entries};
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::graph::{Edge, Graph, Node};

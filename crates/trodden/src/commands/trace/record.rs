@@ -8,19 +8,10 @@
 mod one_run;
 mod words;
 
-use super::code::Code;
 use super::collectors::collector;
-use super::explain::{MissingStep, first_missing};
-use super::files::Files;
-use super::imports::{Assumption, ImportingImage};
-use super::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable};
-use super::merge::{MergeError, Merged, merge};
-use super::model::{Model, ObservedCalls, Unwinding, model};
-use super::plan::{self, Plan, Planner, Refused};
+use super::print_plan;
 use super::repeated::{cut_runs, equal, repeatable};
-use super::returns::cut;
 use super::runs::{FirstRun, RepeatedProgram, RunResult};
-use super::weights::{self, Executions};
 use crate::cli::{CollectorKind, Condition, TraceEngine, TraceRecord, WeightsFrom};
 use crate::notes::{note, warn};
 use crate::running::temporary;
@@ -31,6 +22,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::in_file;
+use trodden_distributed::code::Code;
+use trodden_distributed::explain::{MissingStep, first_missing};
+use trodden_distributed::files::Files;
+use trodden_distributed::imports::{Assumption, ImportingImage};
+use trodden_distributed::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable};
+use trodden_distributed::merge::{MergeError, Merged, merge};
+use trodden_distributed::model::{Model, ObservedCalls, Unwinding, model};
+use trodden_distributed::plan::{Plan, PlanOptions, Planner, Refused};
+use trodden_distributed::returns::cut;
+use trodden_distributed::weights::{self, Executions};
 use trodden_flow::witness::{DistributionStrategy, Weights};
 use trodden_report::words::plural;
 use trodden_trace::{
@@ -66,7 +67,15 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let image = files.image()?;
     let (observed, further) = (BTreeSet::new(), BTreeSet::new());
     let (graphs, pieces) = graphs(&files, &image, &observed, &further)?;
-    let mut recording = Recording { job, subject, image, files, graphs, pieces, observed, further };
+    let options = PlanOptions {
+        runs: job.runs as usize,
+        limit: job.limit.map(|l| l as usize),
+        machines: job.machines.map(|m| m as usize),
+        strategy: job.strategy,
+        distribution: job.distribution.clone(),
+        paper: job.check == Condition::Paper,
+    };
+    let mut recording = Recording { job, options, subject, image, files, graphs, pieces, observed, further };
     match job.runs == 1 || kind == CollectorKind::SingleStep {
         true => {
             for_several_runs(job)?;
@@ -130,6 +139,7 @@ fn usual_collector(job: &TraceRecord) -> CollectorKind {
 
 struct Recording<'a> {
     job: &'a TraceRecord,
+    options: PlanOptions,
     subject: RepeatedProgram<'a>,
     files: Files,
     image: ImportingImage,
@@ -279,7 +289,7 @@ impl Recording<'_> {
         self.find_replaceable(&is_uncertain_jump);
         let (model, code) = self.model(ASSUMPTIONS[0], None)?;
         let (plan, weights) = self.plan(&model, &code, collector, None)?;
-        plan::print(&self.planner(&model, &code, collector, &weights), &plan)?;
+        print_plan::print(self.job, &self.planner(&model, &code, collector, &weights), &plan)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -315,7 +325,7 @@ impl Recording<'_> {
     }
 
     fn planner<'b>(&'b self, model: &'b Model, code: &'b Code, collector: &dyn Collector, weights: &'b Weights) -> Planner<'b> {
-        Planner { job: self.job, model, code, weights, most_sites: collector.most_sites(), hash: self.files.hash() }
+        Planner { options: &self.options, model, code, weights, most_sites: collector.most_sites(), hash: self.files.hash() }
     }
 
     /// How often blocks are executed: estimated, measured by a run of its own, or those of a trace.

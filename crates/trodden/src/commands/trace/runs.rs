@@ -6,12 +6,10 @@
 // Length: all ways of running one program once.
 
 use super::fresh::FreshFolder;
-use super::live::{LiveHits, live};
-use super::model::Unwinding;
 use super::outputs::{Output, drain};
 use crate::cli::{CollectorKind, RepeatPart, TraceRecord};
 use crate::running::tracer::{self, ActiveRun, RunRole};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,6 +22,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use trodden_distributed::libraries::libraries;
+use trodden_distributed::live::{LiveHits, live};
+use trodden_distributed::model::Unwinding;
 use trodden_profile::private;
 use trodden_trace::{
     CollectError, Collector, Executable, FollowEnding, Library, NOWHERE, PartialWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe,
@@ -173,7 +174,12 @@ impl<'a> RepeatedProgram<'a> {
 
     fn with(job: &'a TraceRecord, program: PathBuf, input: Input, folder: PathBuf, fresh: Option<FreshFolder>) -> Result<Self> {
         let executable = Executable::read(&program)?;
-        let libraries = super::files::libraries(job, &program)?;
+        let has_others = matches!(job.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
+        ensure!(
+            job.library.is_empty() || !has_others,
+            "--library works with the collectors trampolines, compiled, ptrace and single-step: take one of them"
+        );
+        let libraries = libraries(&job.library, &program, job.pid)?;
         let fixes = |part| !job.no_repeat.contains(&part);
         let recipe = RepeatRecipe {
             addresses: fixes(RepeatPart::Addresses),

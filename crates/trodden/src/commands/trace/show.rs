@@ -1,14 +1,14 @@
 //! `trodden trace show`: calls as a tree with counts, block by block, or addresses alone.
 
-use super::calls::LeftOut;
 use super::open;
-use super::place::{TraceLocation, address, address_in_file, described};
 use crate::cli::TraceShow;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use trodden_distributed::calls::LeftOut;
+use trodden_distributed::place::{TraceLocation, address, address_in_file, described};
 use trodden_report::escape;
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 

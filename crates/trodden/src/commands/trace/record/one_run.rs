@@ -1,13 +1,7 @@
 //! `trodden trace record --runs 1`: one run of all blocks. What a program does is done once, so code that the graphs do not have is not
 //! looked for by another run: where instructions are recorded, it is known afterwards; else its blocks are missing, and the trace says so.
 
-use super::super::code::Code;
-use super::super::jumps::{has_edge, is_uncertain_jump, may_switch_stacks, switching, uncertain_jumps};
-use super::super::merge::{Hits, Merged, Replayed};
-use super::super::model::ObservedCalls;
-use super::super::plan::{self, Plan};
-use super::super::replay::ReplayedCode;
-use super::super::returns::{cut, unwatched};
+use super::super::print_plan;
 use super::words::{list_opaque, missing_blocks, new_targets, other_stacks, unplaced_code};
 use super::{Assumption, Recording, about_run};
 use anyhow::{Result, ensure};
@@ -16,6 +10,13 @@ use std::ops::Range;
 use std::process::ExitCode;
 use trodden_binary::graph::{BlockEnd, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::LONGEST_INSTRUCTION;
+use trodden_distributed::code::Code;
+use trodden_distributed::jumps::{has_edge, is_uncertain_jump, may_switch_stacks, switching, uncertain_jumps};
+use trodden_distributed::merge::{Hits, Merged, Replayed};
+use trodden_distributed::model::ObservedCalls;
+use trodden_distributed::plan::Plan;
+use trodden_distributed::replay::ReplayedCode;
+use trodden_distributed::returns::{cut, unwatched};
 use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
 
 impl Recording<'_> {
@@ -25,7 +26,7 @@ impl Recording<'_> {
             self.find_replaceable(&is_uncertain_jump);
             let (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
             let weights = self.weights(&model, None)?;
-            plan::print(&self.planner(&model, &code, collector, &weights), &Plan::from_all(&model, &code, &weights))?;
+            print_plan::print(self.job, &self.planner(&model, &code, collector, &weights), &Plan::from_all(&model, &code, &weights))?;
             return Ok(ExitCode::SUCCESS);
         }
         self.one_run(collector, shows)

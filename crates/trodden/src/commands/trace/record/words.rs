@@ -1,15 +1,15 @@
 //! What is said of a recording: opaque functions, blocks that are missing, and contradictions.
 
-use super::super::code::Code;
-use super::super::files::Files;
-use super::super::merge::place;
-use super::super::model::Model;
-use super::super::plan;
 use super::LISTED;
 use crate::notes::{note, warn};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use trodden_binary::linked::in_file;
+use trodden_distributed::code::Code;
+use trodden_distributed::files::Files;
+use trodden_distributed::merge::place;
+use trodden_distributed::model::Model;
+use trodden_distributed::plan;
 use trodden_flow::witness::ReconstructError;
 use trodden_report::words::plural;
 

@@ -1,8 +1,8 @@
 //! What calls may enter, and what the functions there may do.
 
-use super::super::imports::{Assumption, opaque, plain};
 use super::Maker;
 use super::ObservedCalls;
+use crate::imports::{Assumption, opaque, plain};
 use trodden_binary::graph::{CallKind, CallSite, CodeCallee, Returns};
 use trodden_flow::witness::{Opaque, ProgramCall, WitnessFunctionId};
 

@@ -1,17 +1,13 @@
 //! The files that are traced: the program, and those of its shared libraries that were asked for by name.
 
-use super::imports::ImportingImage;
-use crate::cli::{CollectorKind, TraceRecord};
-use crate::driver::other_programs::succeeded;
-use anyhow::{Context, Result, bail, ensure};
+use crate::imports::ImportingImage;
+use anyhow::Result;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use trodden_binary::graph::{GraphObservation, ProgramGraph};
 use trodden_binary::instruction::decode;
 use trodden_binary::linked::{first_address, in_file};
 use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
-use trodden_trace::Library;
 
 /// Files by number, the program first.
 pub struct Files(Vec<File>);
@@ -127,78 +123,4 @@ impl Files {
         let (file, at) = in_file(address);
         (&self.0[file].binary, at)
     }
-}
-
-/// The libraries of a collection.
-///
-/// # Errors
-/// The program has no such library, or it cannot be watched.
-pub fn libraries(job: &TraceRecord, program: &Path) -> Result<Vec<Library>> {
-    if job.library.is_empty() {
-        return Ok(Vec::new());
-    }
-    let breakpoints = !matches!(job.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
-    ensure!(breakpoints, "--library works with the collectors trampolines, compiled, ptrace and single-step: take one of them");
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for name in &job.library {
-        let path = match name.contains('/') {
-            true => PathBuf::from(name),
-            false => find(job, program, name)?,
-        };
-        let path = path.canonicalize().with_context(|| format!("the library {} cannot be read", path.display()))?;
-        if !paths.contains(&path) {
-            paths.push(path);
-        }
-    }
-    let read = |(number, path): (usize, &PathBuf)| Ok(Library::read(path, number)?);
-    (1..).zip(&paths).map(read).collect()
-}
-
-/// The library of a name among those that the loader loads, or has loaded: `libz.so.1`, or `libz`.
-fn find(job: &TraceRecord, program: &Path, name: &str) -> Result<PathBuf> {
-    let loaded = match job.pid {
-        Some(process) => of_process(process)?,
-        None => of_program(program)?,
-    };
-    let fits = |file: &str| file == name || file.strip_prefix(name).is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'));
-    let found = loaded.iter().find(|(called, path)| fits(called) || path.file_name().is_some_and(|n| fits(&n.to_string_lossy())));
-    match found {
-        Some((_, path)) => Ok(path.clone()),
-        None => {
-            let names: Vec<&str> = loaded.iter().map(|l| l.0.as_str()).collect();
-            let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            let lacks = match job.pid {
-                Some(process) => format!("process {process} has no library `{name}` in memory"),
-                None => format!("{} does not load a library `{name}` at its start", program.display()),
-            };
-            bail!("{lacks}: give the path of one that it loads later; it loads {has}")
-        }
-    }
-}
-
-/// What the program's own loader would load: names and files.
-fn of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let binary = Binary::read(program)?;
-    let (_, loader) = binary.section(".interp").with_context(|| {
-        format!("{} names no loader, so that its libraries are not known: give the library's path, if it has any", program.display())
-    })?;
-    let loader = String::from_utf8_lossy(loader.strip_suffix(&[0]).unwrap_or(loader)).into_owned();
-    let output = Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("{loader} cannot be asked"))?;
-    let text = succeeded(output, format_args!("{loader} --list {} fails", program.display()))?;
-    let text = String::from_utf8_lossy(&text);
-    // NAME => FILE (ADDRESS)
-    let library = |line: &str| {
-        let (name, file) = line.trim().split_once(" => ")?;
-        Some((name.to_owned(), PathBuf::from(file.rsplit_once(" (")?.0)))
-    };
-    Ok(text.lines().filter_map(library).collect())
-}
-
-/// Files that a process has mapped.
-fn of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
-    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("there is no process {process}"))?;
-    let mut files: Vec<PathBuf> = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..]))).collect();
-    files.dedup();
-    let name = |path: PathBuf| Some((path.file_name()?.to_string_lossy().into_owned(), path));
-    Ok(files.into_iter().filter_map(name).collect())
 }

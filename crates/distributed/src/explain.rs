@@ -2,7 +2,7 @@
 //! automaton, all of whose choices are assumed possible at once. It says which step the graph lacks, where merging can
 //! only say that something is wrong.
 
-use super::model::Model;
+use crate::model::Model;
 use std::collections::HashSet;
 use std::rc::Rc;
 use trodden_flow::witness::WitnessKind;

@@ -1,9 +1,9 @@
 //! From partial traces to a trace: the reconstruction of several runs, or the hits of a single one that watched every block.
 
-use super::code::Code;
-use super::live::LiveHits;
-use super::model::Model;
-use super::replay::{Replay, ReplayedCode};
+use crate::code::Code;
+use crate::live::LiveHits;
+use crate::model::Model;
+use crate::replay::{Replay, ReplayedCode};
 use anyhow::Result;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

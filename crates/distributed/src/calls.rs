@@ -3,7 +3,7 @@
 //! Time is the number of the thread's block. A function that is left out takes all that it calls with it; the numbers of the blocks
 //! behind it stay those of the trace. Memory: the open calls.
 
-use super::place;
+use crate::place;
 use anyhow::{Result, ensure};
 use std::collections::HashSet;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};

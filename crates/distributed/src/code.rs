@@ -1,6 +1,6 @@
 //! The code of an image as a trace names it: functions and blocks by address, with their source lines.
 
-use super::files::Files;
+use crate::files::Files;
 use anyhow::Result;
 use std::collections::{HashMap, HashSet};
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};

@@ -6,8 +6,8 @@
 //! unwound; the entry of a function that code outside calls. Pieces behind calls that are not watched were executed if what follows is
 //! behind them. Code that loads the stack pointer from memory goes on with the calls of another stack, which are not known.
 
-use super::code::Code;
-use super::imports::{Assumption, opaque};
+use crate::code::Code;
+use crate::imports::{Assumption, opaque};
 use anyhow::Result;
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};

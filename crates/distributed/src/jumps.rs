@@ -1,8 +1,8 @@
 //! Indirect jumps that are watched, since their targets are not certain; and where code can be replaced beside them.
 
-use super::code::Code;
-use super::files::Files;
-use super::imports::{Assumption, ImportingImage, import_switches_stacks, opaque, plain};
+use crate::code::Code;
+use crate::files::Files;
+use crate::imports::{Assumption, ImportingImage, import_switches_stacks, opaque, plain};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};

@@ -4,7 +4,7 @@
 //! The piece behind a call is watched only where the blocks that follow cannot say whether it was executed: a call of what is traced is
 //! seen, and functions of the C library return unless something unwinds the stack.
 
-use super::imports::{Assumption, ImportingImage, leaves_frames, plain};
+use crate::imports::{Assumption, ImportingImage, leaves_frames, plain};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_binary::graph::{
     BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, Frequencies, FunctionGraph, GraphObservation,

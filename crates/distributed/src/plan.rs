@@ -3,31 +3,28 @@
 //! A distribution that cannot give the execution back is refused; the message names a branch, its two targets, and two executions with
 //! equal partial traces where a search finds them.
 
-use super::code::Code;
-use super::merge::place;
-use super::model::Model;
-use crate::cli::{Condition, TraceRecord};
-use crate::output;
+use crate::code::Code;
+use crate::merge::place;
+use crate::model::Model;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
-use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trodden_flow::graph::Node;
 use trodden_flow::witness::ambiguous::{self, Blocks};
-use trodden_flow::witness::bound::bound;
 use trodden_flow::witness::condition::{BranchNode, BranchTarget, Violation, check_structure, members};
 use trodden_flow::witness::distribution::{assign_to_machines, plan, witness_count};
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::repair::Repair;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{
-    Distribution, DistributionOptions, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder, WitnessKind, check_paper,
+    Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder,
+    WitnessKind, check_paper,
 };
 
-const SCHEMA_VERSION: u32 = 1;
-const KIND: WitnessKind = WitnessKind::Nodes;
+/// What witnesses are: blocks.
+pub const KIND: WitnessKind = WitnessKind::Nodes;
 const LOOKAHEAD: Lookahead = Lookahead::OwnComponent;
 /// Pairs of runs that are tried in all to show that executions are ambiguous.
 const SEARCH: usize = 100_000;
@@ -99,10 +96,27 @@ struct DistributionFile {
     profiles: Vec<Vec<String>>,
 }
 
+/// What is asked of a plan.
+#[derive(Clone, Debug)]
+pub struct PlanOptions {
+    /// Runs that witnesses are distributed over.
+    pub runs: usize,
+    /// Most witnesses of a run.
+    pub limit: Option<usize>,
+    /// Machines that share the runs; each run has its own without it.
+    pub machines: Option<usize>,
+    /// How witnesses are distributed.
+    pub strategy: DistributionStrategy,
+    /// A distribution that the user has written, instead.
+    pub distribution: Option<PathBuf>,
+    /// Whether the paper's conditions are checked, too, which are sufficient and not necessary.
+    pub paper: bool,
+}
+
 /// What a plan is made from.
 pub struct Planner<'a> {
-    /// The command.
-    pub job: &'a TraceRecord,
+    /// What is asked of the plan.
+    pub options: &'a PlanOptions,
     /// The program.
     pub model: &'a Model,
     /// Its names.
@@ -122,7 +136,7 @@ impl Planner<'_> {
     /// The file is none of this image, or a limit is too small; or the execution could not be given back.
     pub fn plan(&self) -> Result<Plan> {
         let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
-        let (distribution, repaired) = match &self.job.distribution {
+        let (distribution, repaired) = match &self.options.distribution {
             Some(path) => (self.read(path)?, 0),
             None => self.distribute(&structure)?,
         };
@@ -130,13 +144,13 @@ impl Planner<'_> {
         let address = |w: &Witness| self.model.addresses[w.index()].expect("witnesses have addresses");
         let sites: Vec<Vec<u64>> = distribution.profiles.iter().map(|p| p.iter().map(address).collect()).collect();
         let predicted: Vec<f64> = distribution.profiles.iter().map(|p| self.weights.sum(KIND, p)).collect();
-        let machines = self.job.machines.map_or(sites.len(), |m| m as usize);
+        let machines = self.options.machines.unwrap_or(sites.len());
         let machine_of = assign_to_machines(&predicted, machines);
         Ok(Plan { distribution, sites, machine_of, predicted, repaired })
     }
 
     fn limit(&self) -> Option<usize> {
-        [self.job.limit.map(|l| l as usize), self.most_sites].into_iter().flatten().min()
+        [self.options.limit, self.most_sites].into_iter().flatten().min()
     }
 
     /// Witnesses by the strategy; what code outside can enter is watched, too, so that no call from there is overlooked.
@@ -144,11 +158,11 @@ impl Planner<'_> {
     fn distribute(&self, structure: &Structure) -> Result<(Distribution, usize)> {
         let limit = self.limit();
         let options = DistributionOptions {
-            profiles: self.job.runs as usize,
-            strategy: self.job.strategy,
+            profiles: self.options.runs,
+            strategy: self.options.strategy,
             order: WitnessJobOrder::LongestFirst,
             limit,
-            machines: self.job.machines.map(|m| m as usize),
+            machines: self.options.machines,
             lookahead: LOOKAHEAD,
         };
         let planned = plan(&self.model.program, KIND, self.weights, &options).map_err(|error| self.explained(&error))?;
@@ -182,7 +196,7 @@ impl Planner<'_> {
         match error {
             PlanError::LimitTooSmall { function, needs, limit } => {
                 let name = self.function(*function);
-                let option = if self.job.limit.is_some_and(|l| l as usize == *limit) {
+                let option = if self.options.limit == Some(*limit) {
                     format!("raise --limit from {limit} to {needs}")
                 } else {
                     format!("take a collector with more than {limit} sites, or leave it out with `--opaque {name}`")
@@ -233,7 +247,7 @@ impl Planner<'_> {
             let found = ambiguous::find(structure, &marked, &pairwise.violations[..pairwise.violations.len().min(LOOKED_AT)], SEARCH);
             return Err(self.refused(&pairwise.violations, &found));
         }
-        if self.job.check == Condition::Paper {
+        if self.options.paper {
             let paper = check_paper(&self.model.program, distribution)?;
             let theorem = if paper.path.is_empty() { "graph" } else { "path" };
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
@@ -256,14 +270,14 @@ impl Planner<'_> {
             let (one, other) = (self.execution(one), self.execution(other));
             text.push_str(&format!("; these two executions leave the same partial traces:\n  {one}\n  {other}\nWhat helps"));
         }
-        let remedy = match &self.job.distribution {
+        let remedy = match &self.options.distribution {
             Some(_) => "add a block behind one of the targets to a profile",
             None if self.limit().is_some() => {
                 "allow more witnesses in a run (--limit, another --collector), or leave its function out with `--opaque`"
             }
             None => "leave its function out with `--opaque`, or take `--runs 1`",
         };
-        let replaceable = self.job.distribution.is_none() && self.limit().is_none();
+        let replaceable = self.options.distribution.is_none() && self.limit().is_none();
         Refused { what: text, remedy, replaceable }.into()
     }
 
@@ -304,37 +318,6 @@ impl Planner<'_> {
         let named: Vec<String> = blocks.iter().skip(skipped).map(address).collect();
         format!("{}{}", if skipped > 0 { "... " } else { "" }, named.join(" "))
     }
-}
-
-/// Prints a plan, or that of one run which watches some addresses.
-///
-/// # Errors
-/// Standard output is gone.
-pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
-    let machines = plan.machine_of.iter().max().map_or(1, |m| m + 1);
-    let mut of_machines = vec![0.0; machines];
-    plan.predicted.iter().zip(&plan.machine_of).for_each(|(cost, machine)| of_machines[*machine] += cost);
-    let bound = bound(&planner.model.program, KIND, planner.weights, machines);
-    if planner.job.json {
-        let profiles: Vec<Vec<String>> = plan.sites.iter().map(|s| s.iter().map(|a| format!("{a:#x}")).collect()).collect();
-        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
-            "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of, "bound": bound,
-            "repaired": plan.repaired });
-        return output::print_json(&document);
-    }
-    let mut out = output::text();
-    for (name, why) in &planner.model.opaque {
-        writeln!(out, "opaque: {name}: {why}")?;
-    }
-    for (number, ((sites, predicted), machine)) in (1..).zip(plan.sites.iter().zip(&plan.predicted).zip(&plan.machine_of)) {
-        let on = if planner.job.machines.is_some() { format!(" on machine {}", machine + 1) } else { String::new() };
-        writeln!(out, "run {number}: {} witnesses, {predicted:.0} executions predicted{on}", sites.len())?;
-    }
-    if plan.repaired > 0 {
-        writeln!(out, "{} of the witnesses were added by repair, for branches that placement alone does not distinguish", plan.repaired)?;
-    }
-    let most = of_machines.into_iter().fold(0.0, f64::max);
-    Ok(writeln!(out, "most on a machine: {most:.0}; no distribution is below {bound:.0}")?)
 }
 
 /// A branch by its place.

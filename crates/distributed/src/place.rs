@@ -3,7 +3,6 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
 use trodden_binary::linked::in_file;
-use trodden_report::escape;
 use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
 /// What a user means by a place.
@@ -184,10 +183,12 @@ pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
         1.. => format!("{}+{offset:#x}", function.name),
         _ => format!("{}-{:#x}", function.name, -offset),
     };
-    escape::line(&match data.lines.first() {
+    let text = match data.lines.first() {
         Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), short(&about.files[*file as usize])),
         None => format!("{} {place}", address(trace, data.address)),
-    })
+    };
+    // A line break in a name would begin another place; whoever prints the text looks after the rest.
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 fn short(file: &str) -> &str {

@@ -7,13 +7,13 @@
 //! Indirect calls go to one function of ours, the *dispatcher*, which calls each function whose address is kept; so
 //! their callees are listed once, not once a call. Its frames are left out of the trace.
 //!
-//! What other files' functions do is assumed by their names ([`imports`](super::imports)): first the usual, and if an
+//! What other files' functions do is assumed by their names ([`imports`](crate::imports)): first the usual, and if an
 //! execution contradicts that, anything. So that no call from outside is overlooked, the entries of all functions that
 //! may be called so are watched in one of the runs.
 
 mod callees;
 
-use super::imports::{Assumption, ImportingImage, opaque, plain};
+use crate::imports::{Assumption, ImportingImage, opaque, plain};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doubt, FunctionGraph, ProgramGraph, Returns};

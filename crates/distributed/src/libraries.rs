@@ -1,0 +1,77 @@
+//! Shared libraries by name: those that a program's loader would load, or that a process has in memory.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_binary::Binary;
+use trodden_trace::Library;
+
+/// The libraries of these names or paths: those that the program's loader loads, or that the process has in memory.
+///
+/// # Errors
+/// There is no such library, or it cannot be watched.
+pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Result<Vec<Library>> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for name in names {
+        let path = match name.contains('/') {
+            true => PathBuf::from(name),
+            false => find(process, program, name)?,
+        };
+        let path = path.canonicalize().with_context(|| format!("the library {} cannot be read", path.display()))?;
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    let read = |(number, path): (usize, &PathBuf)| Ok(Library::read(path, number)?);
+    (1..).zip(&paths).map(read).collect()
+}
+
+/// The library of a name among those that the loader loads, or has loaded: `libz.so.1`, or `libz`.
+fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
+    let loaded = match process {
+        Some(process) => of_process(process)?,
+        None => of_program(program)?,
+    };
+    let fits = |file: &str| file == name || file.strip_prefix(name).is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'));
+    let found = loaded.iter().find(|(called, path)| fits(called) || path.file_name().is_some_and(|n| fits(&n.to_string_lossy())));
+    match found {
+        Some((_, path)) => Ok(path.clone()),
+        None => {
+            let names: Vec<&str> = loaded.iter().map(|l| l.0.as_str()).collect();
+            let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let lacks = match process {
+                Some(process) => format!("process {process} has no library `{name}` in memory"),
+                None => format!("{} does not load a library `{name}` at its start", program.display()),
+            };
+            bail!("{lacks}: give the path of one that it loads later; it loads {has}")
+        }
+    }
+}
+
+/// What the program's own loader would load: names and files.
+fn of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let binary = Binary::read(program)?;
+    let (_, loader) = binary.section(".interp").with_context(|| {
+        format!("{} names no loader, so that its libraries are not known: give the library's path, if it has any", program.display())
+    })?;
+    let loader = String::from_utf8_lossy(loader.strip_suffix(&[0]).unwrap_or(loader)).into_owned();
+    let output = Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("{loader} cannot be asked"))?;
+    let failed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{loader} --list {} fails: {}", program.display(), failed.trim());
+    let text = String::from_utf8_lossy(&output.stdout);
+    // NAME => FILE (ADDRESS)
+    let library = |line: &str| {
+        let (name, file) = line.trim().split_once(" => ")?;
+        Some((name.to_owned(), PathBuf::from(file.rsplit_once(" (")?.0)))
+    };
+    Ok(text.lines().filter_map(library).collect())
+}
+
+/// Files that a process has mapped.
+fn of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("there is no process {process}"))?;
+    let mut files: Vec<PathBuf> = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..]))).collect();
+    files.dedup();
+    let name = |path: PathBuf| Some((path.file_name()?.to_string_lossy().into_owned(), path));
+    Ok(files.into_iter().filter_map(name).collect())
+}
