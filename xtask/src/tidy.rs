@@ -1,6 +1,6 @@
 //! Checks of sources that no compiler makes: headers, unfinished work, terms, purity of the core, dependencies of crates.
 //!
-//! The table of crates in ARCHITECTURE.md says what each may depend on, and is held to here.
+//! The map in ARCHITECTURE.md has the crates by rooms, in the order in which they may depend on each other, and is held to here.
 
 mod functions;
 mod terms;
@@ -8,7 +8,7 @@ mod terms;
 use crate::steps;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -49,7 +49,7 @@ const IMPURE: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "s
 /// Crates whose work needs unsafe code.
 const UNSAFE: &[&str] = &["trodden-runtime", "trodden-instrument", "trodden-trace", "trodden-qemu-plugin", "trodden-waits-recorder"];
 /// Crates that may hide errors' kinds.
-const ANYHOW: &[&str] = &["trodden", "xtask"];
+const ANYHOW: &[&str] = &["trodden", "trodden-distributed", "xtask"];
 
 /// All findings, a line each.
 ///
@@ -166,43 +166,34 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
 fn check_crates() -> Result<Vec<String>> {
     let metadata = steps::output(steps::cargo().args(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
-    let allowed =
-        allowed_dependencies(&std::fs::read_to_string(steps::root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?);
+    let map = std::fs::read_to_string(steps::root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
+    let rooms = rooms(&map);
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
-        findings.extend(check_dependencies(name, package, &allowed));
+        findings.extend(check_dependencies(name, package, &rooms));
         findings.extend(check_roots(name, package)?);
     }
     Ok(findings)
 }
 
-/// Rows of the table: crate, and the crates that it may depend on, directly or through them; none where it may depend on all.
-fn allowed_dependencies(architecture: &str) -> BTreeMap<String, Option<BTreeSet<String>>> {
-    let mut allowed = BTreeMap::new();
-    let names = |cell: &str| -> BTreeSet<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
-    for line in architecture.lines().filter(|l| l.starts_with("| `crates/")) {
+/// Crates by the number of their room: the rows `| room | `crate` | what |` of the map, in which a room's name stands once.
+fn rooms(architecture: &str) -> BTreeMap<String, usize> {
+    let mut rooms = BTreeMap::new();
+    let mut room = 0;
+    for line in architecture.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [_, own, _, others, _] = cells[..] else { continue };
-        let own = own.trim_matches('`').trim_start_matches("crates/").to_owned();
-        allowed.insert(own, if others == "all" { None } else { Some(names(others)) });
-    }
-    close(&mut allowed);
-    allowed
-}
-
-/// What may be reached through an allowed crate is allowed.
-fn close(allowed: &mut BTreeMap<String, Option<BTreeSet<String>>>) {
-    for _ in 0..allowed.len() {
-        let before = allowed.clone();
-        for reached in allowed.values_mut().flatten() {
-            let more: Vec<String> = reached.iter().filter_map(|name| before.get(name)?.clone()).flatten().collect();
-            reached.extend(more);
+        let ["", name, own, _, ""] = cells[..] else { continue };
+        if let Some(own) = own.strip_prefix('`').and_then(|own| own.strip_suffix('`')) {
+            room += usize::from(!name.is_empty());
+            rooms.insert(own.trim_start_matches("crates/").to_owned(), room);
         }
     }
+    rooms
 }
 
-fn check_dependencies(name: &str, package: &Value, allowed: &BTreeMap<String, Option<BTreeSet<String>>>) -> Vec<String> {
+/// A crate depends only on crates of its own room, or of rooms above it.
+fn check_dependencies(name: &str, package: &Value, rooms: &BTreeMap<String, usize>) -> Vec<String> {
     let short = |name: &str| name.strip_prefix("trodden-").unwrap_or(name).to_owned();
     let mut findings = Vec::new();
     // Tests and build scripts may use more.
@@ -211,15 +202,13 @@ fn check_dependencies(name: &str, package: &Value, allowed: &BTreeMap<String, Op
         if dependency == "anyhow" && !ANYHOW.contains(&name) {
             findings.push(format!("{name}: uses anyhow; libraries name their errors"));
         }
-        if !dependency.starts_with("trodden") || name == "xtask" {
+        if !dependency.starts_with("trodden") {
             continue;
         }
-        match allowed.get(&short(name)) {
-            None => findings.push(format!("{name}: is not in the table of ARCHITECTURE.md")),
-            Some(Some(others)) if !others.contains(&short(dependency)) => {
-                findings.push(format!("{name}: depends on {dependency}, which ARCHITECTURE.md does not allow"));
-            }
-            Some(_) => {}
+        match (rooms.get(&short(name)), rooms.get(&short(dependency))) {
+            (None, _) => findings.push(format!("{name}: is not in the map of ARCHITECTURE.md")),
+            (Some(own), Some(other)) if other <= own => {}
+            _ => findings.push(format!("{name}: depends on {dependency}, which the rooms of ARCHITECTURE.md do not allow")),
         }
     }
     findings
@@ -311,15 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_crates_is_read_with_what_follows() {
-        let table = "| `crates/wire` | layouts | - |\n| `crates/unit` | maps | `flow`, `wire` |\n| `crates/report` | x | `unit` |\n| \
-            `crates/trodden` | y | all |\n";
-        let allowed = allowed_dependencies(table);
-        assert_eq!(allowed["wire"], Some(BTreeSet::new()));
-        assert_eq!(allowed["report"], Some(["flow", "unit", "wire"].map(str::to_owned).into()));
-        assert_eq!(allowed["trodden"], None);
-        let package = serde_json::json!({"dependencies": [{"name": "trodden-report", "kind": null}, {"name": "anyhow", "kind": null},
-            {"name": "trodden-wire", "kind": null}]});
-        assert_eq!(check_dependencies("trodden-unit", &package, &allowed).len(), 2);
+    fn crates_depend_on_their_room_and_those_above() {
+        let map = "| room | crate | what |\n|---|---|---|\n| pure | `crates/flow` | x |\n| | `crates/waits` | x |\n\
+            | data | `crates/unit` | y |\n";
+        let rooms = rooms(map);
+        assert_eq!((rooms["flow"], rooms["waits"], rooms["unit"]), (1, 1, 2));
+        let package = serde_json::json!({"dependencies": [{"name": "trodden-unit", "kind": null}, {"name": "anyhow", "kind": null},
+            {"name": "trodden-waits", "kind": null}, {"name": "trodden-unit", "kind": "dev"}]});
+        assert_eq!(check_dependencies("trodden-flow", &package, &rooms).len(), 2);
+        assert_eq!(check_dependencies("trodden-other", &package, &rooms).len(), 3);
     }
 }

@@ -187,7 +187,7 @@ pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
         Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), short(&about.files[*file as usize])),
         None => format!("{} {place}", address(trace, data.address)),
     };
-    // A line break in a name would begin another place; whoever prints the text looks after the rest.
+    // A line break in a name would begin another place. The rest is escaped where the text is printed.
     text.replace(char::is_control, "\u{fffd}")
 }
 
