@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
 use trodden_binary::linked::in_file;
+use trodden_text::escape;
 use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
 /// What a user means by a place.
@@ -187,8 +188,7 @@ pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
         Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), short(&about.files[*file as usize])),
         None => format!("{} {place}", address(trace, data.address)),
     };
-    // A line break in a name would begin another place. The rest is escaped where the text is printed.
-    text.replace(char::is_control, "\u{fffd}")
+    escape::line(&text)
 }
 
 fn short(file: &str) -> &str {

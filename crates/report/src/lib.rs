@@ -30,7 +30,6 @@ pub mod lcov;
 pub mod line_range;
 pub mod lines;
 pub mod measure;
-pub mod names;
 pub mod paint;
 pub mod path_listing;
 pub mod pprof;
@@ -51,8 +50,8 @@ pub mod words;
 
 pub use error::ReportError;
 pub use measure::Measure;
-pub use names::Name;
 pub use path_listing::PathListing;
 pub use select::{Ranking, Selection};
 pub use source::{SourceCache, Sources};
+pub use trodden_text::names::{self, Name};
 pub use view::{Function, View};

@@ -1,0 +1,128 @@
+//! Numbers, times and commands in words.
+
+use std::borrow::{Borrow, Cow};
+
+/// A count with separators: `1,234,567`.
+pub fn count(number: u128) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A count in at most five characters: `7`, `12.3k`, `4.56M`.
+pub fn brief(number: u64) -> String {
+    const UNITS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    let (mut value, mut unit) = (number as f64, 0);
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    match unit {
+        0 => number.to_string(),
+        _ if value < 9.995 => format!("{value:.2}{}", UNITS[unit]),
+        _ if value < 99.95 => format!("{value:.1}{}", UNITS[unit]),
+        _ => format!("{value:.0}{}", UNITS[unit]),
+    }
+}
+
+/// A share: `34.2%`; what is small but not nothing is never shown as zero.
+pub fn percent(share: f64) -> String {
+    match share {
+        s if s <= 0.0 => "0%".into(),
+        s if s < 0.0005 => "<0.1%".into(),
+        s if s >= 0.99995 => "100%".into(),
+        s => format!("{:.1}%", s * 100.0),
+    }
+}
+
+/// A number of things: `1 path`, `2 paths`.
+pub fn plural(number: u128, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// The first of some names, and how many more there are.
+pub fn listed<S: Borrow<str>>(names: &[S], most: usize) -> String {
+    let first = names[..most.min(names.len())].join(", ");
+    if names.len() > most { format!("{first} and {} more", names.len() - most) } else { first }
+}
+
+/// A duration: `840 ms`, `1.23 s`, `3 min 5 s`.
+pub fn duration(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match seconds {
+        s if s < 0.0009995 => format!("{:.0} us", s * 1e6),
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s < 59.995 => format!("{s:.2} s"),
+        s => {
+            let whole = s.round() as u64;
+            match whole / 3600 {
+                0 => format!("{} min {} s", whole / 60, whole % 60),
+                hours => format!("{hours} h {} min", whole / 60 % 60),
+            }
+        }
+    }
+}
+
+/// A moment, given in nanoseconds since 1970: `2026-11-21 09:45:03 UTC`.
+pub fn moment(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Days are counted from 0000-03-01, so that a leap day ends its year; a cycle of the calendar has 400 years.
+    let shifted = days + 719_468;
+    let (cycle, day_of_cycle) = (shifted / 146_097, shifted % 146_097);
+    let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
+    let day_of_year = day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = cycle * 400 + year_of_cycle + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+/// A command as it is typed: words are quoted where the shell needs it.
+pub fn command(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+}
+
+/// A word of a command, likewise.
+pub fn shell_word(word: &str) -> Cow<'_, str> {
+    shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
+}
+
+/// The last part of a path.
+pub fn base_name(path: &str) -> &str {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!([count(0), count(999), count(1000), count(1234567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([brief(999), brief(1000), brief(12_345), brief(999_600), brief(u64::MAX)], ["999", "1.00k", "12.3k", "1.00M", "18.4E"]);
+        assert_eq!([percent(0.0), percent(1e-9), percent(0.3421), percent(1.0)], ["0%", "<0.1%", "34.2%", "100%"]);
+    }
+
+    #[test]
+    fn commands_can_be_typed_again() {
+        let words = ["./grex", "x y", "it's", "--all"].map(str::to_owned);
+        assert_eq!(command(&words), "./grex 'x y' \"it's\" --all");
+        assert_eq!((&*shell_word("my suite"), &*shell_word("tests/1")), ("'my suite'", "tests/1"));
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!([duration(3_000), duration(840_000_000), duration(61_000_000_000)], ["3 us", "840 ms", "1 min 1 s"]);
+        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(moment(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(moment(1_795_254_303_000_000_000), "2026-11-21 09:45:03 UTC");
+    }
+}
