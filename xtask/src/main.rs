@@ -9,6 +9,7 @@
 //! | `tidy.rs`, `circles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
 //! | `corpus.rs` | real programs: fetching, building, running them |
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
+//! | `compile.rs` | how long units take to compile, beside clang |
 //! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |
 //! | `bugs.rs` | seeded bugs that paths find, and lines and branches do not |
 //! | `residual.rs` | untested paths of programs, with tests and suites |
@@ -24,6 +25,7 @@
 mod bench;
 mod bugs;
 mod circles;
+mod compile;
 mod copies;
 mod corpus;
 mod delta;
@@ -73,6 +75,8 @@ enum Task {
     Corpus(corpus::CorpusOptions),
     /// Measure what counting costs on programs of the corpus.
     Bench(bench::BenchOptions),
+    /// Measure how long units take to compile, beside clang.
+    Compile(compile::CompileOptions),
     /// Measure what programs gain by profile-guided builds, with profiles of clang's and of trodden's.
     Pgo(pgo::PgoOptions),
     /// Find seeded bugs in programs of the corpus by the paths of failing runs.
@@ -121,6 +125,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Fuzz(options) => fuzz::run(&options)?,
         Task::Corpus(options) => corpus::run(&options)?,
         Task::Bench(options) => bench::run(&options)?,
+        Task::Compile(options) => compile::run(&options)?,
         Task::Pgo(options) => pgo::run(&options)?,
         Task::Bugs(options) => bugs::run(&options)?,
         Task::Residual(options) => residual::run(&options)?,

@@ -1,10 +1,9 @@
 //! Additions to words of memory that lose nothing to a signal handler which adds to the same word.
 
-use crate::flags::code_generation_flags;
 use crate::llvm::{Block, Builder, Value, llvm};
+use crate::unoptimised;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp};
-use std::sync::OnceLock;
 
 /// An addition to a word of memory in one instruction.
 const ADD: &str = "addq $1, $0";
@@ -17,14 +16,27 @@ const ADD_WIDE_OPERANDS: &str = "*m,*m,re,re,~{memory},~{flags}";
 
 /// Adds to the word at an address, which other threads add to as well if that is to be `atomic`.
 pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
+    // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
+    if unoptimised::is_unoptimised(function_of(builder)) {
+        unoptimised::add_to_word(builder, address, by, atomic);
+        return;
+    }
+    add_by_instructions(builder, address, by, atomic);
+}
+
+/// The same without a call: where calls would be taken for the program's, or charged to its paths.
+pub fn add_in_place(builder: &Builder, address: Value, by: Value, atomic: bool) {
+    if !atomic && unoptimised::is_unoptimised(function_of(builder)) {
+        builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
+        return;
+    }
+    add_by_instructions(builder, address, by, atomic);
+}
+
+fn add_by_instructions(builder: &Builder, address: Value, by: Value, atomic: bool) {
     if atomic {
         let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
         llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));
-        return;
-    }
-    // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
-    if is_unoptimised(builder) {
-        builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
         return;
     }
     let old = builder.load(builder.module.i64(), address);
@@ -39,9 +51,6 @@ pub fn add_to_two_words(builder: &Builder, address: Value, [low, high]: [Value; 
     builder.assembly_on_memory(ADD_WIDE, ADD_WIDE_OPERANDS, &[address, upper], &[low, high]);
 }
 
-/// Whether code generation leaves load, addition and store the three instructions that they are.
-fn is_unoptimised(builder: &Builder) -> bool {
-    static FLAG: OnceLock<bool> = OnceLock::new();
-    let function = Block(llvm!(LLVMGetInsertBlock(builder.raw()))).function();
-    function.has_attribute("optnone") || *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0"))
+fn function_of(builder: &Builder) -> Value {
+    Block(llvm!(LLVMGetInsertBlock(builder.raw()))).function()
 }

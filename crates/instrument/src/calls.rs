@@ -5,20 +5,28 @@
 //! noted beside the calls.
 
 use crate::llvm::{Block, Module, Value, llvm};
+use indexmap::IndexMap;
 use llvm_sys::core::*;
-use std::collections::BTreeMap;
 use trodden_flow::Node;
 use trodden_unit::{Alias, BlockCall, Callee};
 
 /// Callees of the module's code, as it is before anything is inserted.
 pub fn of(module: Module) -> Vec<Callee> {
-    let mut sites = BTreeMap::<String, u32>::new();
+    let mut sites = IndexMap::<Value, u32>::new();
     let instructions = module.functions().flat_map(|f| f.blocks()).flat_map(|b| b.instructions());
     let callees = instructions.filter(|i| i.is_call()).map(|call| call.callee());
     for callee in callees.filter(|callee| is_alias(*callee) || callee.is_function() && callee.intrinsic() == 0) {
-        *sites.entry(callee.name()).or_default() += 1;
+        *sites.entry(callee).or_default() += 1;
     }
-    sites.into_iter().map(|(name, sites)| Callee { name, sites }).collect()
+    let mut callees: Vec<Callee> = sites.into_iter().map(|(callee, sites)| Callee { name: callee.name(), sites }).collect();
+    callees.sort_by(|a, b| a.name.cmp(&b.name));
+    // Functions without a name count as one.
+    callees.dedup_by(|next, first| {
+        let same = next.name == first.name;
+        first.sites += if same { next.sites } else { 0 };
+        same
+    });
+    callees
 }
 
 /// What a block calls, each callee once.

@@ -19,7 +19,7 @@
 //! ([`trodden_wire::DIRECT_BIAS_SYMBOL`]). Of several executions that are counted together the runtime sees one, and
 //! the next one too if the comparison still says so.
 
-use crate::additions::add_to_word;
+use crate::additions::{add_in_place, add_to_word};
 use crate::events::BegunEvents;
 use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -139,7 +139,10 @@ impl Counters<'_> {
 
     /// Adds to the word at an address.
     pub fn add(&self, builder: &Builder, address: Value, by: Value) {
-        add_to_word(builder, address, by, self.atomic);
+        match self.events {
+            Some(_) => add_in_place(builder, address, by, self.atomic),
+            None => add_to_word(builder, address, by, self.atomic),
+        }
     }
 }
 

@@ -21,13 +21,22 @@ pub struct Positions {
     /// Functions and their inlined copies, callers first.
     pub scopes: Vec<Scope>,
     file_numbers: IndexMap<String, u32>,
+    /// The same by node, so that a path is spelled once.
+    node_numbers: IndexMap<LLVMMetadataRef, u32>,
     scope_numbers: IndexMap<(LLVMMetadataRef, LLVMMetadataRef), u32>,
 }
 
 impl Positions {
     /// None yet.
     pub fn new(module: Module) -> Positions {
-        Positions { module, files: Vec::new(), scopes: Vec::new(), file_numbers: IndexMap::new(), scope_numbers: IndexMap::new() }
+        Positions {
+            module,
+            files: Vec::new(),
+            scopes: Vec::new(),
+            file_numbers: IndexMap::new(),
+            node_numbers: IndexMap::new(),
+            scope_numbers: IndexMap::new(),
+        }
     }
 
     /// Where an instruction comes from; `None` without debug information, or where the compiler made it up.
@@ -88,10 +97,12 @@ impl Positions {
     }
 
     fn file(&mut self, file: LLVMMetadataRef) -> u32 {
-        let files = &mut self.files;
-        *self.file_numbers.entry(path_of(file)).or_insert_with_key(|path| {
-            files.push(path.clone());
-            files.len() as u32 - 1
+        let (files, numbers) = (&mut self.files, &mut self.file_numbers);
+        *self.node_numbers.entry(file).or_insert_with(|| {
+            *numbers.entry(path_of(file)).or_insert_with_key(|path| {
+                files.push(path.clone());
+                files.len() as u32 - 1
+            })
         })
     }
 

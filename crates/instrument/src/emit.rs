@@ -20,7 +20,7 @@ use trodden_wire::{
 };
 
 /// Name of the unit's counters; local to the object file.
-const COUNTERS_SYMBOL: &str = "__trodden_counters";
+pub const COUNTERS_SYMBOL: &str = "__trodden_counters";
 /// Number of LLVM's calling convention in which the callee preserves all registers.
 const PRESERVE_ALL: u32 = 15;
 

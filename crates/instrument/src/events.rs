@@ -19,7 +19,7 @@
 //! unoptimised code too, and `spent` after everything else where a path ends: what a signal handler's paths were charged with meanwhile is
 //! not forgotten.
 
-use crate::additions::{add_to_two_words, add_to_word};
+use crate::additions::{add_in_place, add_to_two_words};
 use crate::emit::{declare_preserving, label, thread_local_with_place};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::core::*;
@@ -82,7 +82,7 @@ impl Events {
 
     /// `spent += events`
     fn spend(self, builder: &Builder, events: Value) {
-        add_to_word(builder, self.thread, events, false);
+        add_in_place(builder, self.thread, events, false);
     }
 }
 
@@ -93,7 +93,7 @@ impl BegunEvents {
         let now = events.read(builder);
         let own = builder.subtract(builder.subtract(now, self.begun), builder.load(module.i64(), events.thread));
         let cell = |number: i64| builder.offset(module.i64(), path, module.constant(number));
-        add_to_word(builder, cell(1), own, false);
+        add_in_place(builder, cell(1), own, false);
         let wide = llvm!(LLVMIntTypeInContext(module.context(), 128));
         let extended = Value(llvm!(LLVMBuildSExt(builder.raw(), own.0, wide, c"".as_ptr())));
         let square = builder.multiply(extended, extended);

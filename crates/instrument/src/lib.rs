@@ -48,6 +48,7 @@ mod supergraph;
 mod transform;
 mod trip_count;
 mod unit;
+mod unoptimised;
 mod values;
 mod weights;
 

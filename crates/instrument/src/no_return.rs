@@ -24,7 +24,7 @@ pub struct NoReturnAnalysis {
 }
 
 impl NoReturnAnalysis {
-    /// Looks at all functions, until nothing changes.
+    /// Looks at all functions.
     ///
     /// With `all`, every call of a function counts as one that might not come back: a signal may end the program in any of them.
     pub fn new(module: Module, all: bool) -> NoReturnAnalysis {
@@ -32,18 +32,17 @@ impl NoReturnAnalysis {
         if all {
             return known;
         }
-        let defined: Vec<Value> = module.functions().filter(|f| is_definition(*f)).collect();
-        loop {
-            let before = known.suspicious.len();
-            for &function in &defined {
-                if !known.suspicious.contains(&function) && known.has_call_without_return(function) {
-                    known.suspicious.insert(function);
+        let mut new: Vec<Value> = module.functions().filter(|f| is_definition(*f) && known.has_call_without_return(*f)).collect();
+        known.suspicious.extend(new.iter().copied());
+        // Suspicion spreads from callees to callers, each of which is looked at once.
+        while let Some(callee) = new.pop() {
+            for call in callee.users().filter(|user| user.is_instruction() && user.is_call() && user.callee() == callee) {
+                if known.may_not_return(call) && known.suspicious.insert(call.block().function()) {
+                    new.push(call.block().function());
                 }
             }
-            if known.suspicious.len() == before {
-                return known;
-            }
         }
+        known
     }
 
     /// The same, where calls of functions that the module defines are to be noted, too.

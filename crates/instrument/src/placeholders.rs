@@ -21,7 +21,7 @@ mod bitmaps;
 mod fall_through;
 pub mod llvm_profile;
 
-use crate::additions::add_to_word;
+use crate::additions::add_in_place;
 use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm, owned};
 use crate::no_return::{NoReturnAnalysis, forks};
@@ -399,7 +399,7 @@ impl Placeholders {
     }
 
     fn add(&self, builder: &Builder, address: Value, amount: Value) {
-        add_to_word(builder, address, amount, self.shared);
+        add_in_place(builder, address, amount, self.shared);
     }
 
     /// What stands for the address of the thread's counters until that is known.

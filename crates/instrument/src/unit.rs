@@ -27,6 +27,7 @@ use crate::sample::{self, PlannedFunction};
 use crate::sleds;
 use crate::stream::{self, Streams};
 use crate::transform;
+use crate::unoptimised;
 use indexmap::IndexSet;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::os::unix::ffi::OsStrExt;
@@ -237,6 +238,7 @@ impl Unit {
                 self.instrument(function)?;
             }
         }
+        unoptimised::define(self.context, self.options.experiment.threads());
         hoisting::limit(chosen);
         if self.options.tier == CountingTier::Residual {
             emit::define_direct_bias(self.module);
@@ -246,20 +248,18 @@ impl Unit {
 
     /// Takes declarations out again that no function came to need.
     fn forget_unused(&self) {
-        emit::forget_unused(&[self.context.bias, self.context.counters]);
+        emit::forget_unused(&[self.context.bias, self.context.counters, self.context.enter]);
         if let Some(streams) = self.streams {
-            emit::forget_unused(&[self.context.enter]);
             streams.forget_unused();
             if let Some(pattern) = &self.options.recorder {
                 emit::default_output(self.module, pattern.as_bytes());
             }
         }
         if self.options.segments.is_some() {
-            emit::forget_unused(&[self.context.enter]);
             self.context_word.iter().for_each(|word| emit::forget_unused(&[*word]));
         }
         if let Some(count) = self.count {
-            emit::forget_unused(&[self.context.enter, count]);
+            emit::forget_unused(&[count]);
         }
     }
 
@@ -312,6 +312,10 @@ impl Unit {
         let stream = stream.map(|s| s.enter(function, self.map.counters, self.context.counters, location));
         let base = match stream {
             Some(_) => self.context.counters,
+            // Events are read between the two.
+            None if self.events.is_none() && unoptimised::is_unoptimised(function) => {
+                unoptimised::counters_of_thread(self.module, function, location)
+            }
             None => entry::counters_of_thread(self.context, function, location, planned.open),
         };
         let events = self.events.map(|e| e.begin(self.module, entry, location));

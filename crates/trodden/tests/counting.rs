@@ -23,8 +23,12 @@ const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/
 const EACH: u64 = 5000;
 
 fn build(place: &Place, parameters: &str) -> Command {
+    build_at("-O2", place, parameters)
+}
+
+fn build_at(level: &str, place: &Place, parameters: &str) -> Command {
     let mut compile = place.command(trodden());
-    compile.args(["cc", "-O2", "-pthread", "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", parameters);
+    compile.args(["cc", level, "-pthread", "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", parameters);
     compile
 }
 
@@ -37,6 +41,13 @@ fn record(place: &Place) -> Profile {
 fn profile(parameters: &str) -> Profile {
     let place = Place::with(&[("prog.c", SUBJECT)]);
     assert!(build(&place, parameters).status().unwrap().success());
+    record(&place)
+}
+
+/// The same of unoptimised code.
+fn unoptimised_profile(parameters: &str) -> Profile {
+    let place = Place::with(&[("prog.c", SUBJECT)]);
+    assert!(build_at("-O0", &place, parameters).status().unwrap().success());
     record(&place)
 }
 
@@ -57,6 +68,39 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
         let profile = profile(parameters);
         assert_eq!(tread(&profile), (vec![EACH; 8], 0), "{parameters}");
         assert!(profile.inexact().is_empty(), "{parameters}");
+    }
+}
+
+#[test]
+fn unoptimised_code_counts_exactly_in_threads_and_forks() {
+    for parameters in ["", "threads=atomic", "table-slots=8 array-paths=1", "chords=off"] {
+        let profile = unoptimised_profile(parameters);
+        assert_eq!(tread(&profile), (vec![EACH; 8], 0), "{parameters}");
+        assert!(profile.inexact().is_empty(), "{parameters}");
+    }
+}
+
+/// Loops, calls, a switch, parameters of several kinds: paths whose numbers are constants, and such that are computed.
+const UNOPTIMISED: &str = "static int twice(int x) { return x > 9 ? 9 : 2 * x; }\n\
+    int run(int n, double d, char *s) { int sum = 0; for (int i = 0; i < n; i++) { if (i & 1) sum += twice(i); if (d > i) sum++; \
+      switch (s[i & 3]) { case 'a': sum++; break; case 'b': sum--; break; case 'z': return 1; } } return sum; }\n\
+    int main(void) { return run(4, 1.5, \"abc\") & 0; }\n";
+
+/// What FastISel does not know goes through the instruction selection of optimised code, which took most of the time of a compilation.
+#[test]
+fn fast_instruction_selection_knows_all_that_is_added_to_unoptimised_code() {
+    let place = Place::with(&[("prog.c", UNOPTIMISED)]);
+    let remarks = |mut command: Command| -> Vec<String> {
+        let output = command.args(["-O0", "-c", "prog.c", "-o", "prog.o", "-Rpass-missed=sdagisel"]).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{text}");
+        text.lines().filter_map(|line| Some(line.split_once("FastISel missed")?.1.split_once(':')?.0.to_owned())).collect()
+    };
+    for parameters in ["", "threads=atomic"] {
+        let mut counting = place.command(trodden());
+        counting.arg("cc").env("TRODDEN_INSTRUMENT", parameters);
+        // A switch is missed by clang's compilation, too.
+        assert_eq!(remarks(counting), remarks(place.command("clang-22")), "{parameters}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::llvm::{Module, Value, llvm};
 use crate::no_return::is_definition;
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use trodden_unit::Skipped;
@@ -29,12 +29,12 @@ pub fn is_emitted(function: Value) -> bool {
 }
 
 fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static str> {
-    let attributes = IndexMap::from([
+    let attributes = [
         ("naked", "it is written in assembly (`naked`)"),
         ("noprofile", "the source asks for it (`no_profile_instrument_function`)"),
         ("skipprofile", "the source asks for it (`skipprofile`)"),
         ("presplitcoroutine", "it is a coroutine that the compiler has not split"),
-    ]);
+    ];
     if let Some((_, reason)) = attributes.into_iter().find(|(name, _)| function.has_attribute(name)) {
         return Some(reason);
     }

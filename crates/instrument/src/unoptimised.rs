@@ -1,0 +1,134 @@
+//! Counting by calls, in code that is not optimised.
+//!
+//! LLVM selects the instructions of such code one at a time (FastISel). What that does not know goes through the instruction selection of
+//! optimised code, a whole pass over each instruction: inline assembly (which moreover sets up an assembler of its own), thread-local
+//! variables, calls that preserve all registers. It does know calls of ordinary functions. So a unit defines functions that add to a word,
+//! and one that returns the address of the thread's counters, and unoptimised code calls these.
+//!
+//! An addition is one instruction, so that a signal handler that counts the same path in between loses nothing.
+
+use crate::emit::{COUNTERS_SYMBOL, add_attribute};
+use crate::flags::code_generation_flags;
+use crate::llvm::{Builder, Module, Value, llvm};
+use crate::module_context::ModuleContext;
+use crate::options::Threads;
+use llvm_sys::LLVMOpcode;
+use llvm_sys::LLVMVisibility;
+use llvm_sys::core::*;
+use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
+use std::sync::OnceLock;
+use trodden_wire::{BIAS_SYMBOL, ENTER_SHARED_SYMBOL, ENTER_SYMBOL, SHARED_BIAS_SYMBOL};
+
+/// Returns the address of the thread's copy of the unit's counters.
+const COUNTERS_OF_THREAD: &str = "__trodden_counters_of_thread";
+
+/// The functions that add, in machine code, for the module's assembly may be in either syntax.
+const ADDITIONS: [Addition; 4] = [
+    // incq (%rdi)
+    Addition { name: "__trodden_increment", is_atomic: false, is_one: true, code: "0x48,0xff,0x07" },
+    // addq %rsi, (%rdi)
+    Addition { name: "__trodden_add", is_atomic: false, is_one: false, code: "0x48,0x01,0x37" },
+    Addition { name: "__trodden_increment_atomically", is_atomic: true, is_one: true, code: "0xf0,0x48,0xff,0x07" },
+    Addition { name: "__trodden_add_atomically", is_atomic: true, is_one: false, code: "0xf0,0x48,0x01,0x37" },
+];
+
+/// A function that adds to the word at its first argument.
+struct Addition {
+    name: &'static str,
+    /// Other threads add to the word at the same time.
+    is_atomic: bool,
+    /// It adds one; otherwise its second argument.
+    is_one: bool,
+    /// Its bytes, without the return.
+    code: &'static str,
+}
+
+/// Whether code generation leaves load, addition and store the three instructions that they are.
+pub fn is_unoptimised(function: Value) -> bool {
+    static FLAG: OnceLock<bool> = OnceLock::new();
+    *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0")) || function.has_attribute("optnone")
+}
+
+/// Calls what adds to the word at an address.
+pub fn add_to_word(builder: &Builder, address: Value, by: Value, is_atomic: bool) {
+    let is_one = by.as_integer() == Some(1);
+    let addition = ADDITIONS.iter().find(|a| (a.is_atomic, a.is_one) == (is_atomic, is_one)).expect("there is one for each case");
+    let arguments = if is_one { vec![address] } else { vec![address, by] };
+    let function = builder.module.function(addition.name).unwrap_or_else(|| {
+        let kinds: Vec<_> = arguments.iter().map(|a| a.kind()).collect();
+        declare(builder.module, addition.name, builder.module.void(), kinds)
+    });
+    builder.call(function, &arguments);
+}
+
+/// Calls what returns the address of the thread's copy of the unit's counters, where a function begins: once its parameters are stored,
+/// so that these need not be kept across the call.
+pub fn counters_of_thread(module: Module, function: Value, location: Option<LLVMMetadataRef>) -> Value {
+    let parameters = function.parameters();
+    let precedes = |i: &Value| i.is(LLVMOpcode::LLVMAlloca) || (i.is(LLVMOpcode::LLVMStore) && parameters.contains(&i.operand(0)));
+    let at = function.entry().instructions().find(|i| !precedes(i)).expect("a block has a terminator");
+    let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
+    let called = module.function(COUNTERS_OF_THREAD).unwrap_or_else(|| declare(module, COUNTERS_OF_THREAD, pointer, Vec::new()));
+    Builder::before(module, at, location).call(called, &[])
+}
+
+fn declare(module: Module, name: &str, result: LLVMTypeRef, mut parameters: Vec<LLVMTypeRef>) -> Value {
+    let kind = llvm!(LLVMFunctionType(result, parameters.as_mut_ptr(), parameters.len() as u32, 0));
+    let function = module.add_function(name, kind);
+    llvm!(LLVMSetVisibility(function.0, LLVMVisibility::LLVMHiddenVisibility));
+    add_attribute(module, function, "nounwind");
+    function
+}
+
+/// Defines the functions that are called, local to the object file; in the section of most code, so that calls need no relocation.
+pub fn define(context: ModuleContext, threads: Threads) {
+    let module = context.module;
+    for addition in ADDITIONS.iter().filter(|a| module.function(a.name).is_some()) {
+        define_function(module, addition.name, &format!(".byte {},0xc3\n", addition.code));
+    }
+    if module.function(COUNTERS_OF_THREAD).is_some() {
+        define_function(module, COUNTERS_OF_THREAD, &find_counters(threads));
+    }
+}
+
+fn define_function(module: Module, name: &str, code: &str) {
+    module.append_assembly(&format!(
+        ".pushsection .text\n.p2align 4\n.type {name},@function\n{name}:\n.cfi_startproc\n{code}.cfi_endproc\n.size {name},.-{name}\n\
+         .popsection\n"
+    ));
+}
+
+/// The thread's bias (an instruction that linkers know how to shorten), or the one that a region gives that is acquired now; plus the
+/// address of the template:
+///
+/// ```text
+/// movq __trodden_bias@GOTTPOFF(%rip), %rax; movq %fs:(%rax), %rax      or      movq __trodden_shared_bias(%rip), %rax
+/// testq %rax, %rax
+/// je 1f
+/// 0: leaq __trodden_counters(%rip), %rcx
+/// addq %rcx, %rax
+/// ret
+/// 1: pushq %rax; call __trodden_enter; popq %rcx
+/// jmp 0b
+/// ```
+fn find_counters(threads: Threads) -> String {
+    let (bias, enter) = match threads {
+        Threads::Own => (
+            format!(
+                ".hidden {BIAS_SYMBOL}\n.type {BIAS_SYMBOL},@tls_object\n.byte 0x48,0x8b,0x05\n\
+                 .reloc ., R_X86_64_GOTTPOFF, {BIAS_SYMBOL}-4\n.long 0\n.byte 0x64,0x48,0x8b,0x00\n"
+            ),
+            ENTER_SYMBOL,
+        ),
+        Threads::Atomic => (
+            format!(".hidden {SHARED_BIAS_SYMBOL}\n.byte 0x48,0x8b,0x05\n.reloc ., R_X86_64_PC32, {SHARED_BIAS_SYMBOL}-4\n.long 0\n"),
+            ENTER_SHARED_SYMBOL,
+        ),
+    };
+    format!(
+        "{bias}.byte 0x48,0x85,0xc0,0x74,0x0b\n\
+         .byte 0x48,0x8d,0x0d\n.reloc ., R_X86_64_PC32, {COUNTERS_SYMBOL}-4\n.long 0\n.byte 0x48,0x01,0xc8,0xc3\n\
+         .hidden {enter}\n.byte 0x50\n.cfi_adjust_cfa_offset 8\n.byte 0xe8\n.reloc ., R_X86_64_PLT32, {enter}-4\n.long 0\n\
+         .byte 0x59\n.cfi_adjust_cfa_offset -8\n.byte 0xeb,0xec\n"
+    )
+}
