@@ -6,6 +6,7 @@ mod busy;
 mod loss;
 mod quantile;
 pub mod readings;
+mod slowdown;
 
 pub use branches::{BranchSampling, BranchSource, Losses, ObservedBranches};
 pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, Switch, UnitEstimates, subtract};

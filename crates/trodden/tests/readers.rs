@@ -39,6 +39,10 @@ fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
         ("waits report F", "nothing of the kind", 2, "neither a recording"),
         ("waits report F", "", 2, "neither a recording"),
         ("waits report F", "sched_switch: nonsense", 2, "F"),
+        ("waits report F", HEADER_OF_PERF, 0, "no events"),
+        ("waits report F", "# a comment\n", 2, "neither a recording"),
+        ("waits report F", "a 1 [000] 1.0: PERF_RECORD_COMM: a:1/1\n", 2, "neither a recording"),
+        ("waits report F", "a 1 [000] 1.0: 1 cpu-clock:\n", 2, "neither a recording"),
         ("waits report folder", "", 2, "folder"),
         ("simulate --from F", bolt, 2, "pre-aggregated"),
         ("import --no-store -o o --perf F --program p", bolt, 2, "pre-aggregated"),
@@ -66,6 +70,83 @@ fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
     for (command, text, status, words) in cases {
         answers(&place, command, text, status, words);
     }
+}
+
+/// What `perf script --header` prints of a recording without events.
+const HEADER_OF_PERF: &str = "# ========\n# captured on    : Sat Nov 28 13:56:33 2026\n# header version : 1\n# nrcpus online : 2\n\
+    # event : name = sched:sched_switch, , id = { 5, 6 }, type = 2, size = 128, config = 0x174\n\
+    # sample duration :      0.000 ms\n# ========\n#\n";
+
+/// The description of a trace (Common Trace Format 1.8) of some events.
+fn description_of(event: &str) -> String {
+    format!(
+        "/* CTF 1.8 */\ntypealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;\n\
+        trace {{ major = 1; minor = 8; byte_order = le; packet.header := struct {{ uint32_t magic; uint32_t stream_id; }}; }};\n\
+        clock {{ name = monotonic; freq = 1000000000; }};\n\
+        typealias integer {{ size = 64; align = 8; signed = false; map = clock.monotonic.value; }} := stamp_t;\n\
+        stream {{ id = 0; packet.context := struct {{ uint32_t cpu_id; }}; event.header := struct {{ uint32_t id; stamp_t t; }}; }};\n\
+        event {{ name = {event}; id = 0; stream_id = 0; fields := struct {{ uint32_t value; }}; }};\n"
+    )
+}
+
+#[test]
+fn traces_in_folders_without_events_say_so() {
+    let place = Place::new();
+    // Description, stream, exit status, what is said. The last description is what perf 6.1 writes of a recording without events.
+    let packet = [0xC1FC_1FC1_u32, 0, 0].map(u32::to_le_bytes).concat();
+    let with_event = [&packet[..], &[0; 12], &7_u32.to_le_bytes()[..]].concat();
+    let (other, unknown) = (description_of("other"), description_of("other").replace("byte_order = le", "byte_order = unknown"));
+    let cases = [
+        (other.as_str(), Some(&packet), 0, "no events"),
+        (other.as_str(), Some(&with_event), 2, "no events sched_switch"),
+        (other.as_str(), None, 0, "no events"),
+        (unknown.as_str(), None, 0, "no events"),
+        (unknown.as_str(), Some(&packet), 2, "babeltrace2 does not read trace"),
+        ("some words", None, 2, "babeltrace2 does not read trace"),
+        ("", None, 2, "babeltrace2 does not read trace"),
+    ];
+    for (number, (description, stream, status, words)) in cases.into_iter().enumerate() {
+        let _ = fs::remove_dir_all(place.path("trace"));
+        fs::create_dir(place.path("trace")).unwrap();
+        fs::write(place.path("trace/metadata"), description).unwrap();
+        if let Some(stream) = stream {
+            fs::write(place.path("trace/stream"), stream).unwrap();
+        }
+        let output = run(&place, "waits report trace");
+        let said = said(&output);
+        assert!(output.status.code() == Some(status) && said.contains(words), "case {number}: {}: {said}", output.status);
+    }
+}
+
+/// An OTF2 archive of one location without events, as libotf2 3.0 writes it: the anchor, the definitions, and the location's two files.
+const ARCHIVE: [(&str, &str); 4] = [
+    (
+        "a.otf2",
+        "03424f54463200030203000200001000000000000000400000000000010101000000000000000900000000000000000000000000002c807312456831ad\
+         0000000000000000020100",
+    ),
+    (
+        "a.def",
+        "03420100000000000000000000000000000005090400ca9a3b00010a000a0200000a04010150000a04010254000a04010366000f0d0001030003000000\
+         01030101000c060001010101ff0d060001010100ff0e060001020100000201",
+    ),
+    ("a/0.def", "0342010000000000000000000000000000000201"),
+    ("a/0.evt", "0342010000000000000000000000000000000201"),
+];
+
+#[test]
+fn an_archive_without_events_says_so() {
+    let place = Place::new();
+    fs::create_dir(place.path("a")).unwrap();
+    for (name, digits) in ARCHIVE {
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        fs::write(place.path(name), digits.as_bytes().chunks(2).map(byte).collect::<Vec<u8>>()).unwrap();
+    }
+    let is_reader_there = place.command("otf2-print").arg("--version").output().is_ok();
+    // Without the reader, its package is named.
+    let (status, words) = if is_reader_there { (0, "no events") } else { (2, "otf2-tools") };
+    let output = run(&place, "waits report a.otf2");
+    assert!(output.status.code() == Some(status) && said(&output).contains(words), "{output:?}");
 }
 
 /// Checks how a command ends on a file of this text, and what it says.

@@ -1,15 +1,7 @@
 //! Readings of the counts while a program is sampled, and the estimates from them.
 //!
 //! A burst lasts a fixed time, and counted code is slower. So in a burst, code with short paths makes less progress than it would
-//! uncounted, and is observed too little. The counts between two readings show how much slower it ran: with `n` executions of paths
-//! of `i` instructions each, and a cost of about [`COST`] instructions at a path's end (none where trip counts are counted), by
-//!
-//! ```text
-//! sum n * (i + COST) / sum n * i
-//! ```
-//!
-//! That is a model: on an AMD EPYC of family 26 programs slowed down by a quarter of what it says. It serves to compare paths and
-//! readings; of the run as a whole, the middle between no slowdown and the model's is taken, and margins include both.
+//! uncounted, and is observed too little. The counts between two readings show by how much ([`super::slowdown`]).
 //!
 //! Each reading's counts are weighted by that factor, so that a burst represents the same time of the uncounted program: the usual
 //! ratio of inclusion probabilities (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe",
@@ -33,24 +25,24 @@ use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, 
 use super::busy::SampledClock;
 use super::loss::{Loss, SeenReading};
 use super::quantile::student;
+use super::slowdown::{COST_ERROR, Cost, Work, costs};
 use crate::model::Profile;
-use crate::paths::{Beginning, FunctionPaths, PathEnd};
 use crate::raw::RawProfile;
 use crate::sum;
 use std::collections::{BTreeMap, HashMap};
 use trodden_unit::Identity;
 
-/// What the count at a path's end, and the path register before it, cost: about so many instructions of intermediate code. With 4 and 16,
-/// profiles of three programs agree with full ones as well as with 8, within what runs differ by (docs/benchmarks/constants.md).
-const COST: f64 = 8.0;
-/// Upper bound of the slowdown, a ratio: the model's where a path is of two or three instructions.
-const MOST_SLOWDOWN: f64 = 4.0;
+/// The relative standard error of what no model has, in common to all counts: memory of counters that is touched for the first time, and
+/// code that was not in caches.
+const COLD_ERROR: f64 = 0.05;
 /// More slices than this are joined, two at a time: from 32 on Student's quantile is within 5 % of the normal one.
 const MOST_SLICES: usize = 64;
 /// The least number of slices for an estimate of the variance: with three Student's quantile is 4.3.
 const FEWEST_SLICES: usize = 4;
-/// Nor do fewer bursts give one: on a busy machine a few may find the program waiting each time. Of two programs' runs with fewer than 80
-/// bursts, 0 to 99.97 % of the profile was that of a full build; with 320 and more, 92 to 99 % (docs/benchmarks/constants.md).
+/// A slice has about so many bursts: of fewer, the time with the switch on is too uneven to divide by.
+const BURSTS_PER_SLICE: u64 = 5;
+/// By wall time, fewer bursts give none: on a busy machine a few may find the program waiting each time. Of two programs' runs with fewer
+/// than 80 bursts, 0 to 99.97 % of the profile was that of a full build; with 320 and more, 92 to 99 % (docs/benchmarks/constants.md).
 const FEWEST_BURSTS: u64 = 200;
 /// More readings than this, or more counts in them, are joined, two at a time: bounds memory, to some 32 MB of counts.
 const MOST_READINGS: usize = 8192;
@@ -167,21 +159,6 @@ impl Readings {
     }
 }
 
-/// Executed instructions.
-#[derive(Clone, Copy, Debug, Default)]
-struct Work {
-    instructions: f64,
-    /// Additional cost of counting, in instructions.
-    counting: f64,
-}
-
-impl Work {
-    /// The slowdown factor by counting.
-    fn slowdown(self) -> f64 {
-        if self.instructions > 0.0 { (1.0 + self.counting / self.instructions).min(MOST_SLOWDOWN) } else { 1.0 }
-    }
-}
-
 impl Reading {
     fn len(&self) -> usize {
         self.counts.values().map(Vec::len).sum()
@@ -194,22 +171,23 @@ impl Sampled {
         let Sampled { readings, on_ns, total_ns, bursts, clock } = self;
         // If nearly all of the time was counted, counts need no weights.
         let stands_for_itself = on_ns > total_ns / 2;
-        let (weights, systematic) = match stands_for_itself {
-            true => (vec![1.0; readings.readings.len()], Systematic::default()),
-            false => readings.weights(profile, on_ns as f64 / total_ns.max(1) as f64),
+        let (weights, common_error) = match stands_for_itself {
+            true => (vec![1.0; readings.readings.len()], 0.0),
+            false => readings.weights(profile, on_ns as f64 / total_ns.max(1) as f64, clock),
         };
-        let systematic = Systematic { error: systematic.error.hypot(clock.relative_error(on_ns)), ..systematic };
-        let mut slices = slices(&readings.readings, &weights);
+        let common_error = common_error.hypot(clock.relative_error(on_ns));
+        let mut slices = slices(&readings.readings, &weights, bursts);
         if !stands_for_itself {
             let share = on_ns as f64 / total_ns.max(1) as f64;
             slices.iter_mut().for_each(|slice| slice.stand_for_its_time(share));
         }
         let number = slices.len() as u64;
-        let has_margins = slices.len() >= FEWEST_SLICES && (stands_for_itself || bursts >= FEWEST_BURSTS);
+        let is_enough = stands_for_itself || clock == SampledClock::Processor || bursts >= FEWEST_BURSTS;
+        let has_margins = slices.len() >= FEWEST_SLICES && is_enough;
         let units = readings.units.iter().map(|(key, unit)| UnitEstimates {
             image: key.0,
             unit: *unit,
-            counters: estimates(&slices, *key, systematic, has_margins),
+            counters: estimates(&slices, *key, common_error, has_margins),
         });
         let units = units.filter(|u| !u.counters.is_empty()).collect();
         BurstSampling { on_ns, total_ns, bursts, slices: number, waited: clock.waited() as f32, units }
@@ -217,8 +195,8 @@ impl Sampled {
 }
 
 impl Readings {
-    /// The weight of each reading's counts for a run with a given counted share, and the common uncertainty of all weights.
-    fn weights(&self, profile: &Profile, share: f64) -> (Vec<f64>, Systematic) {
+    /// The weight of each reading's counts for a run with a given counted share, and the relative standard error of all weights together.
+    fn weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
         let works = self.works(profile);
         let seen = |(reading, work): (&Reading, &Work)| SeenReading {
             on_ns: reading.on.ns as f64,
@@ -226,55 +204,17 @@ impl Readings {
             work: work.instructions + work.counting,
         };
         let seen: Vec<SeenReading> = self.readings.iter().zip(&works).map(seen).collect();
-        let loss = Loss::from_readings(&seen);
+        let loss = Loss::from_readings(&seen, clock);
         let sum = |of: &dyn Fn(&SeenReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
         // The time of the run without counting, as part of its time as it was.
-        let uncounted = sum(&|s, w| s.on_ns / w.slowdown());
-        let faster = if on > 0.0 { 1.0 - share + share * uncounted / on } else { 1.0 };
+        let uncounted = |times: f64| sum(&|s, w| s.on_ns / w.slowdown(times));
+        let faster = if on > 0.0 { 1.0 - share + share * uncounted(1.0) / on } else { 1.0 };
         let lost = |s: &SeenReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
-        // The slowdown is between 1 and the model's. The middle is used for the run as a whole, and both ends are within the margin.
-        let middle = if uncounted > 0.0 { (on / uncounted).sqrt() } else { 1.0 };
-        let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown() / middle * faster.sqrt() * lost(s)).collect();
-        (weights, Systematic { error: loss.relative_error(on, bursts), bound: middle - 1.0 })
+        let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown(1.0) * faster * lost(s)).collect();
+        let slower = if on > 0.0 { uncounted(1.0) / uncounted(1.0 + COST_ERROR) - 1.0 } else { 0.0 };
+        (weights, loss.relative_error(on, bursts).hypot(slower * (1.0 - share)).hypot(COLD_ERROR))
     }
-}
-
-/// Relative errors that all counts have in common.
-#[derive(Clone, Copy, Debug, Default)]
-struct Systematic {
-    /// A standard error.
-    error: f64,
-    /// A bound: what is added to each margin in full.
-    bound: f64,
-}
-
-/// The cost of an execution of a path, in instructions of intermediate code.
-#[derive(Clone, Copy, Debug)]
-struct Cost {
-    instructions: f64,
-    /// Additional cost while it is counted.
-    counting: f64,
-}
-
-/// Costs of a unit's executed paths, by counter.
-fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, Cost> {
-    let mut all = HashMap::new();
-    let images = profile.images.iter().filter(|i| i.identity == image);
-    let Some(unit) = images.flat_map(|i| &i.units).find(|u| u.unit == unit) else { return all };
-    for function in &unit.map.functions {
-        // Damage is reported where the profile is shown.
-        let Ok(paths) = FunctionPaths::decode(function, unit.counts_of(function)) else { continue };
-        for path in &paths.complete {
-            let instructions: u64 = path.blocks.iter().map(|b| u64::from(function.blocks[b.index()].instructions)).sum();
-            // Some loops are counted by trip count: once, when they are left.
-            let is_free =
-                matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(edge)) if function.by_trip_count.contains(&edge));
-            let cost = Cost { instructions: instructions as f64, counting: if is_free { 0.0 } else { COST } };
-            all.insert(function.first_counter + path.id, cost);
-        }
-    }
-    all
 }
 
 /// Weighted counts of a part of the run.
@@ -299,9 +239,10 @@ impl Slice {
     }
 }
 
-/// Slices of about equally many readings; none is without switched-on time, unless it is the only one.
-fn slices(readings: &[Reading], weights: &[f64]) -> Vec<Slice> {
-    let together = readings.len().div_ceil(MOST_SLICES).max(1);
+/// Slices of about equally many readings, for that number of bursts; none is without switched-on time, unless it is the only one.
+fn slices(readings: &[Reading], weights: &[f64], bursts: u64) -> Vec<Slice> {
+    let number = ((bursts / BURSTS_PER_SLICE) as usize).clamp(FEWEST_SLICES, MOST_SLICES);
+    let together = readings.len().div_ceil(number).max(1);
     let mut slices: Vec<Slice> = Vec::new();
     for (reading, weight) in readings.iter().zip(weights) {
         if slices.last().is_none_or(|s| s.readings >= together && s.on_ns > 0.0 && reading.on.ns > 0) {
@@ -321,28 +262,34 @@ fn slices(readings: &[Reading], weights: &[f64]) -> Vec<Slice> {
 
 /// The weighted counts of a unit's counters, with their standard errors if there are enough slices:
 /// `sqrt(n / (n - 1) * sum((count - rate * time)^2))`, and what all counters have in common.
-fn estimates(slices: &[Slice], key: Key, systematic: Systematic, has_margins: bool) -> Vec<CounterEstimate> {
-    let on = |slice: &Slice| slice.on_ns;
-    let mut sums = BTreeMap::<u64, (f64, f64, f64)>::new();
-    for slice in slices {
+fn estimates(slices: &[Slice], key: Key, common_error: f64, has_margins: bool) -> Vec<CounterEstimate> {
+    let mut counts = BTreeMap::<u64, Vec<(usize, f64)>>::new();
+    for (number, slice) in slices.iter().enumerate() {
         for (index, count) in slice.counts.get(&key).into_iter().flatten() {
-            let sum = sums.entry(*index).or_default();
-            *sum = (sum.0 + count, sum.1 + count * count, sum.2 + count * on(slice));
+            counts.entry(*index).or_default().push((number, *count));
         }
     }
-    let (number, time) = (slices.len() as f64, slices.iter().map(on).sum::<f64>());
-    let squares: f64 = slices.iter().map(|s| on(s) * on(s)).sum();
-    let estimate = |(index, (counts, count_squares, products)): (u64, (f64, f64, f64))| {
-        let rate = if time > 0.0 { counts / time } else { 0.0 };
-        let residues = count_squares - 2.0 * rate * products + rate * rate * squares;
-        let error = (number / (number - 1.0) * residues.max(0.0)).sqrt();
-        // Where few slices hold most of a count, the spread is uncertain: Student's quantile, of Kish's effective number of slices.
-        let effective = if count_squares > 0.0 { counts * counts / count_squares } else { 1.0 };
-        let error = error * student(effective - 1.0) / NINETY_FIVE;
-        let error = (error.hypot(counts * systematic.error) + counts * systematic.bound / NINETY_FIVE) as f32;
-        CounterEstimate { index, weighted: counts as f32, error: has_margins.then_some(error) }
+    let sum = |power: i32| slices.iter().map(|s| s.on_ns.powi(power)).sum::<f64>();
+    let (number, time, squares, fourths) = (slices.len() as f64, sum(1), sum(2), sum(4));
+    let estimate = |(index, counts): (u64, Vec<(usize, f64)>)| {
+        let weighted: f64 = counts.iter().map(|(_, count)| count).sum();
+        let rate = if time > 0.0 { weighted / time } else { 0.0 };
+        // Slices without a count first.
+        let (mut second, mut fourth) = (rate.powi(2) * squares, rate.powi(4) * fourths);
+        for (slice, count) in counts {
+            let expected = rate * slices[slice].on_ns;
+            second += (count - expected).powi(2) - expected.powi(2);
+            fourth += (count - expected).powi(4) - expected.powi(4);
+        }
+        let (second, fourth) = (second.max(0.0), fourth.max(0.0));
+        let error = (number / (number - 1.0) * second).sqrt();
+        // Where few slices make most of the variance, it is uncertain: Student's quantile, of the degrees of freedom that a sum of squares
+        // of so different sizes has (Satterthwaite, "An approximate distribution of estimates of variance components", 1946).
+        let freedom = if fourth > 0.0 { (second * second / fourth).min(number) - 1.0 } else { number - 1.0 };
+        let error = (error * student(freedom) / NINETY_FIVE).hypot(weighted * common_error) as f32;
+        CounterEstimate { index, weighted: weighted as f32, error: has_margins.then_some(error) }
     };
-    sums.into_iter().map(estimate).collect()
+    counts.into_iter().map(estimate).collect()
 }
 
 fn join(mut one: Reading, other: Option<&Reading>) -> Reading {
@@ -359,8 +306,10 @@ fn join(mut one: Reading, other: Option<&Reading>) -> Reading {
 
 #[cfg(test)]
 mod tests {
+    use super::super::slowdown::COST;
     use super::*;
     use crate::model::{ImageProfile, Run, UnitProfile};
+    use crate::paths::{Beginning, FunctionPaths, PathEnd};
     use crate::raw::RawUnitCounts;
     use std::path::PathBuf;
     use std::sync::Arc;
@@ -404,7 +353,7 @@ mod tests {
 
     #[test]
     fn errors_are_those_of_a_ratio_estimate_over_slices() {
-        let (counts, times) = ([3.0, 5.0, 0.0, 9.0, 4.0], [10.0, 11.0, 9.0, 14.0, 10.0]);
+        let (counts, times): ([f64; 5], [f64; 5]) = ([3.0, 5.0, 0.0, 9.0, 4.0], [10.0, 11.0, 9.0, 14.0, 10.0]);
         let mut readings = Readings::default();
         let mut sum = 0;
         for (count, time) in counts.iter().zip(times) {
@@ -415,8 +364,10 @@ mod tests {
         assert_eq!(sampling.slices, 5);
         let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 7, 21).unwrap();
         assert!((estimate.executions - 2100.0).abs() < 1e-6);
-        let effective = counts.iter().sum::<f64>().powi(2) / counts.iter().map(|c| c * c).sum::<f64>();
-        let expected = student(effective - 1.0) * 100.0 * by_definition(&counts, &times);
+        let residues = |power: i32| counts.iter().zip(times).map(|(c, t)| (c - 21.0 / 54.0 * t).powi(power)).sum::<f64>();
+        let effective = residues(2).powi(2) / residues(4);
+        let sampled = student(effective - 1.0) * by_definition(&counts, &times);
+        let expected = 100.0 * sampled.hypot(NINETY_FIVE * COLD_ERROR * 21.0);
         assert!((estimate.margin.unwrap() - expected).abs() < 1e-3 * expected, "{estimate:?} {expected}");
     }
 

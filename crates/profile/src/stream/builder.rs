@@ -6,7 +6,7 @@
 //! Bounds: the windows of a file hold at most [`WindowBounds::held`] things together, each [`BYTES_PER_THING`] bytes at most: where a frame
 //! makes them more, the largest is closed. A journal has at most [`WindowBounds::journal`] bytes and one frame.
 //!
-//! Invariant: a window ends where a frame of its journal ends.
+//! Invariant: a window ends where a frame of its journal ends, and has no gap: what lies between two windows of a thread is lost.
 
 use super::live::{StreamHead, ThreadKey};
 use super::log::{FrameHead, LogContent, LogWriter};
@@ -118,13 +118,12 @@ impl Builder {
     /// The log cannot be written.
     pub fn take(&mut self, head: &FrameHead, words: &[u32]) -> Result<(), ProfileError> {
         let bounds = self.bounds;
-        if self.open.get(&head.key).is_some_and(|window| head.sequence < window.head.sequence) {
-            // The window began behind it: another one begins with it.
+        if self.open.get(&head.key).is_some_and(|window| head.sequence != window.head.sequence + window.head.chunks) {
+            // Another window begins with it. Of what lies between, readers see that it is missing.
             self.close(head.key)?;
         }
         let window = self.window(head);
-        let follows = window.head.sequence + window.head.chunks == head.sequence && window.head.lost == head.lost;
-        if !follows {
+        if window.head.lost != head.lost {
             // Depths count from the beginning of a stream without gaps.
             window.head.depth.is_known = false;
         }
@@ -145,6 +144,23 @@ impl Builder {
         while self.held() > bounds.held {
             let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.held()).map(|(key, _)| *key) else { break };
             self.close(largest)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a thread wrote chunks up to that number: those that are in no window are missing.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub(super) fn end_at(&mut self, key: ThreadKey, end: u64) -> Result<(), ProfileError> {
+        self.close(key)?;
+        let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, Depth::default(), 0));
+        if next < end {
+            // A window of nothing, behind the gap.
+            let depth = Depth { is_known: false, ..depth };
+            let content = LogContent::Window;
+            self.window(&FrameHead { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
+            self.close(key)?;
         }
         Ok(())
     }

@@ -146,6 +146,8 @@ impl Drain {
     /// A file cannot be read or written.
     pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<Drained, ProfileError> {
         let live = LiveStream::open(stream, false)?;
+        // Before the chunks are looked for, so that a program that still runs is not ahead of them.
+        let ends = live.ends()?;
         let mut builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
         let mut drained = Drained::default();
         if let Some(before) = before {
@@ -170,9 +172,11 @@ impl Drain {
                 }
                 builder.take(&rest.head, &words)?;
                 drained.chunks += rest.head.chunks;
-                next = rest.head.sequence + rest.head.chunks;
+                next = rest.head.sequence.saturating_add(rest.head.chunks);
             }
         }
+        // A journal or log may lack its end, of chunks that were given back.
+        ends.into_iter().try_for_each(|(key, end)| builder.end_at(key, end))?;
         let bytes = builder.close_all()?;
         Ok(Drained { bytes, events: builder.symbols(), lost: live.lost_threads()?, ..drained })
     }

@@ -8,6 +8,7 @@
 use crate::error::ProfileError;
 use crate::raw::Raw;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::mem::offset_of;
@@ -174,15 +175,18 @@ impl LiveStream {
     /// # Errors
     /// The file cannot be read.
     pub fn chunk(&self, region: u64, slot: u64) -> Result<Option<Chunk>, ProfileError> {
+        let (state, chunk) = self.written(region, slot)?;
+        Ok((state == CHUNK_CURRENT || state == CHUNK_FULL).then_some(chunk))
+    }
+
+    /// The state of a chunk, and what its header says of its last contents.
+    fn written(&self, region: u64, slot: u64) -> Result<(u32, Chunk), ProfileError> {
         let mut bytes = [0; size_of::<ChunkHeader>()];
         self.exact(&mut bytes, self.chunk_at(region, slot))?;
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let state = u32_at(0);
-        if state != CHUNK_CURRENT && state != CHUNK_FULL {
-            return Ok(None);
-        }
-        Ok(Some(Chunk {
+        let chunk = Chunk {
             key: ThreadKey { process: u32_at(8), started_ns: u64_at(16), thread: u32_at(4) },
             parent: Some(u32_at(12)).filter(|p| *p != 0),
             sequence: u64_at(24),
@@ -190,7 +194,8 @@ impl LiveStream {
             template: u64_at(32),
             is_full: state == CHUNK_FULL,
             place: (region, slot),
-        }))
+        };
+        Ok((state, chunk))
     }
 
     /// All chunks with something in them, by stream and place in it.
@@ -206,6 +211,25 @@ impl LiveStream {
         }
         chunks.sort_by_key(|c| (c.key, c.sequence));
         Ok(chunks)
+    }
+
+    /// Of each thread the number of the chunk that it would write next, as far as the file still says it. A chunk that was given back
+    /// keeps its header until another is written in its place.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn ends(&self) -> Result<BTreeMap<ThreadKey, u64>, ProfileError> {
+        let mut ends = BTreeMap::<ThreadKey, u64>::new();
+        for region in 0..self.regions()? {
+            for slot in 0..SLOTS {
+                let chunk = self.written(region, slot)?.1;
+                if chunk.key.started_ns != 0 {
+                    let end = ends.entry(chunk.key).or_default();
+                    *end = (*end).max(chunk.sequence.saturating_add(1));
+                }
+            }
+        }
+        Ok(ends)
     }
 
     /// Appends a chunk's events, as [`Event::to_word`] has them; gives the number of words that are none.

@@ -71,10 +71,10 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Bursts {
     /// How long a burst is: 100us, 1ms, 2s.
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "500us", value_parser = duration)]
     pub burst: Duration,
     /// From one burst to the next, on average.
-    #[arg(long, value_name = "TIME", default_value = "2500us", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
     pub every: Duration,
 }
 

@@ -206,6 +206,22 @@ fn events_of_perf_in_the_common_format_need_no_context_of_a_processor() {
     }
 }
 
+/// What perf 6.1 recorded of two threads that take turns, converted by `perf data convert --to-ctf`, and as `perf script --ns` prints it.
+#[test]
+fn a_recording_that_perf_converted_is_read_as_its_text_is() {
+    const STREAM: &[u8] = include_bytes!("perf.ctf/perf_stream_0");
+    // The packet is padded with zeros up to this length.
+    const PACKET: usize = 32_768;
+    let place = Place::new();
+    std::fs::create_dir(place.path("perf.ctf")).unwrap();
+    std::fs::write(place.path("perf.ctf/metadata"), include_bytes!("perf.ctf/metadata")).unwrap();
+    std::fs::write(place.path("perf.ctf/perf_stream_0"), [STREAM, &vec![0; PACKET - STREAM.len()]].concat()).unwrap();
+    std::fs::write(place.path("perf.txt"), include_bytes!("perf.txt")).unwrap();
+    let (converted, text) = (report(&place, "perf.ctf", &[]), report(&place, "perf.txt", &[]));
+    assert!(text["wait_occurrences"].as_u64().unwrap() > 3, "{text:#}");
+    assert_eq!(converted, text);
+}
+
 /// Describes a trace of the scheduler's events (Common Trace Format 1.8).
 const METADATA: &str = "/* CTF 1.8 */
 typealias integer { size = 32; align = 8; signed = false; } := uint32_t;

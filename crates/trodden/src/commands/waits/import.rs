@@ -44,6 +44,13 @@ pub struct Imported {
     pub is_recognised: bool,
 }
 
+impl Imported {
+    /// A trace of a known format in which there are none.
+    fn without_events(note: &str) -> Imported {
+        Imported { is_recognised: true, notes: vec![note.to_owned()], ..Imported::default() }
+    }
+}
+
 /// A thread of a trace.
 pub struct ImportedLocation {
     pub name: LocationName,
@@ -112,6 +119,7 @@ fn read(path: &Path) -> Result<Imported> {
         _ if ctf::is_text(&text) => ctf::read(path, &text),
         Some('{' | '[') => chrome::read(path, &text),
         _ if text.contains("sched_switch:") => perf::read(path, &text),
+        _ if perf::is_header_alone(&text) => Ok(Imported::without_events("the recording of perf has no events")),
         _ => bail!(
             "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` or \
                 `babeltrace2` with sched_switch events",

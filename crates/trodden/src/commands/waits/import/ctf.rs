@@ -19,6 +19,7 @@ use std::process::Command;
 
 /// The reader of the format.
 const READER: &str = "babeltrace2";
+const NO_EVENTS: &str = "the trace has no events";
 
 /// Whether a folder is such a trace: it, or a folder in it, has a description of the trace.
 pub fn is_trace(folder: &Path) -> bool {
@@ -35,9 +36,22 @@ pub fn is_trace(folder: &Path) -> bool {
 /// # Errors
 /// `babeltrace2` is not there or does not understand the trace, or its text is damaged.
 pub fn read_trace(folder: &Path) -> Result<Imported> {
+    if is_without_events(folder) {
+        // Of one without events `perf data convert` writes a description that the reader rejects.
+        return Ok(Imported::without_events(NO_EVENTS));
+    }
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
     let out = out.with_context(|| format!("cannot run {READER}, which reads {}: apt-get install {READER}", folder.display()))?;
     read(folder, &String::from_utf8_lossy(&succeeded(out, format_args!("{READER} does not read {}", folder.display()))?))
+}
+
+/// Whether a trace has a description, and no stream with anything in it.
+fn is_without_events(folder: &Path) -> bool {
+    const BEGINNINGS: [&[u8]; 3] = [b"/* CTF 1.", &0x75D1_1D57_u32.to_le_bytes(), &0x75D1_1D57_u32.to_be_bytes()];
+    let is_description = |bytes: &[u8]| BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning));
+    let files: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().collect();
+    std::fs::read(folder.join("metadata")).is_ok_and(|bytes| is_description(&bytes))
+        && files.iter().all(|file| file.file_name() == "metadata" || file.metadata().is_ok_and(|m| m.is_file() && m.len() == 0))
 }
 
 /// Whether a text is what `babeltrace2` prints of the scheduler's events.
@@ -90,9 +104,13 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
             }
         }
     }
+    if text.trim().is_empty() {
+        return Ok(Imported::without_events(NO_EVENTS));
+    }
     ensure!(
         events > 0,
-        "{}: no events sched_switch or sched_waking: record them (LTTng: lttng enable-event --kernel 'sched_*')",
+        "{}: no events sched_switch or sched_waking: record them (`perf record -e 'sched:sched_switch,sched:sched_waking'`, or \
+            `lttng enable-event --kernel 'sched_*'`)",
         path.display()
     );
     Ok(scheduler.finish())

@@ -19,6 +19,8 @@ use trodden_waits::{Call, LocationState, ProcessId, Rule};
 
 #[derive(Default)]
 struct Definitions {
+    /// Every archive defines its clock.
+    has_clock: bool,
     ticks_per_second: u64,
     offset: u64,
     /// Locations: name and group, by number.
@@ -54,7 +56,11 @@ struct Thread {
 /// `otf2-print` is missing or rejects it; a line of its text is not understood.
 pub fn read(path: &Path) -> Result<Imported> {
     let definitions = printed(path, &["-G"], |text| definitions(path, text))?;
-    printed(path, &[], |text| events(path, &definitions, text))
+    let imported = printed(path, &[], |text| events(path, &definitions, text))?;
+    match imported.locations.is_empty() && definitions.has_clock {
+        true => Ok(Imported::without_events("the archive has no events")),
+        false => Ok(imported),
+    }
 }
 
 /// Reads what `otf2-print` prints of an archive.
@@ -176,6 +182,7 @@ fn definitions(path: &Path, text: impl BufRead) -> Result<Definitions> {
         let id = || rest.split(' ').next().and_then(|id| id.parse::<u64>().ok());
         match kind {
             "CLOCK_PROPERTIES" => {
+                found.has_clock = true;
                 let number = |name| attribute(rest, name).and_then(|v| v.parse::<u64>().ok());
                 found.ticks_per_second = number("Ticks per Seconds").filter(|rate| *rate > 0).unwrap_or(1_000_000_000);
                 found.offset = number("Global Offset").unwrap_or(0);

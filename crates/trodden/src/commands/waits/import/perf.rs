@@ -12,6 +12,14 @@ use super::scheduler::{Event, Scheduler, WakeUps, nanoseconds};
 use anyhow::{Result, anyhow, bail};
 use std::path::Path;
 
+/// Whether a text is the header that `perf script --header` writes, and nothing else.
+pub fn is_header_alone(text: &str) -> bool {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
+    lines.peek().is_some_and(|line| line.starts_with("# ===="))
+        && text.contains("\n# captured on")
+        && lines.all(|line| line.starts_with('#'))
+}
+
 /// Reads the text.
 ///
 /// # Errors
