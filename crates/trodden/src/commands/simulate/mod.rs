@@ -108,7 +108,7 @@ fn feed(job: &Simulate, opened: &mut Opened, lane: &mut Lane) -> Result<SourceNo
         Some(file) => Some((RecordedWriter::new(OutputFile::create(file)?, &recording)?, file)),
         None => None,
     };
-    let mut sequence = job.sequence.as_ref().map(|file| OutputFile::create(file)).transpose()?;
+    let mut sequence = job.sequence.as_deref().map(OutputFile::create).transpose()?;
     let mut failure = None;
     let mut observe = |thread: ThreadId, completed: &CompletedPath| {
         if let Some(out) = &mut sequence
