@@ -6,6 +6,7 @@
 //! | `suite.rs` | everything that is checked before a change goes in |
 //! | `release_check.rs` | everything that must hold before a release |
 //! | `fuzz.rs` | mutated input for every reader |
+//! | `disturb.rs` | recorders of traces that are ended at random moments |
 //! | `tidy.rs`, `circles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
 //! | `corpus.rs` | real programs: fetching, building, running them |
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
@@ -31,6 +32,7 @@ mod corpus;
 mod delta;
 mod demo;
 mod dist;
+mod disturb;
 mod fuzz;
 mod input;
 mod oracle;
@@ -71,6 +73,8 @@ enum Task {
     Tidy,
     /// Feed mutated input to the readers (a part of `test`).
     Fuzz(fuzz::FuzzOptions),
+    /// End recorders of traces, and their targets, at random moments (a part of `release-check`).
+    Disturb(disturb::DisturbOptions),
     /// Fetch, build and run the programs of the corpus.
     Corpus(corpus::CorpusOptions),
     /// Measure what counting costs on programs of the corpus.
@@ -123,6 +127,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::ReleaseCheck => release_check::run()?,
         Task::Tidy => suite::tidy()?,
         Task::Fuzz(options) => fuzz::run(&options)?,
+        Task::Disturb(options) => disturb::run(&options)?,
         Task::Corpus(options) => corpus::run(&options)?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Compile(options) => compile::run(&options)?,

@@ -12,6 +12,7 @@ const TASKS: &[&[&str]] = &[
     &["oracle"],
     &["oracle", "--seeds", "200"],
     &["fuzz", "--seconds", "300"],
+    &["disturb", "--rounds", "200"],
     &["dist", "--check"],
 ];
 

@@ -45,6 +45,7 @@ pub mod segments;
 pub mod store;
 pub mod stream;
 mod sum;
+pub mod temporary;
 pub mod weights;
 pub mod whole_file;
 

@@ -2,11 +2,11 @@
 //!
 //! What is in a run store has the permissions of the store's folder: who shares a store says so there, once.
 
+use crate::temporary::TemporaryFolder;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use tempfile::TempDir;
 
 /// Name of a run store's folder.
 pub const RUN_STORE: &str = ".trodden";
@@ -66,23 +66,19 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a folder for temporary files, which is removed when it is dropped.
+/// Makes a folder for temporary files, which is removed when it is dropped, or when a signal ends a program that removes all
+/// ([`temporary`](crate::temporary)).
 ///
 /// # Errors
 /// It cannot be made.
-pub fn temporary_folder(prefix: &str) -> io::Result<TempDir> {
-    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(FOLDER_MODE)).tempdir()
+pub fn temporary_folder(prefix: &str) -> io::Result<TemporaryFolder> {
+    TemporaryFolder::create_in(&std::env::temp_dir(), prefix, FOLDER_MODE)
 }
 
 /// The same in another folder.
 ///
 /// # Errors
 /// It cannot be made.
-pub fn temporary_folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
-    let made = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(FOLDER_MODE)).tempdir_in(base)?;
-    match folder_mode(base) {
-        FOLDER_MODE => {}
-        mode => std::fs::set_permissions(made.path(), Permissions::from_mode(mode))?,
-    }
-    Ok(made)
+pub fn temporary_folder_in(base: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
+    TemporaryFolder::create_in(base, prefix, folder_mode(base))
 }

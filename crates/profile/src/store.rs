@@ -22,12 +22,12 @@ use crate::container::{BEGUN, ProfileHead, change_run};
 use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use crate::private;
+use crate::temporary::TemporaryFolder;
 use crate::whole_file::{Access, UnnamedFile};
 use rows::{COLUMNS, forget_unused, images, insert, read_entry, signed, suite_id, unsigned};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::io;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 use trodden_unit::Identity;
 
 const DATABASE: &str = "runs.db";
@@ -45,7 +45,7 @@ pub struct RunStore {
     database: Connection,
     repair: Option<Repair>,
     /// Where the store cannot be written: the copy of the index that is used instead, with the reason.
-    unwritable: Option<(TempDir, String)>,
+    unwritable: Option<(TemporaryFolder, String)>,
 }
 
 /// A run in the store.
@@ -110,7 +110,7 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
 }
 
 /// The database of a store's folder, if there is one, with what is not yet merged into it, in a folder of its own.
-fn copy_of(folder: &Path) -> Result<TempDir, ProfileError> {
+fn copy_of(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
     let copy = private::temporary_folder("trodden-store-").map_err(ProfileError::io(&std::env::temp_dir(), "write"))?;
     for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
         let file = folder.join(&name);

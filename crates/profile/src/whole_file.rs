@@ -1,11 +1,12 @@
 //! Atomic writing of files: a file is written beside its place, without a name where the file system can (`O_TMPFILE`), else under a
-//! temporary one, and renamed when it is complete on disk. A full disk, a limit or a signal leaves the old file; without a name, no other.
+//! temporary one, and renamed when it is complete on disk. A full disk, a limit or a signal leaves the old file, and no other one.
 //! An existing file that is not regular (a pipe, a terminal, an open file under its name in `/proc`) is written into.
 //!
 //! Links are followed if the system follows them: in a sticky folder that all may write to, not another user's (`protected_symlinks`).
 //!
 //! Invariant: a file under a temporary name is locked as long as its writer lives ([`is_orphaned`]).
 
+use crate::temporary::{self, TemporaryFile};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -13,7 +14,6 @@ use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -84,12 +84,16 @@ impl WholeFile {
     /// # Errors
     /// It cannot be stored, or not renamed.
     pub fn finish(self) -> io::Result<()> {
+        if let Begun::Temporary { file, .. } = &self.0 {
+            file.as_file().sync_all()?;
+        }
+        self.finish_unsynced()
+    }
+
+    fn finish_unsynced(self) -> io::Result<()> {
         match self.0 {
             Begun::Stream(_) => Ok(()),
-            Begun::Temporary { file, path } => {
-                file.as_file().sync_all()?;
-                file.rename(&path)
-            }
+            Begun::Temporary { file, path } => file.rename(&path),
         }
     }
 }
@@ -102,7 +106,17 @@ pub fn write(path: &Path, begun: &str, content: impl FnOnce(&mut dyn Write) -> i
     write_for(path, begun, Access::Umask, content)
 }
 
-/// The same with the permissions that `access` says.
+/// Writes a file that can be made again, as a cache has it: after a crash of the system it may be empty.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_again(path: &Path, begun: &str, bytes: &[u8]) -> io::Result<()> {
+    let whole = WholeFile::create(path, begun)?;
+    whole.file().write_all(bytes)?;
+    whole.finish_unsynced()
+}
+
+/// The same as [`write`] with the permissions that `access` says.
 ///
 /// # Errors
 /// As [`write`].
@@ -140,7 +154,7 @@ impl UnnamedFile {
 /// A file beside the place that it is to have.
 #[derive(Debug)]
 enum BegunFile {
-    Named(NamedTempFile),
+    Named(TemporaryFile),
     Unnamed {
         file: File,
         folder: PathBuf,
@@ -158,9 +172,7 @@ impl BegunFile {
             return Ok(BegunFile::Unnamed { file, folder: folder.to_owned(), begun: begun.to_owned() });
         }
         // The file system has no such files, or `/proc`, by which they get names, is not there.
-        let mut options = tempfile::Builder::new();
-        options.permissions(PermissionsExt::from_mode(mode));
-        Ok(BegunFile::Named(options.prefix(begun).tempfile_in(folder)?))
+        Ok(BegunFile::Named(TemporaryFile::create_in(folder, begun, mode)?))
     }
 
     fn as_file(&self) -> &File {
@@ -173,29 +185,25 @@ impl BegunFile {
     /// Gives it a name, which another file may have.
     fn rename(self, path: &Path) -> io::Result<()> {
         match self {
-            BegunFile::Named(file) => file.persist(path).map(drop).map_err(|e| e.error),
-            BegunFile::Unnamed { file, folder, begun } => {
+            BegunFile::Named(file) => file.rename(path),
+            BegunFile::Unnamed { file, folder, begun } => match link(&file, path) {
                 // A name is not given to it in the place of another file's, so it has one for a moment that no file has.
-                let named = tempfile::Builder::new().prefix(&begun).make_in(folder, |name| link(&file, name))?;
-                named.persist(path).map(drop).map_err(|e| e.error)
-            }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    temporary::replace(path, &folder, &begun, |name| link(&file, name))
+                }
+                linked => linked,
+            },
         }
     }
 
     /// Gives it a name that no file has; the file, if one has it.
     fn name(self, path: &Path) -> io::Result<Option<BegunFile>> {
-        let taken = |error: io::Error, file: BegunFile| match error.kind() {
-            io::ErrorKind::AlreadyExists => Ok(Some(file)),
-            _ => Err(error),
-        };
         match self {
-            BegunFile::Named(file) => match file.persist_noclobber(path) {
-                Ok(_) => Ok(None),
-                Err(failed) => taken(failed.error, BegunFile::Named(failed.file)),
-            },
+            BegunFile::Named(file) => Ok(file.name(path)?.map(BegunFile::Named)),
             BegunFile::Unnamed { ref file, .. } => match link(file, path) {
                 Ok(()) => Ok(None),
-                Err(error) => taken(error, self),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Some(self)),
+                Err(error) => Err(error),
             },
         }
     }
@@ -369,7 +377,7 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        let named = tempfile::Builder::new().prefix(".begun-").tempfile_in(folder.path()).unwrap();
+        let named = TemporaryFile::create_in(folder.path(), ".begun-", 0o600).unwrap();
         named.as_file().try_lock().unwrap();
         assert!(!is_orphaned(named.path()));
         let named = BegunFile::Named(named);

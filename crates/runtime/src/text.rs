@@ -87,7 +87,13 @@ impl Failure {
         Failure { reason, error: None, remedy, lost: LostReason::Other }
     }
 
+    /// A call to the system fails. Where a limit of the process is the cause, the remedy is to raise it.
     pub const fn system(reason: &'static [u8], error: Errno, remedy: &'static [u8]) -> Failure {
+        let remedy: &[u8] = match error.0 {
+            12 => b"let the program have more memory (ulimit -v)",
+            24 => b"let the program open more files (ulimit -n)",
+            _ => remedy,
+        };
         Failure { reason, error: Some(error), remedy, lost: LostReason::Other }
     }
 

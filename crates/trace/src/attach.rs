@@ -2,7 +2,7 @@
 
 use crate::CollectError;
 use crate::memory::mappings;
-use crate::process_status::{capabilities, field, may_trace_others, number, own_status, status};
+use crate::process_status::{capabilities, field, forbidden_by_yama, may_trace_others, number, own_status, status};
 use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
 use crate::session::Session;
 use std::io;
@@ -90,7 +90,7 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
             return refuse("its file has given it more rights than this user has (setuid, setgid or setcap): run as root".to_owned());
         }
     }
-    if let Some(why) = forbidden_by_yama(may_trace_others(&own)) {
+    if let Some(why) = forbidden_by_yama() {
         return refuse(why);
     }
     // Those that a container gives all its processes are no obstacle.
@@ -113,16 +113,6 @@ fn is_recorder(process: Tid) -> bool {
         of_recorder = number(&status(of_recorder), "PPid").unwrap_or(0);
     }
     false
-}
-
-/// Why Yama lets this process trace no other. Where it depends on what the other has allowed (1), that is tried.
-fn forbidden_by_yama(is_capable: bool) -> Option<String> {
-    const SETTING: &str = "/proc/sys/kernel/yama/ptrace_scope";
-    match std::fs::read_to_string(SETTING).ok()?.trim() {
-        "2" if !is_capable => Some(format!("{SETTING} is 2: run as root")),
-        "3" => Some(format!("{SETTING} is 3, so that no process can be traced until the machine is started again")),
-        _ => None,
-    }
 }
 
 /// Refuses processes that share their memory with others for long.

@@ -33,6 +33,17 @@ pub fn may_raise_limits() -> bool {
     capabilities(&own_status(), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1
 }
 
+/// Why Yama lets this process trace no other, not even one that it starts. Where it depends on what the other has allowed (1), that is
+/// tried.
+pub fn forbidden_by_yama() -> Option<String> {
+    const SETTING: &str = "/proc/sys/kernel/yama/ptrace_scope";
+    match std::fs::read_to_string(SETTING).ok()?.trim() {
+        "2" if !may_trace_all() => Some(format!("{SETTING} is 2: run as root, or set it to 1")),
+        "3" => Some(format!("{SETTING} is 3, so that no process can be traced until the machine is started again with a lower value")),
+        _ => None,
+    }
+}
+
 /// Whether a process with this status may trace those of other users.
 pub fn may_trace_others(status: &str) -> bool {
     const CAP_SYS_PTRACE: u32 = 19;

@@ -9,6 +9,7 @@
 //! known with its program before it runs.
 
 use crate::launcher::{ProgramStart, StartConditions};
+use crate::process_status::{forbidden_by_yama, may_trace_all};
 use crate::ptrace::{self, PtraceStop, Resume, unless_gone};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -67,6 +68,9 @@ pub enum TraceError {
     /// The system forbids following it.
     #[error("its processes cannot be followed: {0} (a sandbox without ptrace?)")]
     Forbidden(io::Error),
+    /// So does Yama, for all processes.
+    #[error("its processes cannot be followed: {0}")]
+    Yama(String),
     /// A traced program would lack what its file gives it.
     #[error("{} has {what}, which the kernel gives no program that is traced by this user: run it as root", path.display())]
     Privileged {
@@ -136,6 +140,9 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
 ///
 /// The process waits at its gate until it is followed, so that nothing of the program has run.
 pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Result<i32, TraceError> {
+    if let Some(why) = forbidden_by_yama() {
+        return Err(TraceError::Yama(why));
+    }
     check_unprivileged(&program)?;
     let started = program.start(conditions).map_err(TraceError::Start)?;
     let process = started.process;
@@ -160,18 +167,27 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
 
 /// Refuses a program whose file gives it another user, group or capabilities, where being traced would keep them from it.
 fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
-    if crate::process_status::may_trace_all() {
+    if may_trace_all() {
         return Ok(());
     }
-    let Some((path, what)) = find(program).and_then(|path| privilege(&path).map(|what| (path, what))) else { return Ok(()) };
-    Err(TraceError::Privileged { path, what })
+    match privilege_of(&program.program, program.directory.as_deref()) {
+        Some((path, what)) => Err(TraceError::Privileged { path, what }),
+        None => Ok(()),
+    }
+}
+
+/// The file of a program that execvp(3) would start in a folder, and what it gives the program that this process does not have.
+pub fn privilege_of(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
+    let path = find(program, directory)?;
+    let what = privilege(&path)?;
+    Some((path, what))
 }
 
 /// The file that is executed: as execvp(3) finds it.
-fn find(program: &ProgramStart) -> Option<PathBuf> {
-    let name = Path::new(&program.program);
-    if program.program.as_bytes().contains(&b'/') {
-        return Some(Path::new(program.directory.as_deref().unwrap_or(OsStr::new(""))).join(name));
+fn find(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
+    let name = Path::new(program);
+    if program.as_bytes().contains(&b'/') {
+        return Some(Path::new(directory.unwrap_or(OsStr::new(""))).join(name));
     }
     let paths = std::env::var_os("PATH")?;
     std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.is_file())

@@ -45,6 +45,7 @@ pub fn main() -> ExitCode {
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let name = &*called.to_string_lossy().into_owned();
     survive_file_size_limit();
+    trodden_profile::temporary::before_names(running::temporary::remove_on_signals);
     let ended = run(name, arguments).and_then(|status| {
         output::finish()?;
         Ok(status)

@@ -9,11 +9,12 @@
 use crate::cli::Color;
 use anyhow::{Context, Result};
 use std::env;
-use std::io::{self, IsTerminal, StdoutLock, Write};
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trodden_profile::whole_file;
+use trodden_profile::whole_file::{self, WholeFile};
 use trodden_report::escape;
 use trodden_report::text::TextOptions;
 
@@ -168,6 +169,46 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
 /// It cannot be written.
 pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     whole_file::write(file, BEGUN, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// A file that the user named, while it is written.
+#[derive(Debug)]
+pub struct OutputFile {
+    out: BufWriter<File>,
+    whole: WholeFile,
+    path: PathBuf,
+}
+
+impl OutputFile {
+    /// Begins it. What is there under its name stays until [`OutputFile::finish`].
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn create(path: &Path) -> Result<OutputFile> {
+        let begin = || {
+            let whole = WholeFile::create(path, BEGUN)?;
+            Ok::<_, io::Error>(OutputFile { out: BufWriter::new(whole.file().try_clone()?), whole, path: path.to_owned() })
+        };
+        begin().with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(mut self) -> Result<()> {
+        self.out.flush().and_then(|()| self.whole.finish()).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Prints to standard output.

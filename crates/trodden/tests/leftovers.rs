@@ -1,11 +1,11 @@
-//! What is left behind: by recorders that are killed, by exports that a full disk cuts short; and who may read what copies get.
+//! What is left behind by commands that are killed or ended by signals; and who may read what copies get.
 
 mod place;
 
 use place::{Place, must, trodden};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -61,48 +61,6 @@ fn has_raw(folder: &std::path::Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.any(|e| e.unwrap().path().extension().is_some_and(|end| end == "raw")))
 }
 
-/// A small disk for the time of a test; none where there is no right to mount one.
-struct Disk<'a>(&'a Place);
-
-impl Disk<'_> {
-    fn from_place(place: &Place) -> Option<Disk<'_>> {
-        fs::create_dir(place.path("disk")).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "none"]).arg(place.path("disk")).output();
-        if !mounted.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped, cannot mount");
-            return None;
-        }
-        Some(Disk(place))
-    }
-}
-
-impl Drop for Disk<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path("disk")).status();
-    }
-}
-
-#[test]
-fn exports_that_do_not_fit_leave_what_was_there() {
-    let place = place();
-    must(place.command(trodden()).args("record --no-store -o run.trodden -- ./prog".split(' ')).stdin(Stdio::null()));
-    let Some(_disk) = Disk::from_place(&place) else { return };
-    place.write("disk/old.html", "an older page");
-    for arguments in [
-        "export html run.trodden -o disk/new.html",
-        "export html run.trodden -o disk/old.html",
-        "report run.trodden --html disk/new.html",
-        "report run.trodden --html disk/old.html",
-    ] {
-        let output = place.command(trodden()).args(arguments.split(' ')).output().unwrap();
-        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {reported}");
-        assert!(reported.contains("cannot write disk/") && reported.contains("No space left"), "{arguments}: {reported}");
-        assert_eq!(fs::read_dir(place.path("disk")).unwrap().count(), 1, "{arguments}");
-        assert_eq!(fs::read_to_string(place.path("disk/old.html")).unwrap(), "an older page", "{arguments}");
-    }
-}
-
 #[test]
 fn what_copies_get_and_print_is_their_users_alone() {
     let place = place();
@@ -125,18 +83,25 @@ fn what_copies_get_and_print_is_their_users_alone() {
 /// Runs a command in a process group of its own, as a shell does, and sends the group a signal when `has_begun` says so. Gives what is left
 /// among temporary files.
 fn left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn() -> bool) -> Vec<String> {
+    let mut command = place.command(trodden());
+    command.args(arguments);
+    left_by_command(place, command, signal, |_| has_begun())
+}
+
+/// The same of a command that begins as its process number says.
+fn left_by_command(place: &Place, mut command: Command, signal: &str, has_begun: impl Fn(u32) -> bool) -> Vec<String> {
     let temporary = place.path("temporary");
     fs::create_dir_all(&temporary).unwrap();
-    let mut command = place.command(trodden());
-    command.args(arguments).env("TMPDIR", &temporary).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    command.env("TMPDIR", &temporary).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    let arguments = format!("{command:?}");
     let mut child = command.spawn().unwrap();
-    while !has_begun() {
-        assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ends by itself");
+    while !has_begun(child.id()) {
+        assert!(child.try_wait().unwrap().is_none(), "{arguments} ends by itself");
         std::thread::sleep(Duration::from_millis(1));
     }
     must(Command::new("kill").args([format!("-{signal}"), "--".to_owned(), format!("-{}", child.id())]));
     let status = child.wait().unwrap();
-    assert!(!status.success(), "{arguments:?}: {status}");
+    assert!(!status.success(), "{arguments}: {status}");
     names(&temporary)
 }
 
@@ -169,4 +134,131 @@ fn a_signal_leaves_no_temporary_files() {
         assert_eq!(raw_folders(&place), 0, "suite run, {signal}");
         assert!(!place.path("other").exists());
     }
+}
+
+#[test]
+fn a_signal_while_a_program_is_linked_leaves_no_temporary_files() {
+    let place = place();
+    place.cc("-O1 -g -c prog.c -o prog.o");
+    place.write("slow/ld", "#!/bin/sh\ntouch begun\nexec sleep 1000\n");
+    fs::set_permissions(place.path("slow/ld"), fs::Permissions::from_mode(0o755)).unwrap();
+    let linker = format!("--ld-path={}", place.path("slow/ld").display());
+    for signal in ["INT", "TERM", "HUP", "QUIT"] {
+        let _ = fs::remove_file(place.path("begun"));
+        let link = ["cc", &linker, "prog.o", "-o", "linked"];
+        assert_eq!(left_by(&place, &link, signal, || place.path("begun").exists()), [""; 0], "{signal}");
+    }
+}
+
+/// Sets how the system disturbs a command that writes files (`disturb.c`).
+#[cfg(target_arch = "x86_64")]
+fn disturb(place: &Place, command: &mut Command, how: &str) {
+    if !place.path("disturb.so").exists() {
+        place.write("disturb.c", include_str!("leftovers/disturb.c"));
+        place.tool("cc", "-O1 -shared -fPIC disturb.c -o disturb.so");
+    }
+    command.env("LD_PRELOAD", place.path("disturb.so")).env("DISTURB", how);
+}
+
+fn begun_names(folder: &std::path::Path) -> Vec<String> {
+    names(folder).into_iter().filter(|name| name.starts_with(".trodden-")).collect()
+}
+
+/// Whether a process has an open file in a folder that has no name there.
+fn has_unnamed_file(process: u32, folder: &std::path::Path) -> bool {
+    let folder = fs::canonicalize(folder).unwrap();
+    let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let open = files.filter_map(|file| fs::read_link(file.path()).ok());
+    open.map(|path| path.to_string_lossy().into_owned())
+        .any(|path| path.starts_with(&*folder.to_string_lossy()) && path.ends_with("(deleted)"))
+}
+
+#[test]
+fn results_have_no_name_while_they_are_written() {
+    let place = place();
+    let results = place.path("results");
+    fs::create_dir(&results).unwrap();
+    if fs::OpenOptions::new().write(true).custom_flags(nix::libc::O_TMPFILE).open(&results).is_err() {
+        eprintln!("skipped: this file system has no files without names");
+        return;
+    }
+    for signal in ["INT", "TERM", "HUP", "QUIT"] {
+        let mut command = place.command(trodden());
+        command.args("simulate --record results/branches -- ./prog wait".split(' '));
+        let is_written = |process| {
+            assert_eq!(begun_names(&results), [""; 0]);
+            has_unnamed_file(process, &results)
+        };
+        assert_eq!(left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
+        assert_eq!(names(&results), [""; 0], "{signal}");
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn results_with_temporary_names_are_removed_by_signals() {
+    let place = place();
+    let results = place.path("results");
+    fs::create_dir(&results).unwrap();
+    for signal in ["INT", "TERM", "HUP", "QUIT"] {
+        let mut command = place.command(trodden());
+        command.args("simulate --record results/branches -- ./prog wait".split(' '));
+        disturb(&place, &mut command, "unnamed");
+        let is_written = |_| !begun_names(&results).is_empty();
+        assert_eq!(left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
+        assert_eq!(names(&results), [""; 0], "{signal}");
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_signal_between_a_temporary_name_and_the_own_one_leaves_no_file() {
+    let place = place();
+    must(place.command(trodden()).args("record --no-store -o run.trodden -- ./prog".split(' ')).stdin(Stdio::null()));
+    place.trodden("export json run.trodden -o whole");
+    let whole = fs::read(place.path("whole")).unwrap();
+    place.write("results/old", "an older file");
+    let mut command = place.command(trodden());
+    command.args("export json run.trodden -o results/old".split(' '));
+    disturb(&place, &mut command, "end");
+    let output = command.output().unwrap();
+    // It may have ended by itself before the signal's turn came.
+    assert!(output.status.success() || output.status.signal() == Some(15), "{output:?}");
+    assert_eq!(names(&place.path("results")), ["old"]);
+    assert!(fs::read(place.path("results/old")).unwrap() == whole);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_signal_leaves_no_copy_of_a_store_that_cannot_be_written() {
+    let place = place();
+    let Some(disk) = place::Disk::mount(place.path("disk"), "512k") else { return };
+    must(place.command(trodden()).args("record -- ../prog".split(' ')).current_dir(place.path("disk")).stdin(Stdio::null()));
+    disk.forbid_writing();
+    fs::create_dir(place.path("temporary")).unwrap();
+    for how in ["none", "end"] {
+        let mut command = place.command(trodden());
+        command.arg("runs").current_dir(place.path("disk")).env("TMPDIR", place.path("temporary"));
+        if how == "end" {
+            disturb(&place, &mut command, how);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success() || how == "end" && output.status.signal() == Some(15), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("prog"), "{output:?}");
+        assert_eq!(names(&place.path("temporary")), [""; 0], "{how}");
+    }
+}
+
+/// With --hot-paths, the second training runs a script in the program's place.
+#[test]
+fn a_signal_while_a_program_is_trained_gives_it_its_place_back() {
+    let place = place();
+    place.write(
+        "train.sh",
+        "case $(head -c 2 \"$TRODDEN_PROGRAM\") in '#!') touch begun; exec sleep 1000;; esac; \"$TRODDEN_PROGRAM\" < train.sh\n",
+    );
+    let pgo = ["pgo", "--train", "sh train.sh", "--hot-paths", "complete", "--", "sh", "-c", "rm -f built; cc -O1 prog.c -o built"];
+    assert_eq!(left_by(&place, &pgo, "TERM", || place.path("begun").exists()), [""; 0]);
+    assert!(fs::read(place.path("built")).unwrap().starts_with(b"\x7fELF"));
+    assert!(!names(&place.path("")).iter().any(|name| name.contains("trained")), "{:?}", names(&place.path("")));
 }

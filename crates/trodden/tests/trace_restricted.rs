@@ -158,6 +158,37 @@ fn processes_of_others_are_refused_by_name() {
     assert!(errors(&output).contains("setuid"), "{}", errors(&output));
 }
 
+/// In a mount namespace of its own, the setting is another one than the machine's.
+#[test]
+fn what_yama_forbids_is_refused_by_name_before_the_program_starts() {
+    if !is_root() {
+        return;
+    }
+    let folder = open_folder();
+    folder.compile("cc", "who.c", "int main(void) { return 0; }\n");
+    let settings = "mount -t tmpfs none /proc/sys/kernel && mkdir /proc/sys/kernel/yama";
+    let Ok(status) = Command::new("unshare").args(["-m", "sh", "-c", settings]).status() else { return };
+    if !status.success() {
+        eprintln!("skipped: no file system can be mounted");
+        return;
+    }
+    for (scope, user, remedy) in [("2", OTHER_USER, "run as root"), ("3", "0", "is started again")] {
+        let as_user = format!("setpriv --reuid {user} --regid {user} --clear-groups{}", if user == "0" { "" } else { " --inh-caps=-all" });
+        for traced in
+            ["trace record --runs 1 --output y.trace -- ./app", "record --suite tests -- ./app", "trace record --output y.trace --pid 1"]
+        {
+            let script = format!("{settings} && echo {scope} > /proc/sys/kernel/yama/ptrace_scope && exec {as_user} -- \"$0\" {traced}");
+            let mut command = Command::new("unshare");
+            command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_trodden")]).current_dir(folder.path("")).env("TMPDIR", ".");
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{scope} {traced}: {}", errors(&output));
+            // Another user's process is refused for that.
+            let (named, said) = (!traced.contains("--pid") || user == "0", errors(&output));
+            assert!(!named || said.contains("yama/ptrace_scope") && said.contains(remedy), "{scope} {traced}: {said}");
+        }
+    }
+}
+
 /// It computes, allows itself a few system calls, and computes on; all others end it.
 const FILTERED: &str = r#"
 #include <linux/filter.h>

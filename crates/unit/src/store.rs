@@ -11,9 +11,22 @@ use crate::identity::Identity;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Variable that names the store's root.
 pub const STORE_VARIABLE: &str = "TRODDEN_STORE";
+
+/// Writes a file of the store, with the folders above it: it appears whole or not at all.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let (folder, name) = path.parent().zip(path.file_name()).expect("a file in a folder");
+    std::fs::create_dir_all(folder)?;
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let temporary = folder.join(format!(".{}.{}.{number}", name.display(), std::process::id()));
+    let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    // A full disk gets its space back.
+    written.inspect_err(|_| _ = std::fs::remove_file(&temporary))
+}
 
 /// A folder of unit frames.
 #[derive(Clone, Debug)]
@@ -62,11 +75,7 @@ impl UnitStore {
         if known.is_some_and(|known| known.has_map_of(frame) && (known.has_bitcode() || !frame.has_bitcode())) {
             return Ok(path);
         }
-        let folder = path.parent().expect("a file in a folder");
-        std::fs::create_dir_all(folder)?;
-        let temporary = folder.join(format!(".{}.{}", frame.unit, std::process::id()));
-        std::fs::write(&temporary, frame.to_bytes())?;
-        std::fs::rename(&temporary, &path)?;
+        write_whole(&path, &frame.to_bytes())?;
         Ok(path)
     }
 

@@ -25,6 +25,7 @@ use trodden_analysis::field::reporting::ReportingUsers;
 use trodden_analysis::field::{FieldReport, user_of};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
+use trodden_profile::whole_file::{Access, UnnamedFile};
 use trodden_profile::{Builds, Counts, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
 use trodden_report::select::limit;
 use trodden_report::users::{AllTaken, CopyReports, TakenPath, Tomography, UserEstimate, users_json, users_text};
@@ -74,8 +75,17 @@ fn pack(job: &Pack) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds to a file; what cannot be added whole is taken away again, so that the reports before it stay readable.
+/// Adds to a file; what cannot be added whole is taken away again, so that the reports before it stay readable. A new file is there whole
+/// or not at all.
 fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if !file.exists() {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let new = UnnamedFile::write(folder, output::BEGUN, Access::Umask, |out| out.write_all(bytes))?;
+        // Others may add at the same time, and one of them may have been first.
+        if new.name(file)?.is_none() {
+            return Ok(());
+        }
+    }
     let mut out = fs::OpenOptions::new().append(true).create(true).open(file)?;
     let before = out.metadata()?.len();
     out.write_all(bytes).inspect_err(|_| _ = out.set_len(before))

@@ -21,6 +21,7 @@ use crate::driver::rebuild::{DriverCompiler, Rebuilder};
 use crate::driver::recipe::{BuildProduct, Recipe, RecipeStore};
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
+use crate::output::BEGUN;
 use crate::profiles;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use place::LinkPlace;
@@ -28,10 +29,13 @@ use std::collections::HashMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::private;
+use trodden_profile::whole_file::{self, Access};
 use trodden_report::words::plural;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputKind, Observation, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{Frame, Identity, Image, Settings, UnitMap, UnitStore};
@@ -209,9 +213,12 @@ impl Inputs {
         defaults: &Defaults,
         origin: Option<&Path>,
     ) -> Result<Option<Image>> {
-        let output = std::path::absolute(output)?;
         let objects = lay_out(self, place, rebuilder)?;
-        let mut line = place.command_line(&self.recipe, &objects, &output);
+        // Linkers replace links and pipes, and remove what is there when they fail.
+        let linked = place.folder.path().join("linked");
+        fs::create_dir_all(&linked)?;
+        let linked = linked.join(output.file_name().unwrap_or(OsStr::new("image")));
+        let mut line = place.command_line(&self.recipe, &objects, &linked);
         if let Some(origin) = origin {
             line.iter_mut().for_each(|word| *word = with_origin(word, origin));
         }
@@ -219,7 +226,12 @@ impl Inputs {
             // In front: of several definitions, which are weak, the first counts.
             line.splice(0..0, ["-Xlinker".into(), object.into()]);
         }
-        link_there(&self.recipe, place, &read(&line), request)
+        let image = link_there(&self.recipe, place, &read(&line), request)?;
+        let access = Access::Mode(fs::metadata(&linked)?.permissions().mode() & 0o777);
+        let mut from = fs::File::open(&linked)?;
+        let written = whole_file::write_for(output, BEGUN, access, |out| io::copy(&mut from, out).map(drop));
+        written.with_context(|| format!("cannot write {}", output.display()))?;
+        Ok(image)
     }
 }
 

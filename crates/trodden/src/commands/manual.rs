@@ -3,6 +3,7 @@
 use crate::cli::Cli;
 use crate::driver::assets;
 use crate::notes::note;
+use crate::output::write_file;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use std::io::Write;
@@ -26,9 +27,19 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
 /// The folder cannot be written.
 pub fn pages(folder: &Path) -> Result<ExitCode> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    clap_mangen::generate_to(Cli::command(), folder).with_context(|| format!("cannot write manual pages to {}", folder.display()))?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, folder)?;
     note(format_args!("manual pages are in {}", folder.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the pages of a command and of those below it.
+fn write_pages(command: &clap::Command, folder: &Path) -> Result<()> {
+    command.get_subcommands().filter(|below| !below.is_hide_set()).try_for_each(|below| write_pages(below, folder))?;
+    let (page, mut text) = (clap_mangen::Man::new(command.clone()), Vec::new());
+    page.render(&mut text)?;
+    write_file(&folder.join(page.get_filename()), &text)
 }
 
 /// `trodden drivers [FOLDER]`

@@ -55,7 +55,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     instrument::make(&program, &output, &experiment::resolve(settings)?)?;
     report(&output, &transformed);
     if let Some(kept) = &job.keep_profile {
-        fs::copy(&profile, kept).with_context(|| format!("cannot write {}", kept.display()))?;
+        crate::output::write_file(kept, &fs::read(&profile)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }

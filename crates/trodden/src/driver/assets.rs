@@ -11,6 +11,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use trodden_profile::whole_file;
 use trodden_unit::{Identity, UnitStore, store::STORE_VARIABLE};
 
 /// The runtime, as one relocatable object.
@@ -23,6 +24,8 @@ pub const START_SYMBOL: &str = "__trodden_start";
 pub const START_SECTION: &str = ".trodden.start";
 /// The plugin's file name.
 const PLUGIN: &str = "libtrodden_instrument.so";
+/// How the names of files begin that are being written to the store.
+pub const BEGUN: &str = ".new-";
 /// Variable that names another plugin file.
 pub const PLUGIN_VARIABLE: &str = "TRODDEN_PLUGIN";
 
@@ -58,36 +61,10 @@ fn object(store: &UnitStore, content: &[u8]) -> Result<PathBuf> {
     if fs::read(&path).is_ok_and(|bytes| bytes == content) {
         return Ok(path);
     }
-    write_whole(&path, content).with_context(|| {
+    whole_file::write_again(&path, BEGUN, content).with_context(|| {
         format!("cannot write the runtime object {}: set {STORE_VARIABLE} to a folder that can be written", path.display())
     })?;
     Ok(path)
-}
-
-/// Writes a file so that it is there whole or not at all, with the folders above it.
-///
-/// # Errors
-/// The folder cannot be made or written.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    write_whole_as(path, bytes, readable())
-}
-
-/// The same with other permissions.
-///
-/// # Errors
-/// As above.
-pub fn write_whole_as(path: &Path, bytes: &[u8], permissions: fs::Permissions) -> std::io::Result<()> {
-    use std::io::Write;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".new-").permissions(permissions).tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    file.persist(path)?;
-    Ok(())
-}
-
-fn readable() -> fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o644)
 }
 
 /// The plugin's file.
@@ -259,6 +236,8 @@ fn link(to: &Path, link: &Path) -> Result<()> {
     if to == link || fs::read_link(link).is_ok_and(|found| found == to) {
         return Ok(());
     }
+    // A signal leaves no link under the other name.
+    let _names = trodden_profile::temporary::names();
     let mut temporary = link.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));
     std::os::unix::fs::symlink(to, &temporary)

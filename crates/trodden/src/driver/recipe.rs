@@ -9,7 +9,7 @@
 //! variables of the environment that linking heeds, and every input file that is the user's own, by content. Files of
 //! the system and of the toolchain are not kept.
 
-use crate::driver::assets::write_whole;
+use crate::driver::assets::BEGUN;
 use crate::driver::compile_step::SourceLanguage;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use trodden_profile::whole_file;
 use trodden_unit::{Identity, Image, UnitStore};
 
 /// Version of the recipe's form.
@@ -129,7 +130,7 @@ impl RecipeStore {
     pub fn put(&self, image: &Image, recipe: &Recipe) -> Result<()> {
         let path = self.path(image);
         let text = serde_json::to_vec(recipe)?;
-        write_whole(&path, &text).with_context(|| format!("cannot write {}", path.display()))
+        whole_file::write_again(&path, BEGUN, &text).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// The recipe of an image.
@@ -174,7 +175,7 @@ impl RecipeStore {
         let path = self.content_path(&name);
         let there = path.metadata().is_ok_and(|m| m.len() == bytes.len() as u64);
         if !there {
-            write_whole(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+            whole_file::write_again(&path, BEGUN, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(name)
     }

@@ -79,6 +79,14 @@ fn forget_streams(profile: &Path) -> Result<()> {
 
 /// Says why there is no profile.
 pub fn nothing_counted(program: &OsStr) {
+    if let Some((path, what)) = trodden_trace::privilege_of(program, None) {
+        warn(format_args!(
+            "nothing was counted: {} has {what}, and such a program does not write where its user's environment says: record a copy of it \
+                without, or as a user who has these rights already",
+            path.display()
+        ));
+        return;
+    }
     warn(format_args!(
         "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build \
             it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` says whether a program was. (A program that \

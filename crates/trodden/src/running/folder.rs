@@ -1,41 +1,33 @@
 //! The temporary folder of a run's raw counts.
 
-use super::temporary;
+use super::temporary::{self, TemporaryFolder};
 use crate::cli::Record;
 use crate::profiles;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 use trodden_profile::private;
 use trodden_profile::store::RAW;
 
 /// A temporary folder of raw counts. It is locked as long as it is used, so that `trodden runs clean` leaves it alone.
 pub struct RunFolder {
-    folder: TempDir,
+    folder: TemporaryFolder,
     /// Open: so no other folder has its number, even if it is deleted and programs make one of its name.
     locked: fs::File,
 }
 
 impl RunFolder {
-    /// Makes one.
+    /// Makes one. It is removed also when a signal ends the command: the counts of a program that has not ended are no run.
     ///
     /// # Errors
     /// The folder that it is to be in cannot be written.
     pub fn within(base: &Path) -> Result<RunFolder> {
-        let cannot = || format!("cannot write to {}", base.display());
-        let folder = private::temporary_folder_in(base, RAW).with_context(cannot)?;
-        let locked = fs::File::open(folder.path()).with_context(cannot)?;
+        let folder = temporary::folder_of_users(base, RAW)?;
+        let locked = fs::File::open(folder.path()).with_context(|| format!("cannot write to {}", base.display()))?;
         // Where a file system has no locks, it may be taken for one that was left.
         let _ = locked.try_lock();
         Ok(RunFolder { folder, locked })
-    }
-
-    /// The same, removed also when a signal ends the command: the counts of a program that has not ended are no run.
-    pub fn removed_with_command(self) -> RunFolder {
-        temporary::remove_with_command(self.path());
-        self
     }
 
     /// Where it is.
@@ -51,8 +43,7 @@ impl RunFolder {
 
     /// The same, when it is no longer used.
     pub fn leave(&mut self) {
-        temporary::forget(self.path());
-        self.folder.disable_cleanup(true);
+        self.folder.leave();
     }
 
     /// Whether it is still there.
@@ -68,12 +59,6 @@ impl RunFolder {
             self.path().display()
         );
         Ok(())
-    }
-}
-
-impl Drop for RunFolder {
-    fn drop(&mut self) {
-        temporary::forget(self.path());
     }
 }
 
@@ -105,5 +90,8 @@ pub fn run_folder(record: &Record) -> Result<RunFolder> {
         // What a recorder leaves that is killed is found by its store.
         profiles::create_store(&std::env::current_dir()?)?;
     }
-    RunFolder::within(&base)
+    let folder = RunFolder::within(&base)?;
+    // What the program has counted stays, for `trodden runs clean` to find.
+    folder.folder.leave_on_signals();
+    Ok(folder)
 }

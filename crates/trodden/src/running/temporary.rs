@@ -1,21 +1,15 @@
-//! Temporary folders that are removed however the command ends, except by `kill -9`: also on errors and signals.
+//! Temporary files and folders are removed however the command ends, except by `kill -9`: also on errors and signals.
 
 use super::ignored_signals;
 use anyhow::{Context, Result};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::collections::BTreeSet;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
-use std::time::Duration;
-use tempfile::TempDir;
+use std::sync::{Once, OnceLock};
 use trodden_profile::private;
-
-/// Folders that are to be removed.
-static FOLDERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+pub use trodden_profile::temporary::TemporaryFolder;
+use trodden_profile::temporary::names;
 
 /// Whether signals have another meaning for this command than to end it.
 static SIGNALS_ARE_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -23,15 +17,7 @@ static SIGNALS_ARE_TAKEN: AtomicBool = AtomicBool::new(false);
 /// Takes a signal that would end the command; returns whether it does.
 static TAKER: OnceLock<fn(i32) -> bool> = OnceLock::new();
 
-/// How often to try to remove a folder that others may still write to, and how long to wait in between.
-const MAX_REMOVALS: u32 = 20;
-const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
-
-/// A folder that only its user can read; removed with this value.
-#[derive(Debug)]
-pub struct TemporaryFolder(TempDir);
-
-/// Creates a folder among temporary files.
+/// Creates a folder among temporary files, which only its user can read.
 ///
 /// # Errors
 /// It cannot be created.
@@ -39,21 +25,13 @@ pub fn folder(prefix: &str) -> Result<TemporaryFolder> {
     folder_in(&std::env::temp_dir(), prefix)
 }
 
-/// Creates a folder in another one.
+/// Creates such a folder in another one.
 ///
 /// # Errors
 /// It cannot be created.
 pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder> {
-    remove_on_signals();
-    // None is created while all are being removed.
-    let mut folders = all();
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(prefix).permissions(Permissions::from_mode(0o700));
-    let folder = builder
-        .tempdir_in(base)
-        .with_context(|| format!("cannot create a temporary folder in {}: set TMPDIR to a folder that can be written", base.display()))?;
-    folders.insert(folder.path().to_owned());
-    Ok(TemporaryFolder(folder))
+    TemporaryFolder::create_in(base, prefix, 0o700)
+        .with_context(|| format!("cannot create a temporary folder in {}: set TMPDIR to a folder that can be written", base.display()))
 }
 
 /// Creates a folder in another one, for all users who may use that one.
@@ -61,48 +39,7 @@ pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder> {
 /// # Errors
 /// It cannot be created.
 pub fn folder_of_users(base: &Path, prefix: &str) -> Result<TemporaryFolder> {
-    remove_on_signals();
-    let mut folders = all();
-    let folder = private::temporary_folder_in(base, prefix).with_context(|| format!("cannot write to {}", base.display()))?;
-    folders.insert(folder.path().to_owned());
-    Ok(TemporaryFolder(folder))
-}
-
-impl TemporaryFolder {
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Renames it: it stays.
-    ///
-    /// # Errors
-    /// It cannot be renamed.
-    pub fn keep_as(mut self, path: &Path) -> std::io::Result<()> {
-        std::fs::rename(self.path(), path)?;
-        self.0.disable_cleanup(true);
-        Ok(())
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        // What is being removed by a signal's thread is removed once.
-        let mut folders = all();
-        folders.remove(self.0.path());
-        let _ = std::fs::remove_dir_all(self.0.path());
-    }
-}
-
-/// A folder that is made elsewhere, and removed when a signal ends the command.
-pub fn remove_with_command(folder: &Path) {
-    remove_on_signals();
-    all().insert(folder.to_owned());
-}
-
-/// A folder that stays.
-pub fn forget(folder: &Path) {
-    all().remove(folder);
+    private::temporary_folder_in(base, prefix).with_context(|| format!("cannot write to {}", base.display()))
 }
 
 /// From now on signals do not end this command by themselves: it hands them on, or has an end of its own for them.
@@ -121,23 +58,11 @@ pub fn signals_are_taken() -> bool {
     SIGNALS_ARE_TAKEN.load(Ordering::SeqCst)
 }
 
-/// Removes all folders. None can be created as long as the result lives.
+/// Removes all temporary files and folders. None can be created as long as the result lives.
 pub fn remove_all() -> impl Sized {
-    let folders = all();
-    for folder in folders.iter() {
-        for _ in 0..MAX_REMOVALS {
-            // A child of ours may be writing to it.
-            match std::fs::remove_dir_all(folder) {
-                Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => std::thread::sleep(REMOVAL_PAUSE),
-                _ => break,
-            }
-        }
-    }
-    folders
-}
-
-fn all() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+    let names = names();
+    names.remove_all();
+    names
 }
 
 /// Begins to look out for signals, once; those that are ignored stay ignored.

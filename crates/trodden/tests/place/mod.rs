@@ -1,6 +1,11 @@
 //! A temporary folder with a unit store of its own, in which tests build, run and record small programs with the real drivers.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+mod disk;
+
+#[allow(unused_imports, reason = "each test file uses a part of it")]
+pub use disk::Disk;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};

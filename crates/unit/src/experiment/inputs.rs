@@ -4,10 +4,10 @@
 //! `ROOT/inputs/abcdef...`; requests to the plugin lie there, too, beside the files that they name.
 
 use super::settings::{Settings, SettingsFile};
+use crate::store::write_whole;
 use crate::{FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights, WrongContent};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A folder of files by their content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,18 +165,12 @@ impl InputFolder {
     /// # Errors
     /// It cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<Identity, InputError> {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let identity = Identity::from_content(bytes);
         let path = self.path(identity);
         if std::fs::metadata(&path).is_ok_and(|file| file.len() == bytes.len() as u64) {
             return Ok(identity);
         }
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.folder.join(format!(".{identity}.{}.{number}", std::process::id()));
-        let written = std::fs::create_dir_all(&self.folder)
-            .and_then(|()| std::fs::write(&temporary, bytes))
-            .and_then(|()| std::fs::rename(&temporary, &path));
-        written.map(|()| identity).map_err(|source| InputError::Unwritable { file: path, source })
+        write_whole(&path, bytes).map(|()| identity).map_err(|source| InputError::Unwritable { file: path, source })
     }
 
     /// Whether a file of a kind is there.

@@ -98,7 +98,7 @@ impl<'a> Objects<'a> {
         experiment::set(&mut command, &request);
         self.compiler.run(command, Path::new(&input)).with_context(|| format!("unit of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
-        assets::write_whole(to, &made).with_context(|| format!("cannot write {}", to.display()))?;
+        crate::output::write_file(to, &made)?;
         // They may be large, and many.
         [input, output].iter().try_for_each(|name| fs::remove_file(scratch.join(name)))?;
         Ok(())

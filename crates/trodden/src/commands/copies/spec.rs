@@ -3,14 +3,14 @@
 //! `job.json` says what to run, and is removed at the end; `result-N` is what copy N counted, how it ended and hashes of what it printed,
 //! the same however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
 
-use crate::driver::assets::{write_whole, write_whole_as};
 use crate::driver::recipe::SystemText;
+use crate::output::{BEGUN, write_file};
 use crate::running::temporary;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
+use trodden_profile::whole_file::{self, Access};
 use trodden_profile::{ProcessEnding, Profile};
 
 /// Version of the files.
@@ -78,8 +78,9 @@ impl Spec {
     /// Writes it to a folder, where it stays until the file that is returned is dropped.
     pub fn write(&self, folder: &Path) -> Result<JobFile> {
         let path = folder.join("job.json");
-        let own = Permissions::from_mode(0o600);
-        write_whole_as(&path, &serde_json::to_vec_pretty(self)?, own).with_context(|| format!("cannot write {}", path.display()))?;
+        let bytes = serde_json::to_vec_pretty(self)?;
+        let written = whole_file::write_for(&path, BEGUN, Access::PRIVATE, |out| out.write_all(&bytes));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(JobFile(path))
     }
 
@@ -113,7 +114,7 @@ pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile) -> Re
     let mut bytes = serde_json::to_vec(outcome)?;
     bytes.push(b'\n');
     bytes.extend(fs::read(&stored)?);
-    write_whole(path, &bytes).with_context(|| format!("cannot write {}", path.display()))
+    write_file(path, &bytes)
 }
 
 /// Reads a result.

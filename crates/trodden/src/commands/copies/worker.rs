@@ -10,6 +10,7 @@ use crate::cli::Bursts;
 use crate::commands::stream;
 use crate::commands::stream::files::{LOG, with_extension};
 use crate::driver::assets;
+use crate::output::write_file;
 use crate::running::bursts::{BurstFiles, Bursting};
 use crate::running::temporary::{self, TemporaryFolder};
 use crate::running::{self, cpu_time, host, one_run, pattern};
@@ -66,7 +67,7 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
         bail!("counts are lost: {problem}");
     }
     let times = CopyTimes { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host(), fixed_addresses };
-    assets::write_whole(&file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
+    write_file(&file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
     let outcome = if spec.ignore_output {
         CopyOutcome { ending, output: String::new(), error_output: String::new() }
     } else {

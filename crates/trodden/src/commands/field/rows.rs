@@ -8,12 +8,14 @@
 mod parquet;
 
 use super::{Maps, is_parquet};
+#[cfg(feature = "parquet")]
 use crate::output::BEGUN;
-use anyhow::{Context, Result};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use crate::output::OutputFile;
+use anyhow::Result;
+use std::io::{self, Write};
 use std::path::Path;
 use trodden_analysis::field::aggregate::UserPath;
+#[cfg(feature = "parquet")]
 use trodden_profile::whole_file::WholeFile;
 use trodden_report::users::user_name;
 use trodden_unit::UnitMap;
@@ -33,7 +35,7 @@ pub struct FieldRow {
 
 /// A file of rows while it is written.
 pub enum Rows {
-    Csv(BufWriter<File>, WholeFile),
+    Csv(OutputFile),
     #[cfg(feature = "parquet")]
     Parquet(Box<parquet::ParquetTable>, WholeFile),
 }
@@ -44,19 +46,22 @@ impl Rows {
     /// # Errors
     /// It cannot be made, or is to be Parquet, and this program was built without.
     pub fn create(file: &Path) -> Result<Rows> {
-        let whole = WholeFile::create(file, BEGUN).with_context(|| format!("cannot write {}", file.display()))?;
         if is_parquet(file) {
             #[cfg(feature = "parquet")]
-            return Ok(Rows::Parquet(Box::new(parquet::ParquetTable::new(whole.file().try_clone()?)?), whole));
+            {
+                use anyhow::Context;
+                let whole = WholeFile::create(file, BEGUN).with_context(|| format!("cannot write {}", file.display()))?;
+                return Ok(Rows::Parquet(Box::new(parquet::ParquetTable::new(whole.file().try_clone()?)?), whole));
+            }
             #[cfg(not(feature = "parquet"))]
             anyhow::bail!(
                 "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends \
                     in .csv"
             );
         }
-        let mut out = BufWriter::new(whole.file().try_clone()?);
+        let mut out = OutputFile::create(file)?;
         writeln!(out, "build,unit,function,path,counter,user,reports,executions")?;
-        Ok(Rows::Csv(out, whole))
+        Ok(Rows::Csv(out))
     }
 
     /// Adds a row.
@@ -77,7 +82,7 @@ impl Rows {
             executions: one.count,
         };
         match self {
-            Rows::Csv(out, _) => csv(out, &row),
+            Rows::Csv(out) => csv(out, &row),
             #[cfg(feature = "parquet")]
             Rows::Parquet(table, _) => table.add(row),
         }
@@ -89,7 +94,7 @@ impl Rows {
     /// The file cannot be written.
     pub fn finish(self) -> Result<()> {
         match self {
-            Rows::Csv(mut out, whole) => Ok(out.flush().and_then(|()| whole.finish())?),
+            Rows::Csv(out) => out.finish(),
             #[cfg(feature = "parquet")]
             Rows::Parquet(table, whole) => Ok(table.finish().and_then(|()| whole.finish())?),
         }

@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_hardware::TableParameters;
+use trodden_profile::temporary::names;
 use trodden_profile::{Merger, Profile};
 
 /// What is added to the program's name while the script is in its place.
@@ -64,7 +65,10 @@ impl TakenPlace {
             "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {of} -o {folder}/$$.txt -- {} \"$@\"\n",
             quoted(&place.beside)?
         );
+        let mut names = names();
+        names.enter_renamed(&std::path::absolute(&place.beside)?, &std::path::absolute(program)?);
         fs::rename(program, &place.beside).with_context(|| format!("cannot rename {}", program.display()))?;
+        drop(names);
         fs::write(program, script).with_context(|| format!("cannot write {}", program.display()))?;
         fs::set_permissions(program, fs::Permissions::from_mode(0o755))?;
         Ok(place)
@@ -74,6 +78,10 @@ impl TakenPlace {
 impl Drop for TakenPlace {
     fn drop(&mut self) {
         // The next step reads the program, and says so if it is not there.
+        let mut names = names();
         let _ = fs::rename(&self.beside, &self.program);
+        if let Ok(path) = std::path::absolute(&self.beside) {
+            names.forget(&path);
+        }
     }
 }

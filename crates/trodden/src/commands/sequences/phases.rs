@@ -5,7 +5,7 @@ pub mod page;
 use super::open::{self, Opened, path_events};
 use super::{print, write_sources};
 use crate::cli::StreamPhases;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -61,7 +61,7 @@ pub fn run(job: &StreamPhases) -> Result<ExitCode> {
             Ok(run) => format!("run {run}"),
             Err(_) => job.input.recording.clone(),
         };
-        std::fs::write(file, page::page(&title, &document)).with_context(|| format!("cannot write {}", file.display()))?;
+        crate::output::write_file(file, page::page(&title, &document).as_bytes())?;
     }
     print(job.input.json, &document, |out| {
         write_text(out, &document)?;

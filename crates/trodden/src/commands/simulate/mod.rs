@@ -32,14 +32,14 @@ pub use sources::trial;
 use self::sweep_experiment::processor_file;
 use crate::cli::{ModelKind, Simulate, SimulateAction};
 use crate::notes::{note, warn};
+use crate::output::OutputFile;
 use anyhow::{Context, Result, bail};
 use lane::Lane;
 use places::Places;
 use report::Report;
 use sources::Opened;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::fs;
+use std::io::Write;
 use std::process::ExitCode;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorParameters};
 use trodden_hardware::{
@@ -84,15 +84,18 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
         profile::write(job, file, &parameters.detector, &lane.profiler, &places, &notes.mappings)?;
     }
     let report = Report::new(job, &opened.origin, notes.iterations, &parameters, &lane, &places);
-    let mut out: Box<dyn Write> = match &job.output {
-        Some(file) => Box::new(BufWriter::new(create(file)?)),
-        None => Box::new(crate::output::text_or_json(job.json)),
-    };
-    let written = if job.json { report.write_json(&mut out) } else { report.write_text(&mut out) };
-    let written = written.and_then(|()| Ok(out.flush()?));
+    let write = |mut out: &mut dyn Write| if job.json { report.write_json(&mut out) } else { report.write_text(&mut out) };
     match &job.output {
-        Some(file) => written.with_context(|| format!("cannot write {}", file.display()))?,
-        None => written?,
+        Some(file) => {
+            let mut out = OutputFile::create(file)?;
+            write(&mut out).with_context(|| format!("cannot write {}", file.display()))?;
+            out.finish()?;
+        }
+        None => {
+            let mut out = crate::output::text_or_json(job.json);
+            write(&mut out)?;
+            out.flush()?;
+        }
     }
     Ok(status)
 }
@@ -102,10 +105,10 @@ fn feed(job: &Simulate, opened: &mut Opened, lane: &mut Lane) -> Result<SourceNo
     let (level, knows_return_addresses) = (opened.source.level(), opened.source.knows_return_addresses());
     let recording = Recording { origin: opened.origin.clone(), level, knows_return_addresses };
     let mut writer = match &job.record {
-        Some(file) => Some((RecordedWriter::new(BufWriter::new(create(file)?), &recording)?, file)),
+        Some(file) => Some((RecordedWriter::new(OutputFile::create(file)?, &recording)?, file)),
         None => None,
     };
-    let mut sequence = job.sequence.as_ref().map(|file| create(file).map(BufWriter::new)).transpose()?;
+    let mut sequence = job.sequence.as_deref().map(OutputFile::create).transpose()?;
     let mut failure = None;
     let mut observe = |thread: ThreadId, completed: &CompletedPath| {
         if let Some(out) = &mut sequence
@@ -135,19 +138,13 @@ fn feed(job: &Simulate, opened: &mut Opened, lane: &mut Lane) -> Result<SourceNo
     lane.finish(&mut observe)?;
     let notes = opened.source.notes();
     if let Some((writer, file)) = writer {
-        writer.finish(&notes).with_context(|| format!("cannot write {}", file.display()))?;
+        writer.finish(&notes).with_context(|| format!("cannot write {}", file.display()))?.finish()?;
     }
-    if let Some(mut out) = sequence {
-        failure.map_or(Ok(()), Err).and_then(|()| out.flush()).context("cannot write the sequence of paths")?;
+    if let Some(out) = sequence {
+        failure.map_or(Ok(()), Err).context("cannot write the sequence of paths")?;
+        out.finish()?;
     }
     Ok(notes)
-}
-
-fn create(file: &Path) -> Result<File> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    }
-    File::create(file).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn parameters(job: &Simulate) -> Result<ProfilerParameters> {

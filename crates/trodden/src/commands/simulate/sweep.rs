@@ -11,6 +11,7 @@ use super::sweep_page;
 use super::sweep_results::{Results, SweepOutcome, sorted};
 use crate::cli::{ModelKind, SourceFormat, Sweep};
 use crate::notes::note;
+use crate::output::write_file;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::fs;
@@ -30,7 +31,7 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
     let experiment: Experiment = toml::from_str(&text).with_context(|| format!("{} is not understood", job.experiment.display()))?;
     let folder = job.experiment.parent().unwrap_or(Path::new("."));
     let results = carry_out(&experiment, folder, job.window).with_context(|| job.experiment.display().to_string())?;
-    let write = |file: &Path, text: String| fs::write(file, text).with_context(|| format!("cannot write {}", file.display()));
+    let write = |file: &Path, text: String| write_file(file, text.as_bytes());
     match &job.output {
         Some(file) if file.extension().is_some_and(|e| e == "parquet") => write_parquet(&results, file)?,
         Some(file) => write(file, results.csv())?,
@@ -57,7 +58,7 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
 
 #[cfg(feature = "parquet")]
 fn write_parquet(results: &Results, file: &Path) -> Result<()> {
-    super::sweep_parquet::write(results, file).with_context(|| format!("cannot write {}", file.display()))
+    write_file(file, &super::sweep_parquet::bytes(results).with_context(|| format!("cannot write {}", file.display()))?)
 }
 
 #[cfg(not(feature = "parquet"))]

@@ -7,15 +7,13 @@ use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Ty
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
-/// Writes the file.
+/// The file's content.
 ///
 /// # Errors
-/// It cannot be written.
-pub fn write(results: &Results, file: &Path) -> Result<()> {
+/// A column does not fit its type.
+pub fn bytes(results: &Results) -> Result<Vec<u8>> {
     let mut fields = vec![text_column("source")?];
     fields.extend(results.factors.iter().map(|f| text_column(f)).collect::<Result<Vec<_>>>()?);
     fields.push(text_column("metric")?);
@@ -30,7 +28,7 @@ pub fn write(results: &Results, file: &Path) -> Result<()> {
         fields.push(Arc::new(Type::primitive_type_builder(name, physical).with_repetition(Repetition::OPTIONAL).build()?));
     }
     let schema = Arc::new(Type::group_type_builder("results").with_fields(fields).build()?);
-    let mut writer = SerializedFileWriter::new(File::create(file)?, schema, Arc::new(WriterProperties::default()))?;
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(WriterProperties::default()))?;
     let mut group = writer.next_row_group()?;
     let outcomes = &results.outcomes;
     let text = |t: &str| Some(ByteArray::from(t.as_bytes().to_vec()));
@@ -48,8 +46,7 @@ pub fn write(results: &Results, file: &Path) -> Result<()> {
     column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.slowdown))?;
     column::<DoubleType>(&mut group, outcomes.iter().map(|o| o.frozen_slowdown))?;
     group.close()?;
-    writer.close()?;
-    Ok(())
+    Ok(writer.into_inner()?)
 }
 
 fn text_column(name: &str) -> Result<Arc<Type>> {
@@ -57,7 +54,7 @@ fn text_column(name: &str) -> Result<Arc<Type>> {
     Ok(Arc::new(builder.with_repetition(Repetition::OPTIONAL).build()?))
 }
 
-fn column<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values: impl Iterator<Item = Option<T::T>>) -> Result<()> {
+fn column<T: DataType>(group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, values: impl Iterator<Item = Option<T::T>>) -> Result<()> {
     let values: Vec<Option<T::T>> = values.collect();
     let levels: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
     let values: Vec<T::T> = values.into_iter().flatten().collect();
@@ -98,8 +95,8 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("results.parquet");
-        write(&results, &file).unwrap();
-        let reader = SerializedFileReader::new(File::open(&file).unwrap()).unwrap();
+        std::fs::write(&file, bytes(&results).unwrap()).unwrap();
+        let reader = SerializedFileReader::new(std::fs::File::open(&file).unwrap()).unwrap();
         let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         let expected = |metric: &str, overlap: &str| {
             format!(

@@ -229,7 +229,7 @@ impl Recorder {
     /// # Errors
     /// It cannot be run, or there is no place for its counts.
     pub fn run(&self, name: &str, arguments: &[OsString]) -> Result<(ExitStatus, TestCounts)> {
-        let raw = RunFolder::within(&self.folder)?.removed_with_command();
+        let raw = RunFolder::within(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
         let mut command = running::command(arguments, raw.path(), "%m.raw");
         let status = command.env(running::TEST_VARIABLE, name).status().map_err(|e| not_run(&arguments[0], e))?;

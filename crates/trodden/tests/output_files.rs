@@ -1,0 +1,131 @@
+//! Files that commands are asked to write: links are followed, pipes are written into, and what is there stays if the new file does not
+//! fit on the disk.
+
+mod place;
+
+use place::{Disk, Place, must, trodden};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::process::{Output, Stdio};
+
+const PROGRAM: &str = "
+    #include <stdio.h>
+    __attribute__((noinline)) int step(int n) { return n & 1 ? n * 3 : n / 2; }
+    int main(void) { int sum = 0; for (int i = 0; i < 100; i++) sum += step(i); printf(\"%d\\n\", sum); return 0; }
+";
+
+const EXPERIMENT: &str = "sources = [\"branches\"]\n[factors]\npreset = [\"ball-larus\", \"extended-loops\"]\n";
+
+/// Commands with the file that they write, `OUT`.
+const COMMANDS: [&str; 27] = [
+    "record -o OUT -- ./prog",
+    "record --no-store --copies 2 --costs OUT -o costly.trodden -- ./prog",
+    "merge run.trodden -o OUT",
+    "collect --no-store raw -o OUT",
+    "export html run.trodden -o OUT",
+    "export json run.trodden -o OUT",
+    "export pprof run.trodden -o OUT",
+    "report run.trodden --html OUT",
+    "advise run.trodden --sarif OUT",
+    "residual run.trodden --known run.trodden -o OUT",
+    "coverage export covered.trodden -o OUT",
+    "segments 1 -o OUT",
+    "stream phases 1 --html OUT",
+    "field pack run.trodden --known run.trodden -o OUT",
+    "field pack run.trodden --known run.trodden --append -o OUT",
+    "field aggregate report.field --rows OUT",
+    "instrument prog -o OUT",
+    "trace record --runs 1 -o OUT -- ./prog",
+    "trace profile whole.trace --no-store -o OUT",
+    "simulate --from branches --record OUT",
+    "simulate --from branches --sequence OUT",
+    "simulate --from branches -o OUT",
+    "simulate --from branches --json -o OUT",
+    "simulate sweep experiment.toml -o OUT",
+    "simulate sweep experiment.toml --json OUT",
+    "simulate sweep experiment.toml --distributions OUT",
+    "simulate sweep experiment.toml --html OUT",
+];
+
+/// A folder with what the commands read.
+fn place() -> Place {
+    let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT)]);
+    place.cc("-O1 -g prog.c -o prog");
+    place.cc("--trodden-coverage -O1 -g prog.c -o covered");
+    place.cc("--trodden-stream -O1 -g prog.c -o streamed");
+    fs::create_dir(place.path("raw")).unwrap();
+    must(place.command(place.path("prog")).env("TRODDEN_OUTPUT", place.path("raw/a.raw")));
+    for arguments in [
+        "record --whole-program -- ./streamed",
+        "record --no-store -o run.trodden -- ./prog",
+        "record --no-store -o covered.trodden -- ./covered",
+        "field pack run.trodden --known run.trodden -o report.field",
+        "trace record --runs 1 -o whole.trace -- ./prog",
+        "simulate --record branches -- ./prog",
+    ] {
+        place.trodden(arguments);
+    }
+    place
+}
+
+fn run(place: &Place, command: &str, file: &str) -> Output {
+    let arguments = command.split(' ').map(|word| if word == "OUT" { file } else { word });
+    place.command(trodden()).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn links_are_followed_and_pipes_are_written_into() {
+    let place = place();
+    for (at, command) in COMMANDS.into_iter().enumerate() {
+        let [target, link, pipe] = ["target", "link", "pipe"].map(|name| format!("{name}-{at}"));
+        symlink(&target, place.path(&link)).unwrap();
+        let output = run(&place, command, &link);
+        assert!(output.status.success(), "{command}: {output:?}");
+        assert!(place.path(&link).is_symlink() && place.path(&target).is_file(), "{command}");
+        let written = fs::read(place.path(&target)).unwrap();
+        assert!(!written.is_empty(), "{command}");
+        place.tool("mkfifo", &pipe);
+        let path = place.path(&pipe);
+        let reader = std::thread::spawn(move || fs::read(path).unwrap());
+        let output = run(&place, command, &pipe);
+        assert!(fs::metadata(place.path(&pipe)).unwrap().file_type().is_fifo(), "{command}");
+        // Lets a reader go on that nobody has written for.
+        drop(fs::File::options().read(true).write(true).open(place.path(&pipe)).unwrap());
+        let piped = reader.join().unwrap();
+        assert!(output.status.success(), "{command}: {output:?}");
+        // Times and names differ in some of them.
+        assert_eq!(piped.get(..4), written.get(..4), "{command}");
+        assert!(piped.len() * 2 > written.len(), "{command}: {} and {} bytes", piped.len(), written.len());
+    }
+}
+
+#[test]
+fn what_does_not_fit_on_the_disk_leaves_what_was_there() {
+    let place = place();
+    let Some(disk) = Disk::mount(place.path("disk"), "64k") else { return };
+    place.write("disk/old", "an older file");
+    disk.fill();
+    for command in COMMANDS {
+        // An existing page of the disk has room for what is appended.
+        for file in ["disk/old", "disk/new"].iter().filter(|file| !command.contains("--append") || file.ends_with("new")) {
+            let output = run(&place, command, file);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+            assert!(said.contains(file) && said.contains("No space left"), "{command}: {said}");
+            assert_eq!(fs::read_to_string(place.path("disk/old")).unwrap(), "an older file", "{command}");
+            let mut names: Vec<_> = fs::read_dir(place.path("disk")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            assert_eq!(names, ["filler", "old"], "{command} {file}");
+        }
+    }
+}
+
+#[test]
+fn manual_pages_follow_links() {
+    let place = Place::new();
+    fs::create_dir(place.path("pages")).unwrap();
+    symlink("../page", place.path("pages/trodden.1")).unwrap();
+    place.trodden("man pages");
+    assert!(place.path("pages/trodden.1").is_symlink() && fs::read_to_string(place.path("page")).unwrap().contains("trodden"));
+    assert!(place.path("pages/trodden-record.1").is_file() && !place.path("pages/trodden-help.1").exists());
+}

@@ -1,0 +1,198 @@
+//! Recorders that are ended, and targets that die, at random moments: `cargo xtask disturb`. Each program does what it does without a
+//! trace, each recorder ends, and nothing is left among temporary files.
+
+#[path = "place/disk.rs"]
+mod disk;
+mod traced;
+
+use disk::Disk;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use traced::Folder;
+
+const PROGRAMS: &str = include_str!("traced/disturbed.c");
+
+/// Rounds of each kind of program that take some tenths of a second, and the status with which it ends.
+const KINDS: [(&str, u64, i32); 3] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11)];
+
+/// Enough for what takes less than a second on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        // Steele, Lea, Flood: SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Disturbance {
+    /// The recorder gets a signal.
+    Signal(&'static str),
+    /// The target is killed.
+    Death,
+    /// The disk of temporary files and the trace is small.
+    SmallDisk,
+    /// The recorder's files may not grow.
+    FileSize,
+}
+
+#[derive(Debug)]
+struct Round {
+    number: u64,
+    kind: usize,
+    amount: u64,
+    collector: &'static str,
+    is_attached: bool,
+    disturbance: Disturbance,
+    before: Duration,
+    delay: Duration,
+}
+
+impl Round {
+    fn draw(random: &mut Random, number: u64) -> Round {
+        use Disturbance::*;
+        const DISTURBANCES: [Disturbance; 8] =
+            [Signal("KILL"), Signal("KILL"), Signal("TERM"), Signal("QUIT"), Signal("INT"), Death, SmallDisk, FileSize];
+        let kind = random.below(3) as usize;
+        let collector = ["trampolines", "trampolines", "ptrace", "ptrace", "single-step"][random.below(5) as usize];
+        let is_attached = random.below(2) == 0;
+        // Stops of the program take much longer than what it does.
+        let share = match (collector, is_attached) {
+            ("trampolines", _) => 1,
+            (_, true) => 8,
+            (_, false) => 100,
+        };
+        Round {
+            number,
+            kind,
+            amount: KINDS[kind].1 / share,
+            collector,
+            is_attached,
+            disturbance: DISTURBANCES[random.below(8) as usize],
+            before: Duration::from_millis(random.below(300)),
+            delay: Duration::from_millis([random.below(300), random.below(1500)][random.below(2) as usize]),
+        }
+    }
+
+    fn program(&self, folder: &Folder, output: &Path) -> Vec<String> {
+        let (kind, amount) = (KINDS[self.kind].0.to_owned(), self.amount.to_string());
+        vec![folder.path("app").display().to_string(), kind, amount, output.display().to_string()]
+    }
+}
+
+fn until(what: &str, round: &Round, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: {round:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| !name.ends_with(".trace")).collect()
+}
+
+fn start(words: &[String]) -> Child {
+    Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap()
+}
+
+/// The process of a program that a recorder has started, if it runs.
+fn process_of(program: &[String]) -> Option<u32> {
+    let line = program.join("\0") + "\0";
+    let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    processes.into_iter().find(|process| fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words == line.as_bytes()))
+}
+
+fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
+    let at = |name: &str| folder.path(&format!("{name}-{}", round.number));
+    let (reference, output) = (at("reference"), at("output"));
+    let status = start(&round.program(folder, &reference)).wait().unwrap().code();
+    assert_eq!(status, Some(KINDS[round.kind].2));
+    let expected = fs::read(&reference).unwrap();
+    let own = at("temporary");
+    fs::create_dir(&own).unwrap();
+    let small = disk.filter(|_| round.disturbance == Disturbance::SmallDisk);
+    let temporary = small.unwrap_or(&own);
+    let trace = small.map_or_else(|| at("trace"), |disk| disk.join("the.trace"));
+
+    let limit = if round.disturbance == Disturbance::FileSize { "ulimit -f 8; " } else { "" };
+    let mut recorder = Command::new("sh");
+    recorder.args(["-c", &format!("{limit}exec \"$@\""), "sh", env!("CARGO_BIN_EXE_trodden"), "trace", "record", "--runs", "1"]);
+    recorder.args(["--collector", round.collector, "--output"]).arg(&trace).env("TMPDIR", temporary);
+    recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(at("errors")).unwrap());
+    let program = round.program(folder, &output);
+    let mut target = None;
+    if round.is_attached {
+        let child = target.insert(start(&program));
+        std::thread::sleep(round.before);
+        recorder.args(["--pid", &child.id().to_string()]);
+    } else {
+        recorder.arg("--").args(&program);
+    }
+    let mut recorder = recorder.spawn().unwrap();
+    std::thread::sleep(round.delay);
+    let has_begun = process_of(&program).is_some();
+    match round.disturbance {
+        Disturbance::Signal(signal) if recorder.try_wait().unwrap().is_none() => {
+            let _ = Command::new("kill").args([format!("-{signal}"), recorder.id().to_string()]).status();
+        }
+        Disturbance::Death => {
+            if let Some(process) = target.as_ref().map(Child::id).or_else(|| process_of(&program)) {
+                let _ = Command::new("kill").args(["-KILL", &process.to_string()]).stderr(Stdio::null()).status();
+            }
+        }
+        _ => {}
+    }
+
+    if let Some(target) = &mut target {
+        until("the target hangs", round, || target.try_wait().unwrap().is_some());
+        let status = target.wait().unwrap();
+        if round.disturbance != Disturbance::Death {
+            assert_eq!(status.code(), Some(KINDS[round.kind].2), "{round:?}: {status}");
+        }
+    }
+    until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
+    // A tracer without its recorder, and a program without its tracer, may take longer.
+    until("the program hangs", round, || process_of(&program).is_none());
+    until("temporary files are left", round, || names(temporary).is_empty());
+    let may_end_early = match round.disturbance {
+        Disturbance::Death => true,
+        Disturbance::Signal("KILL") => !round.is_attached && !has_begun,
+        // A started program gets it.
+        Disturbance::Signal(_) => !round.is_attached,
+        // There may be no room for the beginning of a trace; then no program is started.
+        Disturbance::SmallDisk | Disturbance::FileSize => !round.is_attached && !has_begun && recorder.wait().unwrap().code() == Some(2),
+    };
+    match fs::read(&output) {
+        Ok(found) => assert!(found == expected || may_end_early && found.is_empty(), "{round:?}: {found:?}, not {expected:?}"),
+        Err(error) => assert!(may_end_early, "{round:?}: {error}, {}", fs::read_to_string(at("errors")).unwrap()),
+    }
+    let _ = fs::remove_file(&trace);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo xtask disturb"]
+fn programs_outlive_recorders_that_are_disturbed_at_random_moments() {
+    let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let (rounds, seed) = (number("TRODDEN_ROUNDS", 20), number("TRODDEN_SEED", 1));
+    let folder = Folder::new();
+    folder.compile("cc", "disturbed.c", PROGRAMS);
+    let place = folder.path("disk");
+    let disk = Disk::mount(place.clone(), "300k").map(|disk| (disk, place));
+    let mut random = Random(seed);
+    for number in 0..rounds {
+        let round = Round::draw(&mut random, number);
+        eprintln!("{round:?}");
+        play(&folder, &round, disk.as_ref().map(|(_, place)| place));
+    }
+}
