@@ -90,7 +90,8 @@ fn many_functions(count: u32) -> String {
         let (small, odd) = (i % 13, i % 97);
         let _ = writeln!(
             text,
-            "__attribute__((noinline)) int f{i}(int x) {{ if (x & 1) return x * 3 + {i}; if (x > {odd}) return x ^ {i}; return x - {small}; }}"
+            "__attribute__((noinline)) int f{i}(int x) {{ if (x & 1) return x * 3 + {i}; if (x > {odd}) return x ^ {i}; \
+             return x - {small}; }}"
         );
     }
     let names: Vec<String> = (0..count).map(|i| format!("f{i}")).collect();

@@ -11,6 +11,7 @@ use llvm_sys::core::*;
 use llvm_sys::debuginfo::*;
 use llvm_sys::prelude::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode, LLVMTypeKind};
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_uint};
 
 pub use builder::Builder;
@@ -392,9 +393,21 @@ pub fn metadata_kind(context: LLVMContextRef, name: &str) -> c_uint {
     llvm!(LLVMGetMDKindIDInContext(context, name.as_ptr().cast(), name.len() as c_uint))
 }
 
+thread_local! {
+    /// Kinds of attributes that were asked for: LLVM compares a name with those of all kinds, and calls are asked for several each.
+    static ATTRIBUTE_KINDS: RefCell<Vec<(String, c_uint)>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The number of a kind of attribute.
 pub fn attribute_kind(name: &str) -> c_uint {
-    llvm!(LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()))
+    ATTRIBUTE_KINDS.with_borrow_mut(|known| {
+        if let Some((_, kind)) = known.iter().find(|(other, _)| other == name) {
+            return *kind;
+        }
+        let kind = llvm!(LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()));
+        known.push((name.to_owned(), kind));
+        kind
+    })
 }
 
 /// Text of a file of the debug information: its folder and name.

@@ -73,7 +73,7 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
 
 #[test]
 fn unoptimised_code_counts_exactly_in_threads_and_forks() {
-    for parameters in ["", "threads=atomic", "table-slots=8 array-paths=1", "chords=off"] {
+    for parameters in ["", "threads=atomic", "table-slots=64 array-paths=1", "chords=off"] {
         let profile = unoptimised_profile(parameters);
         assert_eq!(tread(&profile), (vec![EACH; 8], 0), "{parameters}");
         assert!(profile.inexact().is_empty(), "{parameters}");
