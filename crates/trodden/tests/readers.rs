@@ -39,10 +39,6 @@ fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
         ("waits report F", "nothing of the kind", 2, "neither a recording"),
         ("waits report F", "", 2, "neither a recording"),
         ("waits report F", "sched_switch: nonsense", 2, "F"),
-        ("waits report F", HEADER_OF_PERF, 0, "no events"),
-        ("waits report F", "# a comment\n", 2, "neither a recording"),
-        ("waits report F", "a 1 [000] 1.0: PERF_RECORD_COMM: a:1/1\n", 2, "neither a recording"),
-        ("waits report F", "a 1 [000] 1.0: 1 cpu-clock:\n", 2, "neither a recording"),
         ("waits report folder", "", 2, "folder"),
         ("simulate --from F", bolt, 2, "pre-aggregated"),
         ("import --no-store -o o --perf F --program p", bolt, 2, "pre-aggregated"),
@@ -87,6 +83,20 @@ fn description_of(event: &str) -> String {
         stream {{ id = 0; packet.context := struct {{ uint32_t cpu_id; }}; event.header := struct {{ uint32_t id; stamp_t t; }}; }};\n\
         event {{ name = {event}; id = 0; stream_id = 0; fields := struct {{ uint32_t value; }}; }};\n"
     )
+}
+
+#[test]
+fn texts_of_perf_without_events_of_the_scheduler_are_named() {
+    let place = Place::new();
+    let cases = [
+        (HEADER_OF_PERF, 0, "no events"),
+        ("# a comment\n", 2, "neither a recording"),
+        ("a 1 [000] 1.0: PERF_RECORD_COMM: a:1/1\n", 2, "neither a recording"),
+        ("a 1 [000] 1.0: 1 cpu-clock:\n", 2, "neither a recording"),
+    ];
+    for (text, status, words) in cases {
+        answers(&place, "waits report F", text, status, words);
+    }
 }
 
 #[test]

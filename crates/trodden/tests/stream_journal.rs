@@ -123,7 +123,7 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
         }
     };
     // Any byte of the journal's and the frames' heads, and some of each frame's contents.
-    let heads = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 96).step_by(7)));
+    let heads = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 96).step_by(11)));
     let contents = frames.iter().map(|frame| frame + 96 + 5);
     for at in heads.chain(contents) {
         let mut damaged = bytes.clone();

@@ -3,7 +3,7 @@
 use super::exact;
 use super::instructions::Counter;
 use super::known::Known;
-use super::overlap;
+use super::overlap::{self, Margins};
 use super::result::{BenchOutcome, BenchRow, Exact, Figures};
 use super::statistics::Spread;
 use super::usage::{self, Usage};
@@ -60,6 +60,8 @@ struct Runs<'a> {
     sums: Vec<String>,
     /// Of runs that a recorder sampled: how much their profiles have in common with the full one.
     overlaps: Vec<f64>,
+    /// Of the same: how many true counts lie within the margins of their estimates.
+    margins: Margins,
     /// Why there is nothing more to come.
     ended: Option<BenchOutcome>,
 }
@@ -125,7 +127,8 @@ impl Bench<'_> {
 
     fn built<'a>(&self, program: &str, ready: &'a Ready, is_rust: bool) -> Runs<'a> {
         let variant = &ready.variant;
-        let mut runs = Runs { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), ended: None };
+        let mut runs =
+            Runs { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), margins: Margins::default(), ended: None };
         let unsuited = if is_rust { variant.suits_rust().err().map(|e| e.to_string()) } else { None };
         if let Some(reason) = unsuited.or_else(|| ready.missing.clone()) {
             runs.ended = Some(BenchOutcome::Skipped { reason });
@@ -153,23 +156,31 @@ impl Bench<'_> {
             for one in all.iter_mut().filter(|r| r.ended.is_none() && r.variant.under().is_none()) {
                 steps::progress(&format!("{program}, round {round} of {}: {}", self.rounds, one.variant.name()));
                 match self.run(program, one.variant, full.as_deref()) {
-                    Ok((usage, sum, overlap)) => {
+                    Ok((usage, sum, sampled)) => {
                         one.usage.push(usage);
                         one.sums.push(sum);
-                        one.overlaps.extend(overlap);
+                        if let Some((overlap, margins)) = sampled {
+                            one.overlaps.push(overlap);
+                            one.margins.add(margins);
+                        }
                     }
                     Err(error) => one.fail(&error),
                 }
             }
         }
+        for one in all.iter().filter(|runs| !runs.margins.is_empty()) {
+            steps::progress("");
+            println!("{program}, {}: {}", one.variant.name(), one.margins);
+        }
     }
 
-    /// One run: what it used and printed, and how much a sampled one has in common with the full profile.
-    fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<f64>)> {
+    /// One run: what it used and printed, and how near a sampled one comes to the full profile.
+    fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<(f64, Margins)>)> {
         let (usage, sum) = usage::of_run(self.corpus, program, variant, self.input)?;
         let full = full.filter(|_| variant.is_recorded());
-        let overlap = full.map(|full| overlap::of(full, &self.corpus.sampled_profile(program, variant, self.input)));
-        Ok((usage, sum, overlap.transpose()?))
+        let Some(full) = full else { return Ok((usage, sum, None)) };
+        let sampled = self.corpus.sampled_profile(program, variant, self.input);
+        Ok((usage, sum, Some((overlap::of(full, &sampled)?, Margins::of(full, &sampled)?))))
     }
 
     /// What sampled runs are compared with, if there are any; they fail without it.

@@ -42,7 +42,11 @@ pub fn read_trace(folder: &Path) -> Result<Imported> {
     }
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
     let out = out.with_context(|| format!("cannot run {READER}, which reads {}: apt-get install {READER}", folder.display()))?;
-    read(folder, &String::from_utf8_lossy(&succeeded(out, format_args!("{READER} does not read {}", folder.display()))?))
+    let out = succeeded(out, format_args!("{READER} does not read {}", folder.display()))?;
+    match String::from_utf8_lossy(&out) {
+        text if text.trim().is_empty() => Ok(Imported::without_events(NO_EVENTS)),
+        text => read(folder, &text),
+    }
 }
 
 /// Whether a trace has a description, and no stream with anything in it.
@@ -103,9 +107,6 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
                 scheduler.switch((from, &text("prev_comm")?, is_ready(&text("prev_state")?)), (to, &text("next_comm")?), time_ns);
             }
         }
-    }
-    if text.trim().is_empty() {
-        return Ok(Imported::without_events(NO_EVENTS));
     }
     ensure!(
         events > 0,
