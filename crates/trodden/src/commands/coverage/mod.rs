@@ -10,10 +10,12 @@
 //! | `not_executed.rs` | code behind calls that did not return, in the mapping |
 //! | `region_code.rs` | the encoding of regions in the mapping |
 //! | `files.rs` | which source files are wanted |
+//! | `demangled.rs` | names in exports |
 //! | `lines.rs` | executions of lines, as `llvm-cov` has them |
 //! | `report.rs`, `diff.rs`, `by_test.rs` | the commands' tables; of a suite, which test adds what |
 
 pub mod by_test;
+mod demangled;
 mod diff;
 pub mod files;
 mod lines;
@@ -133,7 +135,17 @@ fn export(job: &CoverageExport) -> Result<ExitCode> {
     if job.summary_only {
         arguments.push("-summary-only".into());
     }
-    let bytes = mapping.llvm_cov("export", &arguments)?;
+    let mut bytes = mapping.llvm_cov("export", &arguments)?;
+    if job.covered.files.like.is_none() {
+        bytes = match job.format {
+            CoverageFormat::Lcov => demangled::lcov(&String::from_utf8_lossy(&bytes)).into_bytes(),
+            CoverageFormat::Json => {
+                let mut export = serde_json::from_slice(&bytes).context("what llvm-cov exports is no JSON")?;
+                demangled::json(&mut export);
+                serde_json::to_vec(&export).context("cannot write the export")?
+            }
+        };
+    }
     match &job.output {
         Some(file) => write_file(file, &bytes).context("the export")?,
         None => print(&bytes)?,
