@@ -292,8 +292,7 @@ fn a_loop_that_was_not_left_is_not_left() {
         place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
         let (lines, branches) = lines_of_run(&place, "");
         assert!(lines[&6] == 3 && lines[&8] == 1 && lines[&9] == 0, "{level}: {lines:?}");
-        // Which side of a branch is which, is known of code that is not optimised.
-        assert_eq!(branches.contains("Branch (7:10): [True: 1, False: 0]"), level == "-O0", "{branches}");
+        assert!(branches.contains("Branch (7:10): [True: 1, False: 0]"), "{level}: {branches}");
         assert!(branches.contains("Branch (5:19): [True: 3, False: 1]"), "{branches}");
     }
 }

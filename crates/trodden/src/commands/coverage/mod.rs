@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
 //! | `not_executed.rs` | code behind calls that did not return, in the mapping |
+//! | `stops.rs`, `true_counts.rs` | where executions ended; how often the regions of a function were executed, given that |
 //! | `region_code.rs` | the encoding of regions in the mapping |
 //! | `files.rs` | which source files are wanted |
 //! | `demangled.rs` | names in exports |
@@ -23,6 +24,8 @@ mod mapping;
 mod not_executed;
 mod region_code;
 mod report;
+mod stops;
+mod true_counts;
 
 use crate::driver::other_programs::joined;
 pub use lines::Lines;
