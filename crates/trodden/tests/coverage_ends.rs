@@ -92,6 +92,31 @@ fn loops_that_were_not_left() {
     }
 }
 
+/// Debug information and the mapping may have different names for a folder: pages and tracefiles have each file once, with the counts of
+/// the mapping, and code behind calls that did not return has its own counts.
+#[test]
+fn files_have_their_counts_under_another_name() {
+    const LEAVE: &str = "#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  for (int i = 0; i < 3; i++)\n    \
+        if (i > 1)\n      leave(0);\n  return 0;\n}\n";
+    for option in ["", "-fdebug-prefix-map=HERE=/usr/src", "-fcoverage-prefix-map=HERE=/usr/src"] {
+        let place = Place::with(&[("leave.c", LEAVE)]);
+        let here = place.path("");
+        let here = here.to_str().unwrap().trim_end_matches('/');
+        place.cc(&format!("--trodden-coverage -O1 -g {} {here}/leave.c -o own", option.replace("HERE", here)));
+        place.trodden("record --no-store -o run.trodden -- ./own");
+        let (lines, _) = counted(&place, "");
+        assert_eq!([4, 5, 6, 7].map(|line| lines[&line]), [3, 3, 1, 0], "{option}");
+        let page: Value = serde_json::from_slice(&place.trodden("annotate main run.trodden --json").stdout).unwrap();
+        let of_page = page["source"]["lines"].as_array().map_or(&[][..], Vec::as_slice).iter();
+        let of_page: Vec<u64> =
+            of_page.filter_map(|line| line["count"].as_str().and_then(|count| count.parse().ok()).or(line["count"].as_u64())).collect();
+        // Where the source is not found by its name, a page has no lines.
+        if !option.contains("debug") {
+            assert_eq!(of_page, lines.values().copied().collect::<Vec<_>>(), "{option}");
+        }
+    }
+}
+
 /// Random functions, in which each line counts itself before anything else, and each condition its sides.
 struct Program {
     text: String,

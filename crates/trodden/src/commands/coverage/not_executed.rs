@@ -6,6 +6,7 @@
 //! a region behind the call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
 
 use super::region_code::{Counter, FunctionRegions, Region, RegionKind};
+use super::renamed::RenamedFolders;
 use super::stops::{Stop, Stops, linkage};
 use super::true_counts::{Span, TrueCounts};
 use anyhow::{Context, Result};
@@ -13,7 +14,6 @@ use md5::{Digest, Md5};
 use object::write::Object as NewObject;
 use object::{Architecture, BinaryFormat, Endianness, Object, ObjectSection, SectionKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_analysis::changes::plain;
 use trodden_profile::edges::FunctionEdges;
 use trodden_report::View;
 use trodden_report::lines::{Direction, FileCounts, LineCounts};
@@ -36,6 +36,7 @@ pub struct NotExecuted {
     stops: Stops,
     /// Parts of functions that are behind stops.
     rests: HashMap<Declared, BTreeSet<Span>>,
+    renamed: RenamedFolders,
 }
 
 impl NotExecuted {
@@ -57,7 +58,8 @@ impl NotExecuted {
             }
             names.extend(all);
         }
-        if names.is_empty() {
+        let stops = Stops::from_view(view);
+        if names.is_empty() && stops.is_empty() {
             return None;
         }
         let edges = view.profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
@@ -70,7 +72,14 @@ impl NotExecuted {
             }
         }
         let counts = LineCounts::from_functions(&view.functions);
-        Some(NotExecuted { functions, unoptimised, counts, stops: Stops::from_view(view), rests: HashMap::new() })
+        Some(NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new(), renamed: RenamedFolders::default() })
+    }
+
+    /// Names of a function's files in debug information.
+    fn names(&self, function: &FunctionRegions, files: &[String]) -> Vec<String> {
+        let known: BTreeSet<&str> = self.counts.files.keys().map(String::as_str).collect();
+        let name = |file: &u64| files.get(*file as usize).map(|file| self.renamed.in_code(file, &known)).unwrap_or_default();
+        function.files.iter().map(name).collect()
     }
 
     /// Notes which parts of functions are behind calls that did not return, so that all instances of a function have the same parts.
@@ -86,7 +95,10 @@ impl NotExecuted {
                 continue;
             }
             let function = record.regions()?;
-            let names = names(&function, files);
+            if let Some(file) = function.files.first().and_then(|file| files.get(*file as usize)) {
+                stops.iter().for_each(|stop| self.renamed.note(file, &stop.file));
+            }
+            let names = self.names(&function, files);
             let Some(counts) = TrueCounts::new(&function, &known.counts, &names, &stops) else { continue };
             let Some(place) = declared(&function, &names) else { continue };
             for (file, name) in names.iter().enumerate() {
@@ -135,7 +147,7 @@ impl NotExecuted {
             return Ok(None);
         }
         let mut function = record.regions()?;
-        let names = names(&function, files);
+        let names = self.names(&function, files);
         let rests = declared(&function, &names).and_then(|place| self.rests.get(&place));
         let mut changed = false;
         if !stops.is_empty() || rests.is_some() {
@@ -159,11 +171,6 @@ type Declared = (String, (u64, u64));
 
 fn declared(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
     Some((files.first()?.clone(), function.regions.first()?.first()?.start))
-}
-
-/// Names of a function's files.
-fn names(function: &FunctionRegions, files: &[String]) -> Vec<String> {
-    function.files.iter().map(|file| files.get(*file as usize).map(|file| plain(file)).unwrap_or_default()).collect()
 }
 
 /// LLVM's counters of all functions; counts of code behind calls become further counters.

@@ -42,6 +42,11 @@ impl Stops {
         stops
     }
 
+    /// Whether every execution came to the end of its function.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Those of a function.
     pub fn of(&self, name: &str) -> Vec<Stop> {
         self.0.get(name).into_iter().flat_map(|stops| stops.values().cloned()).collect()
