@@ -22,6 +22,7 @@ mod fall_through;
 pub mod llvm_profile;
 
 use crate::additions::add_in_place;
+use crate::debug::Positions;
 use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm, owned};
 use crate::no_return::{NoReturnAnalysis, forks};
@@ -35,7 +36,7 @@ use std::collections::BTreeMap;
 use trodden_flow::{Edge, Node};
 use trodden_unit::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
-    ReturnCounter, ValueCounters,
+    ReachedCall, ValueCounters,
 };
 
 /// Bytes of a counter.
@@ -362,28 +363,38 @@ impl Placeholders {
         }
     }
 
-    /// Counts returns from a function's calls, where code of other lines lies between a call and the next one of its block that may not
-    /// return: what runs up to that one was executed if the first returned.
-    pub fn count_returns(&mut self, function: Value, cfg: &FunctionCfg, number: usize, next: &mut u64) {
+    /// Notes a function's calls that may not return, and counts returns from those that another such call of its block follows, on another
+    /// line or behind code of another line.
+    pub fn note_calls(&mut self, function: Value, cfg: &FunctionCfg, number: usize, positions: &mut Positions, next: &mut u64) {
         for (block, calls) in cfg.reached.iter().enumerate() {
-            let positions = &cfg.blocks[block].positions;
-            let lines = |at: std::ops::Range<u32>| positions[at.start as usize..at.end as usize].iter().map(|p| (p.scope, p.file, p.line));
-            for pair in calls.windows(2) {
-                let [(call, up_to_call), (_, up_to_next)] = [pair[0], pair[1]];
-                let earlier: IndexSet<_> = lines(0..up_to_call).collect();
-                if lines(up_to_call..up_to_next).all(|line| earlier.contains(&line)) {
-                    continue;
+            let known = &cfg.blocks[block].positions;
+            let lines = |at: std::ops::Range<u32>| known[at.start as usize..at.end as usize].iter().map(|p| (p.scope, p.file, p.line));
+            for (at, &(call, up_to_call)) in calls.iter().enumerate() {
+                let position = positions.of(call);
+                let mut counter = None;
+                if let Some(&(following, up_to_next)) = calls.get(at + 1) {
+                    let earlier: IndexSet<_> = lines(0..up_to_call).collect();
+                    let is_on_line = positions.of(following).map(|p| (p.scope, p.line)) == position.map(|p| (p.scope, p.line));
+                    if is_on_line && lines(up_to_call..up_to_next).all(|line| earlier.contains(&line)) {
+                        continue;
+                    }
+                    counter = Some(self.count_return(function, call, next));
                 }
-                let counter = *next;
-                *next += 1;
-                self.profile.returns.push(ReturnCounter { function: number as u32, block: Node(block as u32), up_to_call, counter });
-                let before = call.next().expect("another call follows");
-                let base = self.base(function);
-                let builder = Builder::before(self.module, before, before.location());
-                let address = builder.offset(self.module.i64(), base, self.module.constant(counter as i64));
-                self.add(&builder, address, self.module.constant(1));
+                let (function, block) = (number as u32, Node(block as u32));
+                self.profile.reached.push(ReachedCall { function, block, up_to_call, position, counter });
             }
         }
+    }
+
+    fn count_return(&mut self, function: Value, call: Value, next: &mut u64) -> u64 {
+        let counter = *next;
+        *next += 1;
+        let before = call.next().expect("another call follows");
+        let base = self.base(function);
+        let builder = Builder::before(self.module, before, before.location());
+        let address = builder.offset(self.module.i64(), base, self.module.constant(counter as i64));
+        self.add(&builder, address, self.module.constant(1));
+        counter
     }
 
     fn count_split(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {

@@ -11,7 +11,7 @@ use crate::view::Function;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::Beginning;
-use trodden_unit::{Position, UnitMap};
+use trodden_unit::{Position, ReachedCall, UnitMap};
 
 /// Entries of the bodies that were inlined into a function, by scope; bodies that were not executed have 0.
 pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
@@ -60,17 +60,22 @@ pub fn stopped(function: &Function) -> Vec<u64> {
     stopped.into_iter().map(|count: i64| u64::try_from(count).unwrap_or(0)).collect()
 }
 
+/// How often each call of a block in which paths may stop returned, of a block that `entered` paths entered and `left` left.
+pub fn returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u64) -> Vec<(&'a ReachedCall, u64)> {
+    let unit = function.unit;
+    let number = unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
+    let calls = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.reached_in(number));
+    // A process that a fork began has not counted what its parent did in the block before.
+    let counted =
+        |counter: u64| unit.counts.within(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));
+    calls.filter(|call| call.block.index() == block).map(|call| (call, call.counter.map_or(left, counted))).collect()
+}
+
 /// How often the code of a block was executed, which `entered` paths entered and `left` left: for each call that may not return and whose
 /// returns are known, the number of positions up to it and how often the code behind it was executed.
 pub fn passes(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
-    let unit = function.unit;
-    let number = unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
-    let counters = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.returns_of(number));
-    let of_block = counters.filter(|call| call.block.index() == block);
-    // A process that a fork began has not counted what its parent did in the block before.
-    let returned =
-        |counter: u64| unit.counts.within(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));
-    let mut passes: Vec<_> = of_block.map(|call| (call.up_to_call as usize, returned(call.counter))).collect();
+    let counted = returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
+    let mut passes: Vec<_> = counted.map(|(call, returned)| (call.up_to_call as usize, returned)).collect();
     passes.push((function.map.blocks[block].up_to_calls as usize, left));
     passes
 }

@@ -244,3 +244,38 @@ fn compilers_with_versions_are_intercepted() {
     assert!(status == Some(2) && reported.contains("by its whole path") && !reported.contains("give --clean"), "{reported}");
     assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }
+
+/// A source compiled twice, with other folders and another name for its function: each copy has its paths.
+#[test]
+fn copies_of_a_unit_with_renamed_folders_have_their_paths() {
+    const PART: &str = "__attribute__((noinline)) int NAME(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
+        sum += i;\n  return sum;\n}\n";
+    const MAIN: &str = "int work(int), again(int);\nint main(int n, char **v) { return work(n + 5) + again(n + 2) < 0; }\n";
+    let place = Place::with(&[("src/part.c", PART), ("src/main.c", MAIN)]);
+    let here = place.path("");
+    let here = here.to_str().unwrap().trim_end_matches('/');
+    for counters in ["", "--trodden-pgo", "--trodden-coverage"] {
+        for map in ["-g", "-fdebug-prefix-map=HERE=/usr/src", "-ffile-prefix-map=HERE=/usr/src", "-ffile-prefix-map=HERE=."] {
+            let map = map.replace("HERE", here);
+            place.trodden(&format!("cc {counters} -O1 -g -DNAME=work {map} -c {here}/src/part.c -o one.o"));
+            place.trodden(&format!("cc {counters} -O1 -g -DNAME=again -fdebug-prefix-map={here}=/other -c {here}/src/part.c -o two.o"));
+            place.trodden(&format!("cc {counters} -O1 -g -c {here}/src/main.c -o main.o"));
+            place.trodden(&format!("cc {counters} one.o two.o main.o -o prog"));
+            place.trodden("record --no-store -o run.trodden -- ./prog");
+            let report: serde_json::Value = serde_json::from_slice(&place.trodden("report run.trodden --json").stdout).unwrap();
+            let number = |function: &serde_json::Value, what: &str| function[what].as_u64().unwrap();
+            let functions = report["functions"].as_array().unwrap().iter();
+            let mut found: Vec<_> = functions.map(|f| (f["name"].as_str().unwrap(), number(f, "calls"), number(f, "line"))).collect();
+            found.sort_unstable();
+            assert_eq!(found, [("again", 1, 1), ("main", 1, 2), ("work", 1, 1)], "{counters} {map}");
+            for (name, executions) in [("work", 6), ("again", 3)] {
+                let function = report["functions"].as_array().unwrap().iter().find(|f| f["name"] == name).unwrap();
+                assert_eq!(number(function, "executions"), executions, "{counters} {map} {name}");
+                let page = String::from_utf8(place.trodden(&format!("annotate {name} run.trodden")).stdout).unwrap();
+                assert!(page.contains("part.c:1") && page.contains(" executed "), "{counters} {map}: {page}");
+            }
+            let lcov = String::from_utf8(place.trodden("export lcov run.trodden").stdout).unwrap();
+            assert!(lcov.contains("FNDA:1,main"), "{lcov}");
+        }
+    }
+}

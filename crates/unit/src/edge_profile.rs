@@ -6,6 +6,7 @@
 //! Other increments (by a computed amount, or between two calls of one block that may not return) are counted by a counter of the unit's
 //! own ([`OwnCounters`]).
 
+use crate::map::Position;
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node};
 
@@ -26,22 +27,24 @@ pub struct EdgeProfile {
     pub values: Vec<ValueCounters>,
     /// Calls by which a process becomes two (`fork`), in functions with placeholders.
     pub forks: Vec<ForkCall>,
-    /// Returns from calls between the lines of a block; only for coverage.
-    pub returns: Vec<ReturnCounter>,
+    /// Calls in which paths may stop; only for coverage.
+    pub reached: Vec<ReachedCall>,
 }
 
-/// A counter of the returns from a call that may not return, where another such call follows in its block: paths say only whether control
-/// left the block.
+/// A call that may not return, or the last of several such calls of one line in a row. Paths say how often control left the block, and so
+/// how often the last call of a block returned; returns from others are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ReturnCounter {
+pub struct ReachedCall {
     /// Index of the function in [`crate::UnitMap::functions`].
     pub function: u32,
     /// The block.
     pub block: Node,
     /// How many of the block's positions occur up to the call.
     pub up_to_call: u32,
-    /// The unit's counter.
-    pub counter: u64,
+    /// Its position, if known.
+    pub position: Option<Position>,
+    /// The unit's counter of its returns; none for the last of the block.
+    pub counter: Option<u64>,
 }
 
 /// A call by which a process becomes two: each continues behind it.
@@ -60,9 +63,9 @@ impl EdgeProfile {
         self.version & OF_EDGES == 0
     }
 
-    /// The counters of returns from calls of a function, by its index: those of a block in the order of the calls.
-    pub fn returns_of(&self, function: usize) -> impl Iterator<Item = &ReturnCounter> {
-        self.returns.iter().filter(move |call| call.function as usize == function)
+    /// The calls of a function, by its index, in which paths may stop: those of a block in their order.
+    pub fn reached_in(&self, function: usize) -> impl Iterator<Item = &ReachedCall> {
+        self.reached.iter().filter(move |call| call.function as usize == function)
     }
 
     /// The edges behind the calls of a function, by its index, that make a process two.

@@ -32,7 +32,7 @@ pub mod weights;
 pub use codegen::{CodegenOptions, RefusedOption};
 pub use edge_profile::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
-    ReturnCounter, ValueCounters,
+    ReachedCall, ValueCounters,
 };
 pub use events::EventSource;
 pub use experiment::{Experiment, PluginRequest, Settings};

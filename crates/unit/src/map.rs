@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Numbering, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 17;
+pub const MAP_VERSION: u32 = 18;
 
 /// One compilation unit: its functions, and what they share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -33,7 +33,8 @@ impl Unit {
         if let Some(placeholders) = &mut self.placeholders {
             placeholders.note(function, &cfg, &self.no_return, self.map.functions.len(), &mut self.map.counters);
             if self.options.experiment.has_coverage() {
-                placeholders.count_returns(function, &cfg, self.map.functions.len(), &mut self.map.counters);
+                let number = self.map.functions.len();
+                placeholders.note_calls(function, &cfg, number, &mut self.positions, &mut self.map.counters);
             }
         }
         let graph = graph_of(function, &cfg)?;

@@ -34,17 +34,17 @@ fn edges(profile: &Profile) -> Result<EdgeCounts> {
     Ok(edges)
 }
 
-/// The profile in LLVM's indexed form, for `llvm-cov`.
+/// LLVM's counters of coverage, for `llvm-cov`.
 ///
 /// # Errors
-/// The program was not built for coverage; otherwise as of [`indexed`].
-pub fn coverage(profile: &Profile) -> Result<Vec<u8>> {
+/// The program was not built for coverage.
+pub fn coverage(profile: &Profile) -> Result<EdgeCounts> {
     let of_edges = |e: &EdgeProfile| !e.functions.is_empty() && !e.is_coverage();
     let mut all = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     if all.any(of_edges) {
         bail!("the program was built with --pgo, whose counters are of edges: build it with --coverage instead, and record again");
     }
-    match indexed(profile) {
+    match edges(profile) {
         Err(error) if matches!(error.downcast_ref(), Some(EdgeError::NoPlaceholders)) => {
             bail!(
                 "the program was built without coverage: build it with `trodden build --coverage -- ...` (`trodden cc \
@@ -60,10 +60,17 @@ pub fn coverage(profile: &Profile) -> Result<Vec<u8>> {
 /// # Errors
 /// The program was built without markers, or `llvm-profdata` is missing or fails.
 pub fn indexed(profile: &Profile) -> Result<Vec<u8>> {
+    indexed_form(edges(profile)?)
+}
+
+/// Counters in LLVM's indexed form.
+///
+/// # Errors
+/// `llvm-profdata` is missing or fails.
+pub fn indexed_form(mut edges: EdgeCounts) -> Result<Vec<u8>> {
     let tool = Tool::Profdata.find()?;
     let folder = temporary::folder("trodden-profdata-")?;
     let to = folder.path().join("prog.profdata");
-    let mut edges = edges(profile)?;
     let (raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(profraw::is_needed);
     edges.functions = rest;
     let mut parts = vec![("prog.proftext", proftext::proftext(&edges).into_bytes())];

@@ -5,7 +5,7 @@
 //! first.
 
 use super::files::Files;
-use super::not_executed::NotExecuted;
+use super::not_executed::{Counters, NotExecuted};
 use crate::cli::{Covered, CoveredFiles};
 use crate::driver::profdata;
 use crate::driver::toolchain::Tool;
@@ -21,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_flow::{CutReason, Edge};
-use trodden_profile::{Beginning, ImageProfile, PathEnd, Profile};
+use trodden_profile::{Beginning, EdgeCounts, ImageProfile, PathEnd, Profile};
 use trodden_report::View;
 use trodden_report::view::Function;
 
@@ -57,13 +57,13 @@ impl CoverageMapping {
     /// # Errors
     /// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted.
     pub fn new(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
-        let bytes = profdata::coverage(profile)?;
+        let mut counters = profdata::coverage(profile)?;
         let mut images = images(profile, &wanted.object)?;
         let folder = temporary::folder("trodden-coverage-")?;
         if wanted.like.is_none() {
-            correct(&mut images, profile, folder.path())?;
+            correct(&mut images, profile, &mut counters, folder.path())?;
         }
-        fs::write(folder.path().join(PROFILE), bytes).context("cannot write into the temporary folder")?;
+        fs::write(folder.path().join(PROFILE), profdata::indexed_form(counters)?).context("cannot write into the temporary folder")?;
         let own = wanted.ignore_filename_regex.clone();
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
         let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
@@ -138,13 +138,17 @@ impl CoverageMapping {
     }
 }
 
-/// Replaces images by copies of their mappings in which code that was not executed counts 0, if there is such code behind calls.
-fn correct(images: &mut [PathBuf], profile: &Profile, folder: &Path) -> Result<()> {
-    let Some(not_executed) = NotExecuted::from_view(&View::from_profile(profile)) else { return Ok(()) };
+/// Replaces images by copies of their mappings in which code behind calls that did not return has its own counts, if there is such code.
+fn correct(images: &mut [PathBuf], profile: &Profile, counts: &mut EdgeCounts, folder: &Path) -> Result<()> {
+    let Some(mut not_executed) = NotExecuted::from_view(&View::from_profile(profile)) else { return Ok(()) };
+    let mut counters = Counters::new(&mut counts.functions);
+    let read = |image: &Path| fs::read(image).with_context(|| format!("cannot read {}", image.display()));
+    let damaged = |image: &Path| format!("{}: build it again, and record again", image.display());
+    for image in images.iter() {
+        not_executed.note_rests(&read(image)?, &counters).with_context(|| damaged(image))?;
+    }
     for (number, image) in images.iter_mut().enumerate() {
-        let bytes = fs::read(&image).with_context(|| format!("cannot read {}", image.display()))?;
-        let corrected = not_executed.correct(&bytes).with_context(|| format!("{}: build it again, and record again", image.display()))?;
-        if let Some(corrected) = corrected {
+        if let Some(corrected) = not_executed.correct(&read(image)?, &mut counters).with_context(|| damaged(image))? {
             *image = folder.join(format!("mapping-{number}"));
             fs::write(&image, corrected).context("cannot write into the temporary folder")?;
         }

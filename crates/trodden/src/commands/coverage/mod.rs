@@ -8,19 +8,25 @@
 //! |---|---|
 //! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
 //! | `not_executed.rs` | code behind calls that did not return, in the mapping |
+//! | `stops.rs`, `true_counts.rs` | where executions ended; how often the regions of a function were executed, given that |
 //! | `region_code.rs` | the encoding of regions in the mapping |
-//! | `files.rs` | which source files are wanted |
+//! | `files.rs`, `renamed.rs` | which source files are wanted; folders with two names |
+//! | `demangled.rs` | names in exports |
 //! | `lines.rs` | executions of lines, as `llvm-cov` has them |
 //! | `report.rs`, `diff.rs`, `by_test.rs` | the commands' tables; of a suite, which test adds what |
 
 pub mod by_test;
+mod demangled;
 mod diff;
 pub mod files;
 mod lines;
 mod mapping;
 mod not_executed;
 mod region_code;
+mod renamed;
 mod report;
+mod stops;
+mod true_counts;
 
 use crate::driver::other_programs::joined;
 pub use lines::Lines;
@@ -31,29 +37,47 @@ use crate::driver::toolchain::{LLVM_MAJOR, Tool};
 use crate::notes::{note, reasons, warn};
 use crate::output::{print, print_text, write_file};
 use anyhow::{Context, Result, bail, ensure};
+use renamed::{RenamedFolders, has_other_folder};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use trodden_analysis::changes::plain;
 use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
 
-/// Executions of the source lines of a profile's programs, of those that have a mapping.
+/// Executions of the source lines of a profile's programs, of those that have a mapping, by the files' names in debug information.
 ///
 /// # Errors
 /// As of [`CoverageMapping::new`].
-fn mapped_lines(profile: &Profile) -> Result<MappedLines> {
-    if !mapping::is_mapped(profile) {
+fn mapped_lines(view: &View) -> Result<MappedLines> {
+    if !mapping::is_mapped(view.profile) {
         return Ok(MappedLines::new());
     }
     let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
-    Ok(Lines::from_mapping(&CoverageMapping::new(profile, &all)?)?.0)
+    let mapping = CoverageMapping::new(view.profile, &all)?;
+    let lines = Lines::from_mapping(&mapping)?.0;
+    let in_code: BTreeSet<String> =
+        view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| plain(f)).collect();
+    let in_code: BTreeSet<&str> = in_code.iter().map(String::as_str).collect();
+    if !lines.keys().any(|file| has_other_folder(&plain(file), &in_code)) {
+        return Ok(lines);
+    }
+    let renamed = RenamedFolders::new(&mapping.export(&[])?, view);
+    let mut by_name = MappedLines::new();
+    for (file, counts) in lines {
+        let of_file = by_name.entry(renamed.in_code(&file, &in_code)).or_default();
+        // Units of one file may have several names for it.
+        counts.into_iter().for_each(|(line, count)| *of_file.entry(line).or_insert(0u64) += count);
+    }
+    Ok(by_name)
 }
 
 /// A profile made ready for showing, with counts of lines from the mapping for coverage, if its program has one.
 pub fn view_of(profile: &Profile) -> View<'_> {
     let mut view = View::from_profile(profile);
-    match mapped_lines(profile) {
+    match mapped_lines(&view) {
         Ok(lines) => view.mapped = lines,
         Err(error) => warn(format_args!("counts of lines are those of debug information: {}", reasons(&error))),
     }
@@ -133,7 +157,17 @@ fn export(job: &CoverageExport) -> Result<ExitCode> {
     if job.summary_only {
         arguments.push("-summary-only".into());
     }
-    let bytes = mapping.llvm_cov("export", &arguments)?;
+    let mut bytes = mapping.llvm_cov("export", &arguments)?;
+    if job.covered.files.like.is_none() {
+        bytes = match job.format {
+            CoverageFormat::Lcov => demangled::lcov(&String::from_utf8_lossy(&bytes)).into_bytes(),
+            CoverageFormat::Json => {
+                let mut export = serde_json::from_slice(&bytes).context("what llvm-cov exports is no JSON")?;
+                demangled::json(&mut export);
+                serde_json::to_vec(&export).context("cannot write the export")?
+            }
+        };
+    }
     match &job.output {
         Some(file) => write_file(file, &bytes).context("the export")?,
         None => print(&bytes)?,

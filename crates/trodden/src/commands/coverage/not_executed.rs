@@ -6,12 +6,15 @@
 //! a region behind the call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
 
 use super::region_code::{Counter, FunctionRegions, Region, RegionKind};
+use super::renamed::RenamedFolders;
+use super::stops::{Stop, Stops, linkage};
+use super::true_counts::{Span, TrueCounts};
 use anyhow::{Context, Result};
 use md5::{Digest, Md5};
 use object::write::Object as NewObject;
 use object::{Architecture, BinaryFormat, Endianness, Object, ObjectSection, SectionKind};
-use std::collections::{BTreeMap, HashMap, HashSet};
-use trodden_analysis::changes::plain;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use trodden_profile::edges::FunctionEdges;
 use trodden_report::View;
 use trodden_report::lines::{Direction, FileCounts, LineCounts};
 
@@ -30,6 +33,10 @@ pub struct NotExecuted {
     /// Those whose branches are as in the source, because they are not optimised.
     unoptimised: HashSet<u64>,
     counts: LineCounts,
+    stops: Stops,
+    /// Parts of functions that are behind stops.
+    rests: HashMap<Declared, BTreeSet<Span>>,
+    renamed: RenamedFolders,
 }
 
 impl NotExecuted {
@@ -51,69 +58,104 @@ impl NotExecuted {
             }
             names.extend(all);
         }
-        if names.is_empty() {
+        let stops = Stops::from_view(view);
+        if names.is_empty() && stops.is_empty() {
             return None;
         }
         let edges = view.profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
         let (mut functions, mut unoptimised) = (HashSet::new(), HashSet::new());
         for name in edges.flat_map(|edges| &edges.names) {
-            // That of a local function begins with its file.
-            let linkage = name.rsplit_once([';', ':']).map_or(name.as_str(), |(_, linkage)| linkage);
+            let linkage = linkage(name);
             if names.contains(linkage) {
                 functions.insert(hash(name.as_bytes()));
                 unoptimised.extend((!optimised.contains(linkage)).then(|| hash(name.as_bytes())));
             }
         }
-        Some(NotExecuted { functions, unoptimised, counts: LineCounts::from_functions(&view.functions) })
+        let counts = LineCounts::from_functions(&view.functions);
+        Some(NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new(), renamed: RenamedFolders::default() })
     }
 
-    /// An object file with the mapping of an image in which code that was not executed counts 0; `None` if that changes nothing.
+    /// Names of a function's files in debug information.
+    fn names(&self, function: &FunctionRegions, files: &[String]) -> Vec<String> {
+        let known: BTreeSet<&str> = self.counts.files.keys().map(String::as_str).collect();
+        let name = |file: &u64| files.get(*file as usize).map(|file| self.renamed.in_code(file, &known)).unwrap_or_default();
+        function.files.iter().map(name).collect()
+    }
+
+    /// Notes which parts of functions are behind calls that did not return, so that all instances of a function have the same parts.
     ///
     /// # Errors
     /// The mapping is damaged.
-    pub fn correct(&self, image: &[u8]) -> Result<Option<Vec<u8>>> {
-        let file = object::File::parse(image)?;
-        let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is damaged");
-        let (mapping, functions, names) = (section(MAPPING)?, section(FUNCTIONS)?, section(NAMES)?);
-        let files = file_names(&mapping).context("the file names of the coverage mapping are damaged")?;
-        let (mut at, mut out, mut changed) = (0, Vec::with_capacity(functions.len()), false);
-        while at + RECORD_HEAD <= functions.len() {
-            let head: &[u8; RECORD_HEAD] = functions[at..at + RECORD_HEAD].try_into().expect("as long");
-            let word = |from: usize| u64::from_le_bytes(head[from..from + 8].try_into().expect("eight bytes"));
-            let (name, names_of_files) = (word(0), word(20));
-            let size = u32::from_le_bytes(head[8..12].try_into().expect("four bytes")) as usize;
-            let code = functions.get(at + RECORD_HEAD..at + RECORD_HEAD + size).context("a record of the coverage mapping is cut off")?;
-            let corrected = match files.get(&names_of_files).filter(|_| self.functions.contains(&name)) {
-                Some(files) => self.corrected(name, code, files)?,
-                None => None,
-            };
+    pub fn note_rests(&mut self, image: &[u8], counters: &Counters) -> Result<()> {
+        let mapping = Mapping::read(image)?;
+        for record in mapping.records()? {
+            let Some(known) = counters.of(&record) else { continue };
+            let (stops, files) = (self.stops.of(&known.name), mapping.files_of(&record));
+            if stops.is_empty() {
+                continue;
+            }
+            let function = record.regions()?;
+            if let Some(file) = function.files.first().and_then(|file| files.get(*file as usize)) {
+                stops.iter().for_each(|stop| self.renamed.note(file, &stop.file));
+            }
+            let names = self.names(&function, files);
+            let Some(counts) = TrueCounts::new(&function, &known.counts, &names, &stops) else { continue };
+            let Some(place) = declared(&function, &names) else { continue };
+            for (file, name) in names.iter().enumerate() {
+                let lines = self.counts.files.get(name);
+                let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
+                self.rests.entry(place.clone()).or_default().extend(counts.rests(file, is_code));
+            }
+        }
+        Ok(())
+    }
+
+    /// An object file with the mapping of an image in which code behind calls that did not return has its own counts; `None` if that
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// The mapping is damaged.
+    pub fn correct(&self, image: &[u8], counters: &mut Counters) -> Result<Option<Vec<u8>>> {
+        let mapping = Mapping::read(image)?;
+        let (mut out, mut changed) = (Vec::with_capacity(mapping.functions.len()), false);
+        for record in mapping.records()? {
+            let corrected = self.corrected(&record, mapping.files_of(&record), counters)?;
             changed |= corrected.is_some();
-            let code = corrected.as_deref().unwrap_or(code);
-            out.extend(&head[..8]);
+            let code = corrected.as_deref().unwrap_or(record.code);
+            out.extend(&record.head[..8]);
             out.extend((code.len() as u32).to_le_bytes());
-            out.extend(&head[12..]);
+            out.extend(&record.head[12..]);
             out.extend(code);
             out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
-            at = (at + RECORD_HEAD + size).next_multiple_of(ALIGNMENT);
         }
         if !changed {
             return Ok(None);
         }
         let mut object = NewObject::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
-        for (name, content) in [(MAPPING, &mapping[..]), (FUNCTIONS, &out), (NAMES, &names)] {
+        for (name, content) in [(MAPPING, &mapping.mapping), (FUNCTIONS, &out), (NAMES, &mapping.names)] {
             let id = object.add_section(Vec::new(), name.into(), SectionKind::ReadOnlyData);
             object.append_section_data(id, content, ALIGNMENT as u64);
         }
         Ok(Some(object.write().context("cannot write the coverage mapping")?))
     }
 
-    fn corrected(&self, name: u64, code: &[u8], files: &[String]) -> Result<Option<Vec<u8>>> {
-        let mut function = FunctionRegions::read(code).context("the regions of a function in the coverage mapping are damaged")?;
+    fn corrected(&self, record: &Record, files: &[String], counters: &mut Counters) -> Result<Option<Vec<u8>>> {
+        let Some(known) = counters.of(record) else { return Ok(None) };
+        let stops = self.stops.of(&known.name);
+        let is_unfinished = self.functions.contains(&record.name());
+        if stops.is_empty() && self.rests.is_empty() && !is_unfinished {
+            return Ok(None);
+        }
+        let mut function = record.regions()?;
+        let names = self.names(&function, files);
+        let rests = declared(&function, &names).and_then(|place| self.rests.get(&place));
         let mut changed = false;
-        for (file, regions) in function.files.iter().zip(&mut function.regions) {
-            let counts = files.get(*file as usize).and_then(|file| self.counts.files.get(&plain(file)));
-            let Some(counts) = counts else { continue };
-            changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&name));
+        if !stops.is_empty() || rests.is_some() {
+            changed = counters.correct(record, &mut function, &names, &stops, rests.into_iter().flatten());
+        }
+        for (file, regions) in names.iter().zip(&mut function.regions).filter(|_| is_unfinished) {
+            let Some(counts) = self.counts.files.get(file) else { continue };
+            changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name()));
         }
         if !changed {
             return Ok(None);
@@ -121,6 +163,140 @@ impl NotExecuted {
         // A counter less itself: 0, where LLVM takes the constant 0 for a condition that the compiler knew.
         function.expressions.push([Counter::FIRST, Counter::FIRST]);
         Ok(Some(function.write()))
+    }
+}
+
+/// A function's place: its file, and where its first region begins. Instances of a template have the same.
+type Declared = (String, (u64, u64));
+
+fn declared(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
+    Some((files.first()?.clone(), function.regions.first()?.first()?.start))
+}
+
+/// LLVM's counters of all functions; counts of code behind calls become further counters.
+pub struct Counters<'e> {
+    functions: &'e mut [FunctionEdges],
+    numbers: HashMap<(u64, u64), usize>,
+}
+
+impl<'e> Counters<'e> {
+    /// Of functions.
+    pub fn new(functions: &'e mut [FunctionEdges]) -> Counters<'e> {
+        let numbers = functions.iter().enumerate().map(|(number, f)| ((hash(f.name.as_bytes()), f.hash), number)).collect();
+        Counters { functions, numbers }
+    }
+
+    fn of(&self, record: &Record) -> Option<&FunctionEdges> {
+        Some(&self.functions[*self.numbers.get(&(record.name(), record.graph()))?])
+    }
+
+    /// Corrects a function's regions, and adds the given parts of it that are behind calls. Returns whether anything changed.
+    fn correct<'r>(
+        &mut self,
+        record: &Record,
+        function: &mut FunctionRegions,
+        names: &[String],
+        stops: &[Stop],
+        rests: impl Iterator<Item = &'r Span>,
+    ) -> bool {
+        let Some(&number) = self.numbers.get(&(record.name(), record.graph())) else { return false };
+        let (original, mut values) = (function.clone(), self.functions[number].counts.clone());
+        let known = values.clone();
+        let Some(counts) = TrueCounts::new(&original, &known, names, stops) else { return false };
+        let mut changed = false;
+        let mut set = |counter: &mut Counter, count: Option<i128>, value: Option<i128>| {
+            if let Some(count) = count.and_then(|count| u64::try_from(count).ok())
+                && value != Some(i128::from(count))
+                && *counter != Counter::ZERO
+            {
+                values.push(count);
+                *counter = Counter::plain(values.len() as u64 - 1);
+                changed = true;
+            }
+        };
+        for (file, regions) in function.regions.iter_mut().enumerate() {
+            for (at, region) in regions.iter_mut().enumerate() {
+                let known: Vec<Option<i128>> = region.counters.iter().map(|counter| counts.value(*counter)).collect();
+                if region.is_branch() {
+                    let sides = counts.sides(file, at);
+                    let sides = (0..2).map(|side| sides.map(|sides| sides[side]));
+                    region.counters.iter_mut().zip(sides).zip(known).for_each(|((counter, side), value)| set(counter, side, value));
+                } else if let (Some(counter), Some(value)) = (region.counters.first_mut(), known.first()) {
+                    set(counter, counts.begun(file, at), *value);
+                }
+            }
+        }
+        for rest in rests {
+            let mut counter = Counter::FIRST;
+            set(&mut counter, counts.rest(rest), None);
+            let gap = Region { kind: RegionKind::Gap, counters: vec![counter], start: rest.start, end: rest.end, others: Vec::new() };
+            function.regions[rest.file].extend((counter != Counter::FIRST).then_some(gap));
+        }
+        function.regions.iter_mut().for_each(|regions| regions.sort_by_key(|region| region.start.0));
+        self.functions[number].counts = values;
+        changed
+    }
+}
+
+/// The sections of an image with its coverage mapping.
+struct Mapping {
+    mapping: Vec<u8>,
+    functions: Vec<u8>,
+    names: Vec<u8>,
+    /// File names by the hash of their list.
+    files: HashMap<u64, Vec<String>>,
+}
+
+/// A function's record in the coverage mapping.
+struct Record<'m> {
+    head: &'m [u8; RECORD_HEAD],
+    code: &'m [u8],
+}
+
+impl Mapping {
+    fn read(image: &[u8]) -> Result<Mapping> {
+        let file = object::File::parse(image)?;
+        let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is damaged");
+        let (mapping, functions, names) = (section(MAPPING)?, section(FUNCTIONS)?, section(NAMES)?);
+        let files = file_names(&mapping).context("the file names of the coverage mapping are damaged")?;
+        Ok(Mapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
+    }
+
+    fn records(&self) -> Result<Vec<Record<'_>>> {
+        let (mut at, mut records) = (0, Vec::new());
+        while at + RECORD_HEAD <= self.functions.len() {
+            let head: &[u8; RECORD_HEAD] = self.functions[at..at + RECORD_HEAD].try_into().expect("as long");
+            let size = u32::from_le_bytes(head[8..12].try_into().expect("four bytes")) as usize;
+            let code =
+                self.functions.get(at + RECORD_HEAD..at + RECORD_HEAD + size).context("a record of the coverage mapping is cut off")?;
+            records.push(Record { head, code });
+            at = (at + RECORD_HEAD + size).next_multiple_of(ALIGNMENT);
+        }
+        Ok(records)
+    }
+
+    fn files_of(&self, record: &Record) -> &[String] {
+        self.files.get(&record.word(20)).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Record<'_> {
+    fn word(&self, from: usize) -> u64 {
+        u64::from_le_bytes(self.head[from..from + 8].try_into().expect("eight bytes"))
+    }
+
+    /// The hash of its function's name.
+    fn name(&self) -> u64 {
+        self.word(0)
+    }
+
+    /// The hash of its function's graph.
+    fn graph(&self) -> u64 {
+        self.word(12)
+    }
+
+    fn regions(&self) -> Result<FunctionRegions> {
+        FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are damaged")
     }
 }
 

@@ -2,7 +2,7 @@
 //! and line.
 
 /// A counter, as it is encoded: two bits of kind, and a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counter(u64);
 
 impl Counter {
@@ -15,6 +15,34 @@ impl Counter {
     pub fn difference(expression: u64) -> Counter {
         Counter(expression << 2 | 2)
     }
+
+    /// A counter of the function, by its number.
+    pub fn plain(number: u64) -> Counter {
+        Counter(number << 2 | 1)
+    }
+
+    /// What it stands for.
+    pub fn kind(self) -> CounterKind {
+        match self.0 & 3 {
+            0 => CounterKind::Zero,
+            1 => CounterKind::Plain(self.0 >> 2),
+            2 => CounterKind::Difference(self.0 >> 2),
+            _ => CounterKind::Sum(self.0 >> 2),
+        }
+    }
+}
+
+/// What a counter stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterKind {
+    /// The constant 0.
+    Zero,
+    /// A counter of the function.
+    Plain(u64),
+    /// The first operand of an expression less the second.
+    Difference(u64),
+    /// The sum of an expression's operands.
+    Sum(u64),
 }
 
 /// What a region is.

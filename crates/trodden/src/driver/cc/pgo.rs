@@ -16,6 +16,8 @@ use trodden_unit::experiment::{Observe, Settings};
 
 /// Options of LLVM: names are read by the plugin, which has no decompressor.
 pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
+/// Options of LLVM for coverage: of two calls on different lines that the optimiser makes one, it is not known which did not return.
+const COVERAGE_LLVM_OPTIONS: [&str; 2] = ["-sink-common-insts=false", "-hoist-common-insts=false"];
 /// The user's own use of profiles cannot be in the same build.
 const FOREIGN: &[&str] = &[
     "-fprofile-generate",
@@ -62,13 +64,27 @@ impl LlvmCounters {
     }
 
     /// Options of clang's front end that insert them. From `-O1` on, clang calls the base class's destructor in place of an empty one,
-    /// whose regions would have no code that counts them.
+    /// whose regions would have no code that counts them. Tables of lines have linkage names of inlined functions by request only.
     fn clang_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-fprofile-instrument=llvm"],
-            LlvmCounters::Coverage => &["-fprofile-instrument=clang", "-fcoverage-mapping", "-mno-constructor-aliases"],
-            LlvmCounters::Mcdc => &["-fprofile-instrument=clang", "-fcoverage-mapping", "-fcoverage-mcdc", "-mno-constructor-aliases"],
+            LlvmCounters::Coverage => {
+                &["-fprofile-instrument=clang", "-fcoverage-mapping", "-mno-constructor-aliases", "-fdebug-info-for-profiling"]
+            }
+            LlvmCounters::Mcdc => &[
+                "-fprofile-instrument=clang",
+                "-fcoverage-mapping",
+                "-fcoverage-mcdc",
+                "-mno-constructor-aliases",
+                "-fdebug-info-for-profiling",
+            ],
         }
+    }
+
+    /// Options of LLVM that the counters need.
+    fn llvm_options(self) -> Vec<&'static str> {
+        let more: &[&str] = if self == LlvmCounters::Edges { &[] } else { &COVERAGE_LLVM_OPTIONS };
+        LLVM_OPTIONS.iter().chain(more).copied().collect()
     }
 
     /// Options of rustc that insert them; it has none for MC/DC. Those of coverage are updated atomically; of edges
@@ -117,7 +133,7 @@ pub fn rustc_options() -> Result<Vec<OsString>> {
             bail!("rustc has no counters of test vectors (MC/DC): build Rust with `--coverage`, without `=mcdc`");
         }
         options.extend(counters.rustc_options().iter().map(OsString::from));
-        options.extend(LLVM_OPTIONS.into_iter().map(|a| OsString::from(format!("-Cllvm-args={a}"))));
+        options.extend(counters.llvm_options().into_iter().map(|a| OsString::from(format!("-Cllvm-args={a}"))));
     }
     options.extend(used().map(|file| joined("-Cprofile-use=", file)));
     Ok(options)
@@ -150,7 +166,7 @@ pub fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
         bail!("{argument} cannot be used together with `{}`: leave it out of this build, which inserts what is needed", counters.option());
     }
     let front_end = counters.clang_options().iter().copied().chain(["-fprofile-update=atomic"]);
-    let arguments = front_end.chain(LLVM_OPTIONS.into_iter().flat_map(|o| ["-mllvm", o]));
+    let arguments = front_end.chain(counters.llvm_options().into_iter().flat_map(|o| ["-mllvm", o]));
     Ok(arguments.flat_map(|w| ["-Xclang", w]).map(OsString::from).collect())
 }
 

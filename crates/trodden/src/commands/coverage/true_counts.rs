@@ -1,0 +1,314 @@
+//! How often the regions of a function were executed, given where executions of it ended.
+//!
+//! LLVM counts some regions at their beginning. Those counts are exact. It computes the others from them, as if every execution went on to
+//! the end of each region. An execution that ended in a region is missing from all that follows there. A region whose count is computed
+//! has it too much if the execution is in the sum of the counters and did not reach the region: if it ended before the region within a
+//! region that contains both, or anywhere in another region that leads to this one, such as the body of a loop to its condition.
+
+use super::region_code::{Counter, CounterKind, FunctionRegions, Region, RegionKind};
+use super::stops::Stop;
+use std::collections::{BTreeMap, HashMap};
+
+/// A line and a column.
+pub type Place = (u64, u64);
+
+/// A part of a file of the function; files are those that no macro or inclusion of the function leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The file's number in the function.
+    pub file: usize,
+    /// Where it begins.
+    pub start: Place,
+    /// Where it ends.
+    pub end: Place,
+}
+
+impl Span {
+    fn has(&self, file: usize, place: Place) -> bool {
+        self.file == file && self.start <= place && place < self.end
+    }
+
+    fn contains(&self, other: &Span) -> bool {
+        self.file == other.file && self.start <= other.start && other.end <= self.end
+    }
+}
+
+/// The regions of a function with its counters and stops.
+pub struct TrueCounts<'f> {
+    function: &'f FunctionRegions,
+    counts: &'f [u64],
+    /// Where each region is, by file and number: code of macros and included files is where they are used.
+    spans: Vec<Vec<Span>>,
+    /// Regions of code that have the value of a counter.
+    owners: HashMap<u64, Vec<Span>>,
+    /// The one of them at whose beginning it is counted.
+    counted: HashMap<u64, Span>,
+    /// Files and places of stops, with their executions and the lines before.
+    stops: Vec<(usize, Place, &'f Stop)>,
+    /// The regions around each of them whose counts are computed, with their sums.
+    computed: Vec<Vec<(Span, Terms)>>,
+}
+
+/// Counters of the function, and how often each is in a sum.
+type Terms = BTreeMap<u64, i128>;
+
+impl<'f> TrueCounts<'f> {
+    /// Of a function by its counters and the names of its files; `None` if a stop is at no known place, or a count would be negative.
+    pub fn new(function: &'f FunctionRegions, counts: &'f [u64], files: &[String], stops: &'f [Stop]) -> Option<TrueCounts<'f>> {
+        let spans = spans(function)?;
+        let (owners, counted) = counted(function, &spans);
+        let mut all = TrueCounts { function, counts, spans, owners, counted, stops: Vec::new(), computed: Vec::new() };
+        for stop in stops {
+            let (file, place) = all.located(files, stop)?;
+            all.computed.push(all.computed_around(file, place)?);
+            all.stops.push((file, place, stop));
+        }
+        let is_possible = |(file, number): (usize, usize)| all.begun(file, number).is_some_and(|count| count >= 0);
+        let numbers = function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
+        let is_sound = numbers.filter(|(file, number)| is_code(&function.regions[*file][*number])).all(is_possible);
+        is_sound.then_some(all)
+    }
+
+    /// The regions around a place whose counts are computed, with their sums.
+    fn computed_around(&self, file: usize, place: Place) -> Option<Vec<(Span, Terms)>> {
+        let regions = self.function.regions.iter().zip(&self.spans).flat_map(|(regions, spans)| regions.iter().zip(spans));
+        let around = regions.filter(|(region, span)| is_code(region) && span.has(file, place));
+        let computed = around.filter(|(region, _)| !matches!(region.counters[0].kind(), CounterKind::Plain(_)));
+        computed.map(|(region, span)| Some((*span, self.terms(region.counters[0])?))).collect()
+    }
+
+    /// The file and place of a stop.
+    fn located(&self, files: &[String], stop: &Stop) -> Option<(usize, Place)> {
+        let is_of = |file: &usize| files.get(*file).is_some_and(|name| *name == stop.file);
+        let whole = |file: usize| self.spans[file].iter().filter(move |span| span.file == file);
+        let direct = (0..files.len()).filter(is_of).find(|file| whole(*file).any(|span| span.has(*file, stop.place)));
+        // Code of an included file is where that is included.
+        let included = || (0..files.len()).filter(is_of).find_map(|file| self.spans[file].first().filter(|span| span.file != file));
+        direct.map(|file| (file, stop.place)).or_else(|| included().map(|span| (span.file, span.start)))
+    }
+
+    /// The value that LLVM gives a counter.
+    pub fn value(&self, counter: Counter) -> Option<i128> {
+        self.terms(counter)?.into_iter().map(|(number, times)| Some(i128::from(*self.counts.get(number as usize)?) * times)).sum()
+    }
+
+    /// A counter as a sum of the function's.
+    fn terms(&self, counter: Counter) -> Option<Terms> {
+        let (mut terms, mut left) = (Terms::new(), vec![(counter, 1)]);
+        // Expressions refer to other expressions; a damaged mapping may have a circle of them.
+        let mut steps = 0;
+        while let Some((counter, times)) = left.pop() {
+            steps += 1;
+            if steps > MAX_TERMS {
+                return None;
+            }
+            let (expression, sign) = match counter.kind() {
+                CounterKind::Zero => continue,
+                CounterKind::Plain(number) => {
+                    *terms.entry(number).or_insert(0) += times;
+                    continue;
+                }
+                CounterKind::Difference(expression) => (expression, -1),
+                CounterKind::Sum(expression) => (expression, 1),
+            };
+            let [first, second] = *self.function.expressions.get(usize::try_from(expression).ok()?)?;
+            left.extend([(first, times), (second, times * sign)]);
+        }
+        terms.retain(|_, times| *times != 0);
+        Some(terms)
+    }
+
+    /// Executions that are in a counter's value and did not reach a span.
+    fn missing(&self, counter: Counter, span: &Span) -> Option<i128> {
+        let terms = self.terms(counter)?;
+        let is_counted = |number: &u64, file: usize, place: Place| {
+            let others = || self.owners.get(number).into_iter().flatten().filter(|owner| *owner != span);
+            match others().any(|owner| owner.contains(span)) {
+                true => place < span.start && others().any(|owner| owner.contains(span) && owner.has(file, place)),
+                false => !span.has(file, place) && others().any(|owner| owner.has(file, place)),
+            }
+        };
+        let times = |file, place, without: &Terms| -> i128 {
+            let counted = terms.iter().filter(|(number, _)| !without.contains_key(number) && is_counted(number, file, place));
+            counted.map(|(_, times)| *times).sum()
+        };
+        // A computed region before this one, or around it, leads to it if its sum is part of this one's.
+        let is_part = |(region, sum): &(Span, Terms), place: Place| {
+            let is_before = if region.contains(span) { place < span.start } else { region.start < span.start };
+            is_before && sum.iter().all(|(number, times)| terms.get(number) == Some(times))
+        };
+        let missing = self.stops.iter().zip(&self.computed).map(|((file, place, stop), computed)| {
+            let mut parts = computed.iter().filter(|region| is_part(region, *place));
+            let is_missing = times(*file, *place, &Terms::new()) > 0 || parts.any(|(_, sum)| times(*file, *place, sum) >= 0);
+            if is_missing { stop.count } else { 0 }
+        });
+        Some(missing.sum())
+    }
+
+    /// How often a region was entered; `None` if the mapping is damaged.
+    pub fn begun(&self, file: usize, number: usize) -> Option<i128> {
+        let (region, span) = (&self.function.regions[file][number], &self.spans[file][number]);
+        let counter = *region.counters.first()?;
+        // A gap leads to the region that it touches.
+        let is_at = |counted: &Span| match region.kind {
+            RegionKind::Gap => (counted.file, counted.start) == (span.file, span.end),
+            _ => counted == span,
+        };
+        let is_exact = matches!(counter.kind(), CounterKind::Plain(number) if self.counted.get(&number).is_some_and(is_at));
+        let value = self.value(counter)?;
+        Some(if is_exact { value } else { value - self.missing(counter, span)? })
+    }
+
+    /// How often a place in a region was reached.
+    fn reached(&self, (file, number): (usize, usize), place: Place) -> Option<i128> {
+        let span = &self.spans[file][number];
+        let ended = self.stops.iter().filter(|(file, stop, _)| span.has(*file, *stop) && *stop < place);
+        Some(self.begun(file, number)? - ended.map(|(_, _, stop)| stop.count).sum::<i128>())
+    }
+
+    /// The smallest region of code around a span.
+    fn around(&self, span: &Span) -> Option<(usize, usize)> {
+        let contains =
+            |(file, number): &(usize, usize)| is_code(&self.function.regions[*file][*number]) && self.spans[*file][*number].contains(span);
+        let numbers = self.function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
+        let extent = |(file, number): &(usize, usize)| {
+            let span = self.spans[*file][*number];
+            (std::cmp::Reverse(span.start), span.end)
+        };
+        numbers.filter(contains).min_by_key(extent)
+    }
+
+    /// How often the sides of a branch were taken; `None` if that is not known.
+    pub fn sides(&self, file: usize, number: usize) -> Option<[i128; 2]> {
+        let (region, span) = (&self.function.regions[file][number], self.spans[file][number]);
+        let [yes, no] = [*region.counters.first()?, *region.counters.get(1)?];
+        let values = [self.value(yes)?, self.value(no)?];
+        let around = self.around(&span)?;
+        let is_condition = self.value(*self.function.regions[around.0][around.1].counters.first()?)? == values[0] + values[1];
+        let sides = match (self.leads_on(yes, &span), self.leads_on(no, &span)) {
+            (true, _) if is_condition => [values[0], self.reached(around, span.end)? - values[0]],
+            (_, true) if is_condition => [self.reached(around, span.end)? - values[1], values[1]],
+            (exact, other) => {
+                let side = |counter, value: i128, exact: bool| Some(if exact { value } else { value - self.missing(counter, &span)? });
+                [side(yes, values[0], exact)?, side(no, values[1], other)?]
+            }
+        };
+        (sides[0] >= 0 && sides[1] >= 0).then_some(sides)
+    }
+
+    /// Whether a branch's counter is counted where the branch leads to.
+    fn leads_on(&self, counter: Counter, branch: &Span) -> bool {
+        match counter.kind() {
+            CounterKind::Plain(number) => self.counted.get(&number).is_none_or(|counted| !counted.contains(branch)),
+            _ => false,
+        }
+    }
+
+    /// Parts of regions behind stops, each from the end of a line on to the end of the region. Lines without code belong to the call
+    /// before them.
+    pub fn rests(&self, file: usize, is_code_line: impl Fn(u64) -> bool) -> Vec<Span> {
+        let mut rests = Vec::new();
+        for (number, span) in self.spans[file].iter().enumerate().filter(|(_, span)| span.file == file) {
+            if !is_code(&self.function.regions[file][number]) {
+                continue;
+            }
+            for (_, place, stop) in self.stops.iter().filter(|(of, place, _)| span.has(*of, *place)) {
+                let is_argument = |before: &&Place| self.around(&at(file, **before)) == self.around(&at(file, *place));
+                let last = stop.before.iter().rev().find(is_argument).map_or(place.0, |before| before.0.max(place.0));
+                let next = (last + 1..=span.end.0).find(|line| is_code_line(*line)).unwrap_or(span.end.0.max(last + 1));
+                if let Some(start) = self.start_of_rest(file, span, *place, next) {
+                    rests.push(Span { file, start, end: span.end });
+                }
+            }
+        }
+        rests.sort();
+        rests.dedup();
+        rests
+    }
+
+    /// Where the rest of a region from a line on begins: behind all that is on the line before, and behind regions that begin there.
+    fn start_of_rest(&self, file: usize, span: &Span, stop: Place, line: u64) -> Option<Place> {
+        let mut start = (line - 1, END_OF_LINE).max(stop);
+        loop {
+            let other = |other: &&Span| span != *other && span.contains(other) && other.has(file, start) && !other.has(file, stop);
+            match self.spans[file].iter().filter(other).map(|other| other.end).max() {
+                Some(end) if end > start => start = end,
+                _ => return (start < span.end).then_some(start),
+            }
+        }
+    }
+
+    /// How often the beginning of the rest of a region was reached.
+    pub fn rest(&self, rest: &Span) -> Option<i128> {
+        let regions = self.function.regions.get(rest.file)?;
+        let is_its = |number: &usize| {
+            let span = self.spans[rest.file][*number];
+            is_code(&regions[*number]) && span.has(rest.file, rest.start) && span.end == rest.end
+        };
+        let number = (0..regions.len()).filter(is_its).max_by_key(|number| self.spans[rest.file][*number].start)?;
+        self.reached((rest.file, number), rest.start).filter(|count| *count >= 0)
+    }
+}
+
+/// Steps of computing one counter.
+const MAX_TERMS: usize = 1 << 16;
+/// A column behind all code of a line.
+const END_OF_LINE: u64 = 1 << 20;
+
+fn at(file: usize, place: Place) -> Span {
+    Span { file, start: place, end: place }
+}
+
+/// Whether a region is code that counts.
+fn is_code(region: &Region) -> bool {
+    region.kind == RegionKind::Code && region.counters.first().is_some_and(|counter| *counter != Counter::ZERO)
+}
+
+/// Where each region is. A region leads to each file that is not the function's own; `None` if they lead in circles.
+fn spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
+    let mut leads: HashMap<usize, (usize, &Region)> = HashMap::new();
+    for (file, region) in function.regions.iter().enumerate().flat_map(|(file, regions)| regions.iter().map(move |r| (file, r))) {
+        if let RegionKind::Expansion(to) = region.kind {
+            leads.insert(usize::try_from(to).ok()?, (file, region));
+        }
+    }
+    let of_file = |file: usize| -> Option<Option<Span>> {
+        let (mut at, mut span) = (file, None);
+        for _ in 0..=function.regions.len() {
+            let Some((to, region)) = leads.get(&at) else { return Some(span) };
+            span = Some(Span { file: *to, start: region.start, end: region.end });
+            at = *to;
+        }
+        None
+    };
+    let files = function.regions.iter().enumerate();
+    let all = files.map(|(file, regions)| {
+        let whole = of_file(file)?;
+        Some(regions.iter().map(|region| whole.unwrap_or(Span { file, start: region.start, end: region.end })).collect())
+    });
+    all.collect()
+}
+
+/// For each counter the regions that have its value, and the one where it is counted: the outermost. Where several have it, such as the step of a loop
+/// and its body, a gap leads to the one that follows the branch.
+fn counted(function: &FunctionRegions, spans: &[Vec<Span>]) -> (HashMap<u64, Vec<Span>>, HashMap<u64, Span>) {
+    let (mut owners, mut entered): (HashMap<u64, Vec<Span>>, Vec<(u64, usize, Place)>) = (HashMap::new(), Vec::new());
+    for (regions, spans) in function.regions.iter().zip(spans) {
+        for (region, span) in regions.iter().zip(spans) {
+            let Some(CounterKind::Plain(number)) = region.counters.first().map(|counter| counter.kind()) else { continue };
+            match region.kind {
+                RegionKind::Code => owners.entry(number).or_default().push(*span),
+                RegionKind::Gap => entered.push((number, span.file, span.end)),
+                _ => {}
+            }
+        }
+    }
+    let choose = |(number, spans): (&u64, &Vec<Span>)| {
+        let is_outer = |span: &&Span| !spans.iter().any(|other| other != *span && other.contains(span));
+        let outer: Vec<Span> = spans.iter().filter(is_outer).copied().collect();
+        let follows = |span: &&Span| entered.contains(&(*number, span.file, span.start));
+        Some((*number, *outer.iter().find(follows).or_else(|| outer.iter().min())?))
+    };
+    let counted = owners.iter().filter_map(choose).collect();
+    (owners, counted)
+}

@@ -1,0 +1,258 @@
+//! Coverage of programs whose calls do not all return: counts of lines and sides of branches, held against counters in the program.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Executions of lines, and of both sides of branches by line.
+type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
+
+fn counted(place: &Place, options: &str) -> Counted {
+    let lcov =
+        must(place.command(trodden()).args(["coverage", "export", "run.trodden", "--format", "lcov"]).args(options.split_whitespace()));
+    let lcov = String::from_utf8(lcov.stdout).unwrap();
+    let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
+    let lines = lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
+    let json = must(place.command(trodden()).args(["coverage", "export", "run.trodden"]).args(options.split_whitespace())).stdout;
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    let branches = json["data"][0]["files"][0]["branches"].as_array().unwrap().iter();
+    let number = |branch: &Value, at: usize| branch[at].as_u64().unwrap();
+    (lines, branches.map(|b| (number(b, 0), (number(b, 4), number(b, 5)))).collect())
+}
+
+fn run(name: &str, text: &str, level: &str) -> Place {
+    let place = Place::with(&[(name, text)]);
+    match name.ends_with(".cc") {
+        true => place.cxx(&format!("--trodden-coverage -w {level} {name} -o own")),
+        false => place.cc(&format!("--trodden-coverage -w {level} {name} -o own")),
+    };
+    // Some end in ways that `must` would not have.
+    place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
+    place
+}
+
+const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
+
+/// `step` does not return in 3 of 10 calls.
+#[test]
+fn lines_behind_a_call_that_returned_sometimes() {
+    const SOME: &str = "#include <setjmp.h>\n#include <stdio.h>\nstatic jmp_buf back;\nstatic volatile int n;\n\
+        __attribute__((noinline)) static void step(void) { if (n % 4 == 1) longjmp(back, 1); }\n\
+        __attribute__((noinline)) static void work(int i) {\n  puts(\"before\");\n  step();\n  if (i & 1)\n    puts(\"odd\");\n  else\n    \
+        puts(\"even\");\n  puts(\"after\");\n}\nint main(void) {\n  for (n = 0; n < 10; n++)\n    if (!setjmp(back))\n      work(n);\n}\n";
+    for level in LEVELS {
+        let place = run("some.c", SOME, level);
+        let (lines, branches) = counted(&place, "");
+        // 1, 5 and 9 do not come back.
+        let expected = [(7, 10), (8, 10), (9, 7), (10, 2), (12, 5), (13, 7), (14, 7)];
+        assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
+        assert_eq!(branches[&9], (2, 5), "{level}");
+        let (lines, _) = counted(&place, "--like llvm-cov");
+        assert_eq!((lines[&9], lines[&13]), (10, 10), "{level}");
+    }
+}
+
+/// Two instances of a template, of which one throws.
+#[test]
+fn instances_of_a_template_have_counts_of_their_own() {
+    const BOTH: &str = "#include <cstdio>\ntemplate <int N> __attribute__((noinline)) void work(int i) {\n  std::puts(\"before\");\n  \
+        if (N && i % 2)\n    throw i;\n  std::puts(\"between\");\n}\n\
+        template <int N> __attribute__((noinline)) void outer(int i) {\n  work<N>(i);\n  std::puts(\"after\");\n}\n\
+        int main() {\n  for (int i = 0; i < 6; i++)\n    try {\n      outer<0>(i);\n      outer<1>(i);\n      std::puts(\"both\");\n    \
+        } catch (int) {\n      std::puts(\"caught\");\n    }\n}\n";
+    for level in LEVELS {
+        let (lines, _) = counted(&run("both.cc", BOTH, level), "");
+        let expected = [(3, 12), (5, 3), (6, 9), (9, 12), (10, 9), (15, 6), (16, 6), (17, 3), (19, 3)];
+        assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
+    }
+}
+
+/// Each kind of loop, left by a jump in its body, its condition or its step.
+#[test]
+fn loops_that_were_not_left() {
+    const LOOPS: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int n, stop, sink;\n\
+        __attribute__((noinline)) static int step(int v) { if (n++ == stop) longjmp(back, 1); return v; }\n\
+        __attribute__((noinline)) static void work(void) {\n  for (int i = 0;\n       step(i) < 2;\n       i = step(i) + 1)\n  { \
+        step(i);\n    sink++;\n  }\n  int k = 0;\n  do {\n    step(k);\n    sink++;\n  } while (step(++k) < 2);\n  \
+        while (step(k--) > 0) {\n    step(k);\n    sink++;\n  }\n  sink++;\n}\n\
+        int main(void) {\n  for (stop = 0; stop < 20; stop++) {\n    n = 0;\n    if (!setjmp(back))\n      work();\n  }\n}\n";
+    // Calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition;
+    // condition, body, condition, body, condition. So 16 calls; stops 16 to 19 come to the end.
+    for level in LEVELS {
+        let (lines, branches) = counted(&run("loops.c", LOOPS, level), "");
+        let expected =
+            [(7, 20 + 17 + 14), (8, 18 + 15), (9, 19 + 16), (10, 18 + 15), (12, 13), (14, 13 + 11), (15, 12 + 10), (16, 12 + 10)];
+        assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
+        let expected = [(17, 9 + 7 + 5), (18, 8 + 6), (19, 7 + 5), (21, 4)];
+        assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
+        assert_eq!((branches[&7], branches[&16], branches[&17]), ((19 + 16, 13), (11, 9), (8 + 6, 4)), "{level}");
+    }
+}
+
+/// Debug information and the mapping may have different names for a folder: pages and tracefiles have each file once, with the counts of
+/// the mapping, and code behind calls that did not return has its own counts.
+#[test]
+fn files_have_their_counts_under_another_name() {
+    const LEAVE: &str = "#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  for (int i = 0; i < 3; i++)\n    \
+        if (i > 1)\n      leave(0);\n  return 0;\n}\n";
+    for option in ["", "-fdebug-prefix-map=HERE=/usr/src", "-fcoverage-prefix-map=HERE=/usr/src"] {
+        let place = Place::with(&[("leave.c", LEAVE)]);
+        let here = place.path("");
+        let here = here.to_str().unwrap().trim_end_matches('/');
+        place.cc(&format!("--trodden-coverage -O1 -g {} {here}/leave.c -o own", option.replace("HERE", here)));
+        place.trodden("record --no-store -o run.trodden -- ./own");
+        let (lines, _) = counted(&place, "");
+        assert_eq!([4, 5, 6, 7].map(|line| lines[&line]), [3, 3, 1, 0], "{option}");
+        let page: Value = serde_json::from_slice(&place.trodden("annotate main run.trodden --json").stdout).unwrap();
+        let of_page = page["source"]["lines"].as_array().map_or(&[][..], Vec::as_slice).iter();
+        let of_page: Vec<u64> =
+            of_page.filter_map(|line| line["count"].as_str().and_then(|count| count.parse().ok()).or(line["count"].as_u64())).collect();
+        // Where the source is not found by its name, a page has no lines.
+        if !option.contains("debug") {
+            assert_eq!(of_page, lines.values().copied().collect::<Vec<_>>(), "{option}");
+        }
+    }
+}
+
+/// Random functions, in which each line counts itself before anything else, and each condition its sides.
+struct Program {
+    text: String,
+    random: u64,
+    line: u64,
+    lines: Vec<u64>,
+    conditions: Vec<u64>,
+}
+
+impl Program {
+    fn new(seed: u64) -> Program {
+        let mut program = Program { text: String::new(), random: seed, line: 1, lines: Vec::new(), conditions: Vec::new() };
+        program.push(HEAD);
+        for function in 0..3 {
+            let inlined = if function == 0 { "static inline" } else { "__attribute__((noinline)) static" };
+            program.push(&format!("{inlined} void f{function}(int a) {{\n"));
+            program.block(function, 3);
+            program.push("}\n");
+        }
+        program.push(TAIL);
+        program
+    }
+
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.line += text.matches('\n').count() as u64;
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.random >> 33) % bound
+    }
+
+    fn condition(&mut self) -> String {
+        self.lines.push(self.line);
+        self.conditions.push(self.line);
+        format!("hit({0}), side({0}, odd(a))", self.line)
+    }
+
+    fn block(&mut self, function: u64, depth: u64) {
+        for _ in 0..2 + self.below(3) {
+            self.statement(function, depth);
+        }
+    }
+
+    fn statement(&mut self, function: u64, depth: u64) {
+        let line = self.line;
+        match self.below(if depth == 0 { 3 } else { 8 }) {
+            0 => self.counted(&format!("hit({line}); sink += a;")),
+            1 if function > 0 => {
+                let called = self.below(function);
+                self.counted(&format!("hit({line}); f{called}(a + 1);"));
+            }
+            1 | 2 => self.counted(&format!("hit({line}); may_leave();")),
+            3 => self.nested("if", function, depth, false),
+            4 => self.nested("if", function, depth, true),
+            5 => self.nested("while", function, depth, false),
+            6 => {
+                self.counted(&format!("hit({line}); switch (next() % 3) {{"));
+                for label in ["case 0:", "case 1:", "default:"] {
+                    self.push(&format!("{label}\n"));
+                    self.block(function, depth - 1);
+                    if self.below(2) == 0 {
+                        self.push("break;\n");
+                    }
+                }
+                self.push("}\n");
+            }
+            _ => {
+                self.push("do {\n");
+                self.block(function, depth - 1);
+                let condition = self.condition();
+                self.push(&format!("}} while ({condition});\n"));
+            }
+        }
+    }
+
+    fn counted(&mut self, statement: &str) {
+        self.lines.push(self.line);
+        self.push(&format!("{statement}\n"));
+    }
+
+    fn nested(&mut self, keyword: &str, function: u64, depth: u64, has_other: bool) {
+        let condition = self.condition();
+        self.push(&format!("{keyword} ({condition}) {{\n"));
+        self.block(function, depth - 1);
+        if has_other {
+            self.push("} else {\n");
+            self.block(function, depth - 1);
+        }
+        self.push("}\n");
+    }
+}
+
+const HEAD: &str = "#include <setjmp.h>\n#include <stdio.h>\n#include <stdlib.h>\nstatic jmp_buf back;\nstatic unsigned state = 1;\n\
+    static int calls, sink, hits[1000], sides[1000][2];\n\
+    __attribute__((noinline)) unsigned next(void) { return (state = state * 1103515245 + 12345) >> 16; }\n\
+    __attribute__((noinline)) int odd(int a) { return next() % 5 < 2; }\n\
+    static inline void hit(int n) { hits[n]++; }\nstatic inline int side(int n, int c) { sides[n][c]++; return c; }\n\
+    __attribute__((noinline)) void show(void) {\n  for (int i = 0; i < 1000; i++) printf(\"%d %d %d\\n\", hits[i], sides[i][0], sides[i][1]);\n}\n\
+    static void (*volatile leave)(int) = exit;\n\
+    __attribute__((noinline)) void may_leave(void) {\n  if (next() % 11 == 0) longjmp(back, 1);\n  if (++calls > 3000) leave(0);\n}\n";
+const TAIL: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    if (!setjmp(back)) f2(i);\n}\n";
+
+fn check_random(seed: u64, level: &str) {
+    let program = Program::new(seed);
+    let place = run("random.c", &program.text, level);
+    let output = must(&mut place.command(place.path("own")));
+    let own: Vec<Vec<u64>> = String::from_utf8(output.stdout).unwrap().lines().map(numbers).collect();
+    let (lines, branches) = counted(&place, "");
+    let mut differences = String::new();
+    for &line in &program.lines {
+        if lines[&line] != own[line as usize][0] {
+            writeln!(differences, "line {line}: {} instead of {}", lines[&line], own[line as usize][0]).unwrap();
+        }
+    }
+    for &line in &program.conditions {
+        let expected = (own[line as usize][2], own[line as usize][1]);
+        if branches[&line] != expected {
+            writeln!(differences, "branch {line}: {:?} instead of {expected:?}", branches[&line]).unwrap();
+        }
+    }
+    assert!(differences.is_empty(), "seed {seed} {level}\n{differences}\n{}", program.text);
+    assert!(own.iter().any(|counts| counts[0] > 0));
+}
+
+fn numbers(line: &str) -> Vec<u64> {
+    line.split_whitespace().map(|number| number.parse().unwrap()).collect()
+}
+
+#[test]
+fn random_programs_without_optimisation() {
+    (1..5).for_each(|seed| check_random(seed, "-O0"));
+}
+
+#[test]
+fn random_programs_optimised() {
+    (1..5).for_each(|seed| check_random(seed, "-O2"));
+}
