@@ -163,15 +163,24 @@ fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
     if crate::process_status::may_trace_all() {
         return Ok(());
     }
-    let Some((path, what)) = find(program).and_then(|path| privilege(&path).map(|what| (path, what))) else { return Ok(()) };
-    Err(TraceError::Privileged { path, what })
+    match privileged_file(program.program.as_ref(), program.directory.as_deref()) {
+        Some((path, what)) => Err(TraceError::Privileged { path, what }),
+        None => Ok(()),
+    }
+}
+
+/// Finds the file of a command, if it gives its program another user, group or capabilities than this process has, and what it gives.
+/// `directory`: the one that the program is to begin in, if another.
+pub fn privileged_file(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
+    let path = find(program, directory)?;
+    privilege(&path).map(|what| (path, what))
 }
 
 /// The file that is executed: as execvp(3) finds it.
-fn find(program: &ProgramStart) -> Option<PathBuf> {
-    let name = Path::new(&program.program);
-    if program.program.as_bytes().contains(&b'/') {
-        return Some(Path::new(program.directory.as_deref().unwrap_or(OsStr::new(""))).join(name));
+fn find(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
+    let name = Path::new(program);
+    if program.as_bytes().contains(&b'/') {
+        return Some(Path::new(directory.unwrap_or(OsStr::new(""))).join(name));
     }
     let paths = std::env::var_os("PATH")?;
     std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.is_file())
@@ -187,10 +196,18 @@ fn privilege(path: &Path) -> Option<&'static str> {
     name.push(0);
     // SAFETY: both are strings that end with a zero; nothing is written to a buffer of no bytes.
     let has_capabilities = || unsafe { libc::getxattr(name.as_ptr().cast(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 };
+    // SAFETY: plain data, and a string that ends with a zero.
+    let ignores = unsafe {
+        let mut system: libc::statvfs = std::mem::zeroed();
+        let is_known = libc::statvfs(name.as_ptr().cast(), &raw mut system) == 0;
+        is_known && system.f_flag & libc::ST_NOSUID != 0 || libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
+    };
     match file.mode() {
+        _ if ignores => None,
         mode if mode & libc::S_ISUID != 0 && file.uid() != user => Some("the setuid bit"),
         mode if mode & executable_by_group == executable_by_group && file.gid() != group => Some("the setgid bit"),
-        _ if has_capabilities() => Some("capabilities (setcap)"),
+        // Root has them.
+        _ if user != 0 && has_capabilities() => Some("capabilities (setcap)"),
         _ => None,
     }
 }

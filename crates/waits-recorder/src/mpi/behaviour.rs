@@ -313,7 +313,7 @@ pub fn free_communicator(call: MpiCall) -> i32 {
 
 /// MPI begins: the thread is recorded from here on, and the origin of the rank is where this call ends.
 pub fn init(call: MpiCall) -> i32 {
-    thread::register(0);
+    thread::register(0, 0);
     let result = call.recorded(kind::MPI_INIT, |record| {
         static RANK: Real = Real::new(c"PMPI_Comm_rank");
         static SIZE: Real = Real::new(c"PMPI_Comm_size");
