@@ -24,9 +24,9 @@ impl<T> Lock<T> {
     /// Does `work` with the value. Leaves errno alone.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         without_signals(|| {
+            let mut tries = 0;
             while self.is_held.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-                // SAFETY: gives the processor to the holder, who may have lost it.
-                unsafe { libc::sched_yield() };
+                give_way(&mut tries);
             }
             // SAFETY: the lock is held.
             let result = work(unsafe { &mut *self.value.get() });
@@ -49,6 +49,23 @@ impl<T> Lock<T> {
     /// Keeps the value in a forked child: see [`Lock::begin_child`].
     pub fn keep_in_child(&self) {
         self.is_held.store(false, Ordering::Release);
+    }
+}
+
+/// Gives the processor to another thread, for which this one waits. After some tries by sleeping: the other one may have a lower priority,
+/// so that it does not run while this one is ready to.
+pub fn give_way(tries: &mut u32) {
+    const MAX_YIELDS: u32 = 64;
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };
+    *tries += 1;
+    // SAFETY: system calls without effects on memory, the second one with a time to read.
+    unsafe {
+        if *tries < MAX_YIELDS {
+            libc::sched_yield();
+        } else {
+            *tries = MAX_YIELDS;
+            libc::syscall(libc::SYS_nanosleep, &raw const pause, null_mut::<libc::timespec>());
+        }
     }
 }
 

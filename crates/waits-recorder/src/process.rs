@@ -15,7 +15,7 @@
 
 pub mod fork;
 
-use crate::lock::{Lock, without_signals};
+use crate::lock::{Lock, give_way, without_signals};
 use crate::output::{self, OutputLine, Path, Text};
 use crate::own_file::OwnFile;
 use crate::{chunks, clock, images, restrictions, thread};
@@ -133,9 +133,9 @@ fn stem() -> Option<Path> {
 fn open() -> bool {
     // Another thread may open them at the same time: the first one does.
     if START.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let mut tries = 0;
         while STATE.load(Ordering::Acquire) == UNKNOWN {
-            // SAFETY: gives the processor to the other thread.
-            unsafe { libc::sched_yield() };
+            give_way(&mut tries);
         }
         return has_begun();
     }

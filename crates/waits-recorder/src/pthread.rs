@@ -220,7 +220,7 @@ pub struct ThreadStart<R> {
     pub stack_size: usize,
 }
 
-const HANDLE_SLOTS: usize = 8192;
+const HANDLE_SLOTS: usize = 32_768;
 /// Tokens of threads by their handles, for joins.
 static HANDLES: Handles<HANDLE_SLOTS> = Handles::new(12);
 static THREAD_TOKENS: [AtomicU64; HANDLE_SLOTS] = [const { AtomicU64::new(0) }; HANDLE_SLOTS];

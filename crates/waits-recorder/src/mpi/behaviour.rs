@@ -326,7 +326,7 @@ pub fn init(call: MpiCall) -> i32 {
         record.amount = size as u64;
         let mut line = OutputLine::new();
         line.add(b"mpi ").add(library.name()).add(b" ").number(rank as u64).add(b" ").number(size as u64);
-        process::line(&mut line);
+        process::line(&line);
     });
     process::maps();
     stack::own_range();
