@@ -252,7 +252,8 @@ pub fn unregister(by: CallName) {
     }
     thread.depth.set(1);
     CURRENT.set(null_mut());
-    if by == CallName::process_exit {
+    // The rate of the ticks is known from a parent.
+    if by == CallName::process_exit && !process::is_child() {
         thread.anchor();
     } else {
         thread.anchor_again(thread.last_exit);
