@@ -157,11 +157,11 @@ fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The text of a process, a zero byte, and the calls of its thread.
+/// The text of processes, a zero byte, and the file of their threads.
 fn waits(folder: &Path, input: &[u8]) -> io::Result<()> {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     fs::write(folder.join("1.process"), &input[..end])?;
-    fs::write(folder.join("1.1.calls"), input.get(end + 1..).unwrap_or_default())?;
+    fs::write(folder.join("1.threads"), input.get(end + 1..).unwrap_or_default())?;
     run("waits report F --json", folder);
     Ok(())
 }

@@ -79,7 +79,7 @@ pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use images::Library;
 pub use launcher::{InheritedSignals, Launcher, ProgramStart};
 pub use partial::{PartialEnd, PartialTrace, PartialWriter};
-pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow, privilege_of};
+pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow, privileged_file};
 pub use ptrace::wait_child;
 pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
 pub use run::{RunTarget, TraceRun};

@@ -170,17 +170,17 @@ fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
     if may_trace_all() {
         return Ok(());
     }
-    match privilege_of(&program.program, program.directory.as_deref()) {
+    match privileged_file(&program.program, program.directory.as_deref()) {
         Some((path, what)) => Err(TraceError::Privileged { path, what }),
         None => Ok(()),
     }
 }
 
-/// The file of a program that execvp(3) would start in a folder, and what it gives the program that this process does not have.
-pub fn privilege_of(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
+/// Finds the file of a command, if it gives its program another user, group or capabilities than this process has, and what it gives.
+/// `directory`: the one that the program is to begin in, if another.
+pub fn privileged_file(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
     let path = find(program, directory)?;
-    let what = privilege(&path)?;
-    Some((path, what))
+    privilege(&path).map(|what| (path, what))
 }
 
 /// The file that is executed: as execvp(3) finds it.
@@ -203,10 +203,18 @@ fn privilege(path: &Path) -> Option<&'static str> {
     name.push(0);
     // SAFETY: both are strings that end with a zero; nothing is written to a buffer of no bytes.
     let has_capabilities = || unsafe { libc::getxattr(name.as_ptr().cast(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 };
+    // SAFETY: plain data, and a string that ends with a zero.
+    let ignores = unsafe {
+        let mut system: libc::statvfs = std::mem::zeroed();
+        let is_known = libc::statvfs(name.as_ptr().cast(), &raw mut system) == 0;
+        is_known && system.f_flag & libc::ST_NOSUID != 0 || libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
+    };
     match file.mode() {
+        _ if ignores => None,
         mode if mode & libc::S_ISUID != 0 && file.uid() != user => Some("the setuid bit"),
         mode if mode & executable_by_group == executable_by_group && file.gid() != group => Some("the setgid bit"),
-        _ if has_capabilities() => Some("capabilities (setcap)"),
+        // Root has them.
+        _ if user != 0 && has_capabilities() => Some("capabilities (setcap)"),
         _ => None,
     }
 }

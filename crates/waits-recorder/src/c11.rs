@@ -73,7 +73,7 @@ pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, a
     static REAL: Real = Real::new(c"thrd_create");
     let create =
         |routine: Routine, argument: *mut c_void| real!(REAL, fn(*mut pthread_t, Routine, *mut c_void) -> c_int, handle, routine, argument);
-    made(CallName::thrd_create, handle, (routine, run), argument, create)
+    made(CallName::thrd_create, handle, core::ptr::null(), (routine, run), argument, create)
 }
 
 /// Waits for a thread's end.

@@ -67,21 +67,6 @@ pub fn anchor() -> (u64, u64) {
     (best.1, best.2)
 }
 
-/// The kernel's account of the calling thread's scheduling; -1 if there is none.
-pub fn open_schedule() -> libc::c_int {
-    // SAFETY: a C string.
-    unsafe { libc::open(c"/proc/thread-self/schedstat".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }
-}
-
-/// How long the thread was ready to run and had no processor, ns: the second number of that account. 0 if there is none.
-pub fn ready_ns(schedule: libc::c_int) -> u64 {
-    let mut text = [0u8; 64];
-    // SAFETY: the buffer has this size.
-    let count = if schedule < 0 { 0 } else { unsafe { libc::pread(schedule, text.as_mut_ptr().cast(), text.len(), 0) } };
-    let second = text.get(..count.max(0) as usize).and_then(|text| text.split(|byte| *byte == b' ').nth(1));
-    second.unwrap_or_default().iter().fold(0, |number, digit| number * 10 + u64::from(digit.wrapping_sub(b'0')))
-}
-
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable.

@@ -5,9 +5,11 @@
 
 use crate::output::memory_shared;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 const SLOTS: usize = 4096;
+/// Whether a thread has waited: a forked child need not touch the counts if none has.
+static HAS_WAITED: AtomicBool = AtomicBool::new(false);
 static WAITING: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 /// The same for a process and its children, who may wait for an object in memory that they share: by the address that it has in all of
 /// them. None before the first fork.
@@ -43,6 +45,9 @@ pub fn is_awaited(object: usize) -> bool {
 
 /// A thread begins to wait. Ordered before its next attempt to take the object.
 pub fn begin(object: usize) {
+    if !HAS_WAITED.load(Ordering::Relaxed) {
+        HAS_WAITED.store(true, Ordering::Relaxed);
+    }
     WAITING[place(object)].fetch_add(1, Ordering::SeqCst);
     if let Some(counts) = related() {
         counts[place(object)].fetch_add(1, Ordering::SeqCst);
@@ -69,5 +74,7 @@ pub fn during<R>(object: usize, call: impl FnOnce() -> R) -> R {
 
 /// After a fork no other thread of this process waits.
 pub fn begin_child() {
-    WAITING.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+    if HAS_WAITED.swap(false, Ordering::Relaxed) {
+        WAITING.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+    }
 }

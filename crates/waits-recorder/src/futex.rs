@@ -4,7 +4,9 @@
 //! function of
 //! seven integers.
 
+use crate::process::fork;
 use crate::real::{Real, real};
+use crate::restrictions;
 use crate::thread::{begin, finish, outside, unrecorded};
 use core::ffi::c_long;
 use trodden_wire::waits::{CallName, kind};
@@ -25,7 +27,9 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
     static REAL: Real = Real::new(c"syscall");
     let call = || real!(REAL, fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, number, a, b, c, d, e, f);
     if number != libc::SYS_futex {
-        return call();
+        let result = restrictions::system_call(number, [a, b, c], call);
+        fork::after_system_call(number, a, result);
+        return result;
     }
     let kind = match b & OPERATION {
         WAIT | WAIT_BITSET => kind::FUTEX_WAIT,

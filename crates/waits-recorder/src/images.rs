@@ -1,5 +1,6 @@
 //! The images that are loaded into the process.
 
+use crate::output::page_size;
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use libc::dl_phdr_info;
@@ -27,13 +28,32 @@ pub fn file_name(info: &dl_phdr_info) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }
 
+/// Bytes of the address space that this library's image takes.
+pub fn own_size() -> usize {
+    let mut size = 0;
+    any(|info| {
+        let is_own = segment_at(info, own_size as *const () as usize).is_some();
+        if is_own {
+            let ends = segments(info).map(|segment| segment.end.next_multiple_of(page_size()) - info.dlpi_addr as usize);
+            size = ends.max().unwrap_or(0);
+        }
+        is_own
+    });
+    size
+}
+
 /// The loaded segment of an image in which an address lies.
 pub fn segment_at(info: &dl_phdr_info, address: usize) -> Option<Range<usize>> {
+    segments(info).find(|range| range.contains(&address))
+}
+
+/// The loaded segments of an image.
+fn segments(info: &dl_phdr_info) -> impl Iterator<Item = Range<usize>> {
     let range = |index: usize| {
         // SAFETY: the record says how many there are.
         let header = unsafe { &*info.dlpi_phdr.add(index) };
         let start = (info.dlpi_addr + header.p_vaddr) as usize;
         (header.p_type == libc::PT_LOAD).then(|| start..start + header.p_memsz as usize)
     };
-    (0..usize::from(info.dlpi_phnum)).filter_map(range).find(|range| range.contains(&address))
+    (0..usize::from(info.dlpi_phnum)).filter_map(range)
 }

@@ -1,137 +1,72 @@
-//! Files of the recording: binary ones that are mapped piece by piece, and lines of text that are written whole.
+//! System calls on files, memory, and text of bounded length.
 //!
-//! Mapped memory is the kernel's: it reaches the file however the process ends.
+//! The C library's functions for files are cancellation points, or are recorded by this library: system calls are made directly.
 
+use crate::{images, restrictions};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use libc::c_int;
 
-/// Size of a mapped piece. A multiple of every page size and record size.
-const PIECE: usize = 192 * 1024;
-
-/// A file that grows by mapped pieces of fixed-size records.
-pub struct Records<T> {
-    file: libc::c_int,
-    offset: usize,
-    piece: *mut u8,
-    used: usize,
-    record: core::marker::PhantomData<T>,
+/// Opens a file; -1 where that fails.
+pub fn open(path: *const libc::c_char, flags: c_int) -> c_int {
+    /// Recordings name files and hold addresses: they are their owner's.
+    const MODE: c_int = 0o600;
+    // SAFETY: a C string.
+    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, MODE) as c_int }
 }
 
-/// Writes to a file. Not by the C library's function of that name, which this library records.
-pub fn write(file: libc::c_int, bytes: &[u8]) -> isize {
+/// Closes a file.
+pub fn close(file: c_int) {
+    // SAFETY: the caller's own descriptor.
+    unsafe { libc::syscall(libc::SYS_close, file) };
+}
+
+/// Writes to a file.
+pub fn write(file: c_int, bytes: &[u8]) -> isize {
     // SAFETY: the bytes are readable.
     unsafe { libc::syscall(libc::SYS_write, file, bytes.as_ptr(), bytes.len()) as isize }
 }
 
-/// Reads from a file, in the same way.
-pub fn read(file: libc::c_int, into: &mut [u8]) -> isize {
+/// Reads from a file.
+pub fn read(file: c_int, into: &mut [u8]) -> isize {
     // SAFETY: the bytes are writable.
     unsafe { libc::syscall(libc::SYS_read, file, into.as_mut_ptr(), into.len()) as isize }
 }
 
-impl<T> Records<T> {
-    /// A new file, whose first `reserved` bytes are the caller's (by [`Records::start`]).
-    pub fn create(path: &Path, reserved: usize) -> Option<Self> {
-        // SAFETY: a C string; the flags make a new file.
-        let file = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC, 0o644) };
-        if file < 0 {
-            return None;
-        }
-        let mut records = Records { file, offset: 0, piece: null_mut(), used: reserved, record: core::marker::PhantomData };
-        records.map().then_some(records)
-    }
-
-    /// The first mapped piece, while it is mapped.
-    pub fn start(&self) -> *mut u8 {
-        self.piece
-    }
-
-    /// Writes words at an offset of the file that need not be mapped.
-    pub fn write_at<const N: usize>(&self, offset: usize, words: [u64; N]) {
-        // SAFETY: the words are readable.
-        unsafe { libc::pwrite(self.file, words.as_ptr().cast(), size_of_val(&words), offset as i64) };
-    }
-
-    /// Room for one more record; none where the disk is full.
-    #[inline]
-    pub fn next(&mut self) -> Option<*mut T> {
-        if self.used + size_of::<T>() > PIECE && !self.advance() {
-            return None;
-        }
-        // SAFETY: the piece has room for it.
-        let place = unsafe { self.piece.add(self.used) };
-        self.used += size_of::<T>();
-        Some(place.cast())
-    }
-
-    /// Takes the newest record back: it is cleared. At most once after each [`Records::next`].
-    pub fn back(&mut self) {
-        self.used -= size_of::<T>();
-        // SAFETY: the place that `next` gave.
-        unsafe { self.piece.add(self.used).write_bytes(0, size_of::<T>()) };
-    }
-
-    #[cold]
-    fn advance(&mut self) -> bool {
-        // SAFETY: the piece is this one's. Records that are still open are at most two, and are given up (see `thread.rs`).
-        unsafe { libc::munmap(self.piece.cast(), PIECE) };
-        self.offset += PIECE;
-        self.used = 0;
-        self.map()
-    }
-
-    fn map(&mut self) -> bool {
-        self.piece = null_mut();
-        // Blocks are allocated now: a full disk is an error here, not a signal later.
-        // SAFETY: the file is open.
-        let has_room = unsafe { libc::posix_fallocate(self.file, self.offset as i64, PIECE as i64) } == 0;
-        if has_room {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: a new shared mapping of the file.
-            let place = unsafe { libc::mmap(null_mut(), PIECE, protection, libc::MAP_SHARED, self.file, self.offset as i64) };
-            if place != libc::MAP_FAILED {
-                self.piece = place.cast();
-                return true;
-            }
-        } else {
-            say_full();
-        }
-        self.used = PIECE;
-        false
-    }
-
-    /// Ends the file where it is used; later records are dropped.
-    pub fn close(&mut self) {
-        if !self.piece.is_null() {
-            // SAFETY: the file is this one's.
-            unsafe { libc::ftruncate(self.file, (self.offset + self.used) as i64) };
-        }
-        self.forget();
-    }
-
-    /// Gives the mapping and the file up; in a forked child they are the parent's, too.
-    pub fn forget(&mut self) {
-        // SAFETY: the piece, if there is one, and the file are this one's, and are not used afterwards.
-        unsafe {
-            if !self.piece.is_null() {
-                libc::munmap(self.piece.cast(), PIECE);
-            }
-            libc::close(self.file);
-        }
-        self.piece = null_mut();
-        self.used = PIECE;
-        self.file = -1;
-    }
+/// Reads the beginning of an open file; how much that was.
+pub fn read_begin(file: c_int, into: &mut [u8]) -> usize {
+    // SAFETY: the bytes are writable.
+    let count = unsafe { libc::syscall(libc::SYS_pread64, file, into.as_mut_ptr(), into.len(), 0) };
+    count.max(0) as usize
 }
 
-/// Says on standard error, once in a process, that the recording has no room.
-fn say_full() {
-    static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !IS_SAID.swap(true, Relaxed) {
-        let text = b"trodden: no room for the recording, what threads call from here on is missing in it: free space, or name a folder \
-            elsewhere by --output\n";
-        write(libc::STDERR_FILENO, text);
+/// Reads the beginning of a file, as much as one call gives; how much that was.
+pub fn read_file(path: &core::ffi::CStr, into: &mut [u8]) -> usize {
+    let file = open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+    if file < 0 {
+        return 0;
     }
+    let count = read(file, into);
+    close(file);
+    count.max(0) as usize
+}
+
+/// The size that files of this process may have, in bytes.
+pub fn file_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is writable.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
+}
+
+/// Runs `work` and leaves errno as it was before.
+pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: the thread's own errno.
+    let error = unsafe { *libc::__errno_location() };
+    let result = work();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error };
+    result
 }
 
 /// Private memory, until [`release`].
@@ -144,17 +79,51 @@ pub fn memory_shared<T>() -> Option<*mut T> {
     map(1, libc::MAP_SHARED)
 }
 
-fn map<T>(count: usize, sharing: libc::c_int) -> Option<*mut T> {
+/// Bytes that are mapped by [`memory`].
+static MAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of the address space that this library takes: its image, and what it has mapped.
+pub fn mapped() -> u64 {
+    MAPPED.load(Ordering::Relaxed) + images::own_size() as u64
+}
+
+fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
+    let size = page_rounded(count * size_of::<T>());
+    if !restrictions::adjust(size as i64) {
+        return None;
+    }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new anonymous mapping, zeroed by the kernel.
-    let place = unsafe { libc::mmap(null_mut(), count * size_of::<T>(), protection, sharing | libc::MAP_ANONYMOUS, -1, 0) };
-    (place != libc::MAP_FAILED).then_some(place.cast())
+    let place = unsafe { libc::mmap(null_mut(), size, protection, sharing | libc::MAP_ANONYMOUS, -1, 0) };
+    if place == libc::MAP_FAILED {
+        restrictions::adjust(-(size as i64));
+        return None;
+    }
+    MAPPED.fetch_add(size as u64, Ordering::Relaxed);
+    Some(place.cast())
 }
 
 /// Gives memory of [`memory`] back.
 pub fn release<T>(place: *mut T, count: usize) {
+    let size = page_rounded(count * size_of::<T>());
     // SAFETY: it was mapped with this size.
-    unsafe { libc::munmap(place.cast(), count * size_of::<T>()) };
+    unsafe { libc::munmap(place.cast(), size) };
+    MAPPED.fetch_sub(size as u64, Ordering::Relaxed);
+    restrictions::adjust(-(size as i64));
+}
+
+fn page_rounded(size: usize) -> usize {
+    size.next_multiple_of(page_size())
+}
+
+/// Size of a page.
+pub fn page_size() -> usize {
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    if SIZE.load(Ordering::Relaxed) == 0 {
+        // SAFETY: asks the C library, which knows it.
+        SIZE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }, Ordering::Relaxed);
+    }
+    SIZE.load(Ordering::Relaxed)
 }
 
 /// A path, or a line of text, of bounded length.
@@ -215,10 +184,5 @@ impl<const N: usize> Text<N> {
     /// As a C string.
     pub fn as_ptr(&self) -> *const libc::c_char {
         self.bytes.as_ptr().cast()
-    }
-
-    /// Writes it to a file in one call.
-    pub fn write(&self, file: libc::c_int) {
-        write(file, &self.bytes[..self.length]);
     }
 }

@@ -1,27 +1,45 @@
-//! What is recorded once per process: a text file of lines, each written whole, so that threads may add to it at any time.
+//! What is recorded once per process: lines of text. A program and its forked children write them into one file, in blocks that are
+//! written whole, so that threads and processes may add to it at any time.
 //!
 //! ```text
-//! trodden-waits 1
-//! process NUMBER PARENT                 host NAME          boot ID            counter 0|1
+//! trodden-waits 2
+//! process NUMBER START                  begins a block of the process: its number, and ticks when its recording began
+//! parent NUMBER                         host NAME          boot ID            counter 0|1
 //! anchor TICKS MONOTONIC_NS REALTIME_NS
 //! program PATH
-//! mpi openmpi|mpich RANK SIZE TICKS     (the end of MPI_Init)
+//! mpi openmpi|mpich RANK SIZE           (the end of MPI_Init)
 //! communicator ID local RANKS... [remote RANKS...]   (ranks of MPI_COMM_WORLD; "more" lines follow long ones)
 //! map ...                               (lines of /proc/self/maps that are executable, or writable and shared)
 //! note TEXT
 //! ```
 
-mod fork;
+pub mod fork;
 
-use crate::output::{self, OutputLine, Path};
-use crate::{clock, images};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use crate::lock::{Lock, give_way, without_signals};
+use crate::output::{self, OutputLine, Path, Text};
+use crate::own_file::OwnFile;
+use crate::{chunks, clock, images, restrictions, thread};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use trodden_wire::waits::OUTPUT_VARIABLE;
 
-/// The process's file: -1 not opened, -2 cannot be.
-static FILE: AtomicI32 = AtomicI32::new(-1);
-/// Ticks when the file was opened: with the process's number, its name.
+/// Whether the process is recorded: one of the following.
+static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const RECORDED: u8 = 1;
+const UNRECORDED: u8 = 2;
+const SEALED: u8 = 3;
+/// What it was before it was [`SEALED`], and the first byte of the folder's name then.
+static SEALED_FROM: AtomicU8 = AtomicU8::new(UNKNOWN);
+static SEALED_FOLDER: AtomicU8 = AtomicU8::new(0);
+const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
+/// The file of lines.
+static LINES: Lock<OwnFile> = Lock::new(OwnFile::NONE);
+/// Ticks when the recording began: with the process's number, its name.
 static START: AtomicU64 = AtomicU64::new(0);
+/// What [`add_place`] adds.
+static PLACE: Lock<OutputLine> = Lock::new(OutputLine::new());
+/// Number and start of the process that made the files; 0: none has. Forked children write to them, too.
+static FIRST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Images that were mapped when maps were written last.
 static IMAGES: AtomicU64 = AtomicU64::new(0);
 /// Whether a recorded process made this one by a fork.
@@ -29,21 +47,73 @@ static IS_CHILD: AtomicBool = AtomicBool::new(false);
 /// Whether this process has children.
 static IS_PARENT: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process is to be recorded: the environment names a folder, and its file is there.
+/// Whether this process is to be recorded: the environment names a folder, and its files are there.
 pub fn is_recorded() -> bool {
-    file() >= 0
+    match STATE.load(Ordering::Acquire) {
+        UNKNOWN => names_folder() && without_signals(open),
+        state => state == RECORDED,
+    }
 }
 
-/// Path of another file of this process: `ending` behind its common part.
-pub fn path(thread: u32, ending: &[u8]) -> Option<Path> {
+/// Whether it is recorded already.
+pub fn has_begun() -> bool {
+    STATE.load(Ordering::Acquire) == RECORDED
+}
+
+/// Whether recording has ended since the process filters its system calls: this library makes none from then on.
+#[inline]
+pub fn is_sealed() -> bool {
+    STATE.load(Ordering::Acquire) == SEALED
+}
+
+/// The process is about to filter its system calls. Ends its recording, and that of programs that it executes.
+pub fn seal() {
+    if has_begun() {
+        note(b"a process has set a filter of system calls (seccomp): what it calls from then on is not recorded");
+    }
+    SEALED_FROM.store(STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
+    thread::end_timers();
+    change_folder(0);
+}
+
+/// No filter was set after all.
+pub fn unseal() {
+    change_folder(SEALED_FOLDER.load(Ordering::Relaxed));
+    STATE.store(SEALED_FROM.load(Ordering::Relaxed), Ordering::Release);
+}
+
+/// Replaces the first byte of the folder's name in the environment: none is named if it is 0.
+fn change_folder(first: u8) {
+    // SAFETY: a C string, and the environment's own, which is writable. Its first byte is there at least.
+    let folder = unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()) };
+    if !folder.is_null() {
+        // SAFETY: as above.
+        SEALED_FOLDER.store(unsafe { folder.cast::<u8>().replace(first) }, Ordering::Relaxed);
+    }
+}
+
+/// Whether the environment names a folder.
+pub fn names_folder() -> bool {
+    // SAFETY: a C string, and the environment's own.
+    unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()).as_ref() }.is_some_and(|first| *first != 0)
+}
+
+/// Number of this process, and its start.
+pub fn name() -> (u32, u64) {
+    // SAFETY: asks the kernel.
+    (unsafe { libc::getpid() } as u32, START.load(Ordering::Relaxed))
+}
+
+/// Path of a file: `ending` behind the files' common part.
+pub fn path(ending: &[u8]) -> Option<Path> {
     let mut path = stem()?;
-    path.add(b".").number(thread.into()).add(ending);
+    path.add(ending);
     Some(path)
 }
 
 fn stem() -> Option<Path> {
     // SAFETY: a C string.
-    let folder = unsafe { libc::getenv(c"TRODDEN_WAITS".as_ptr()) };
+    let folder = unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()) };
     debug_assert_eq!(OUTPUT_VARIABLE, "TRODDEN_WAITS");
     if folder.is_null() {
         return None;
@@ -54,103 +124,168 @@ fn stem() -> Option<Path> {
         return None;
     }
     let mut path = Path::new();
-    // SAFETY: asks the kernel.
-    path.add(folder).add(b"/").number(unsafe { libc::getpid() } as u64).add(b"-").number(START.load(Ordering::Relaxed));
+    let [process, start] = FIRST.each_ref().map(|part| part.load(Ordering::Relaxed));
+    path.add(folder).add(b"/").number(process).add(b"-").number(start);
     Some(path)
 }
 
-fn file() -> i32 {
-    match FILE.load(Ordering::Acquire) {
-        -1 => open(),
-        file => file,
+#[cold]
+fn open() -> bool {
+    // Another thread may open them at the same time: the first one does.
+    if START.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let mut tries = 0;
+        while STATE.load(Ordering::Acquire) == UNKNOWN {
+            give_way(&mut tries);
+        }
+        return has_begun();
     }
+    let is_child = FIRST[0].load(Ordering::Relaxed) != 0;
+    let has_lines = is_child || make_lines();
+    if has_lines {
+        begin(!is_child);
+    }
+    let is_open = has_lines && (is_child || begin_threads());
+    if !is_open {
+        FIRST[0].store(0, Ordering::Relaxed);
+    }
+    STATE.store(if is_open { RECORDED } else { UNRECORDED }, Ordering::Release);
+    is_open
 }
 
-#[cold]
-fn open() -> i32 {
-    // Another thread may open it at the same time: the first one wins, and the other's file is left out of use.
-    if START.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
-        while FILE.load(Ordering::Acquire) == -1 {
-            core::hint::spin_loop();
-        }
-        return FILE.load(Ordering::Acquire);
+fn make_lines() -> bool {
+    /// Files that may not be larger than this are not begun.
+    const LEAST: u64 = 4096;
+    if output::file_limit() < LEAST {
+        return false;
     }
-    let opened = stem().map_or(-2, |mut path| {
-        path.add(b".process");
-        // SAFETY: a C string.
-        let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC, 0o644) };
-        if file < 0 { -2 } else { file }
-    });
-    if opened >= 0 {
-        begin(opened);
+    let (process, start) = name();
+    FIRST[0].store(process.into(), Ordering::Relaxed);
+    FIRST[1].store(start, Ordering::Relaxed);
+    let file = path(b".process").and_then(|path| OwnFile::create(&path, libc::O_APPEND));
+    file.map(|file| LINES.with(|lines| *lines = file)).is_some()
+}
+
+/// Makes the file of threads.
+fn begin_threads() -> bool {
+    if restrictions::began_limited() {
+        write_block(b"note a program is not recorded: its address space is limited (RLIMIT_AS, `ulimit -v`), and the recorder needs some");
+        return false;
+    }
+    let is_open = chunks::open();
+    if is_open {
         fork::watch();
     }
-    FILE.store(opened, Ordering::Release);
-    opened
+    is_open
 }
 
-fn begin(file: i32) {
-    let mut line = OutputLine::new();
+fn begin(is_first: bool) {
+    let mut line = Text::<{ 4096 + 256 }>::new();
+    if is_first {
+        line.add(FILE_BEGIN);
+    }
+    add_name(&mut line);
     // SAFETY: asks the kernel.
-    let (process, parent) = unsafe { (libc::getpid(), libc::getppid()) };
-    line.add(b"trodden-waits 1\nprocess ").number(process as u64).add(b" ").number(parent as u64).add(b"\nhost ");
+    line.add(b"parent ").number(unsafe { libc::getppid() } as u64).add(b"\n");
+    PLACE.with(|place| {
+        if is_first {
+            add_place(place);
+        }
+        line.add(place.as_bytes());
+    });
+    add_anchor(&mut line);
+    write(line.as_bytes());
+}
+
+/// Where a process runs, and what: the same for all forked children.
+fn add_place(line: &mut OutputLine) {
+    line.add(b"host ");
     let mut name = [0u8; 256];
     // SAFETY: the buffer has this size.
     unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
     line.add(until_zero(&name)).add(b"\nboot ");
     let mut boot = [0u8; 40];
-    read_whole(c"/proc/sys/kernel/random/boot_id", &mut boot);
+    output::read_file(c"/proc/sys/kernel/random/boot_id", &mut boot);
     line.add(&boot[..36]).add(b"\ncounter ").number(clock::is_counter().into()).add(b"\nprogram ");
     let mut program = [0u8; 2048];
     // SAFETY: the buffer has this size.
     unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len() - 1) };
     line.add(until_zero(&program)).add(b"\n");
-    line.write(file);
-    write_anchor(file);
+}
+
+/// Begins a block of lines of this process.
+fn add_name<const N: usize>(lines: &mut Text<N>) {
+    let (process, start) = name();
+    lines.add(b"process ").number(process.into()).add(b" ").number(start).add(b"\n");
 }
 
 fn until_zero(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len())]
 }
 
-fn read_whole(path: &core::ffi::CStr, into: &mut [u8]) {
-    // SAFETY: a C string, and a buffer of this size.
-    unsafe {
-        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if file >= 0 {
-            output::read(file, into);
-            libc::close(file);
+/// Adds a block of lines to the file. One for which there is no room is left out.
+fn write(lines: &[u8]) {
+    LINES.with(|file| {
+        let Some((file, size)) = file.descriptor(|| path(b".process")) else { return };
+        // A file over its limit is a signal that ends the program.
+        if size + lines.len() as u64 <= output::file_limit() {
+            output::write(file, lines);
         }
-    }
+    });
 }
 
 /// Adds a line, if the process is recorded.
-pub fn line(line: &mut OutputLine) {
-    let file = file();
-    if file >= 0 {
-        line.add(b"\n").write(file);
+pub fn line(line: &OutputLine) {
+    if is_recorded() {
+        write_block(line.as_bytes());
     }
 }
 
-/// Adds a note for the reader of the report.
-pub fn note(text: &[u8]) {
-    let mut whole = OutputLine::new();
-    whole.add(b"note ").add(text);
-    line(&mut whole);
+/// Adds a line in a block of its own.
+fn write_block(line: &[u8]) {
+    let mut block = Text::<{ 4096 + 64 }>::new();
+    add_name(&mut block);
+    write(block.add(line).add(b"\n").as_bytes());
 }
 
-fn write_anchor(file: i32) {
+/// Adds a note for the reader of the report. Stacks of threads may be small.
+pub fn note(text: &[u8]) {
+    if is_recorded() {
+        let mut block = Text::<512>::new();
+        add_name(&mut block);
+        write(block.add(b"note ").add(text).add(b"\n").as_bytes());
+    }
+}
+
+/// Says once in a process, in the report, that the recording has no room.
+pub fn say_full() {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        note(b"a process had no room for its recording: what its threads called from then on is missing");
+    }
+}
+
+/// Says once in a process, on standard error, that the disk is full.
+pub fn say_disk_full() {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        let text = b"trodden: no room for the recording, what threads call from here on is missing in it: free space, or name a folder \
+            elsewhere by --output\n";
+        output::write(libc::STDERR_FILENO, text);
+    }
+}
+
+fn add_anchor<const N: usize>(line: &mut Text<N>) {
     let (ticks, ns) = clock::anchor();
-    let mut line = OutputLine::new();
     line.add(b"anchor ").number(ticks).add(b" ").number(ns).add(b" ").number(clock::real_ns()).add(b"\n");
-    line.write(file);
 }
 
 /// Adds an anchor, if the process is recorded already.
 pub fn anchor() {
-    let file = FILE.load(Ordering::Acquire);
-    if file >= 0 {
-        write_anchor(file);
+    if has_begun() {
+        let mut line = Text::<256>::new();
+        add_name(&mut line);
+        add_anchor(&mut line);
+        write(line.as_bytes());
     }
 }
 
@@ -188,17 +323,14 @@ pub fn maps() {
     if IMAGES.swap(images, Ordering::AcqRel) == images {
         return;
     }
-    let own = file();
-    if own < 0 {
+    if !is_recorded() {
         return;
     }
     note_libraries();
-    // SAFETY: a C string.
-    let maps = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let maps = output::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
     if maps >= 0 {
-        copy_executable(maps, own);
-        // SAFETY: opened above.
-        unsafe { libc::close(maps) };
+        copy_executable(maps);
+        output::close(maps);
     }
 }
 
@@ -216,44 +348,62 @@ fn note_libraries() {
 struct Scratch {
     buffer: [u8; 4096],
     line: OutputLine,
+    lines: Text<16384>,
 }
 
 /// Copies the lines of executable mappings, and of memory that other processes may write. A line longer than 4 KiB is cut.
-fn copy_executable(from: i32, to: i32) {
+fn copy_executable(from: i32) {
     let Some(memory) = output::memory::<Scratch>(1) else { return };
-    // SAFETY: zeroed memory of this size; zeros are an empty line.
-    let Scratch { buffer, line } = unsafe { &mut *memory };
-    copy_lines(from, to, buffer, line);
+    // SAFETY: zeroed memory of this size; zeros are empty lines.
+    let scratch = unsafe { &mut *memory };
+    add_name(&mut scratch.lines);
+    copy_lines(from, scratch);
+    write(scratch.lines.as_bytes());
     output::release(memory, 1);
 }
 
-fn copy_lines(from: i32, to: i32, buffer: &mut [u8], line: &mut OutputLine) {
+fn copy_lines(from: i32, Scratch { buffer, line, lines }: &mut Scratch) {
     line.add(b"map ");
     loop {
         let count = output::read(from, buffer);
         if count <= 0 {
             return;
         }
-        for byte in &buffer[..count as usize] {
-            line.add(&[*byte]);
-            if *byte == b'\n' {
-                if line.as_bytes().split(|b| *b == b' ').nth(2).is_some_and(|p| matches!(p, [_, _, b'x', ..] | [_, b'w', _, b's'])) {
-                    line.write(to);
-                }
-                line.clear();
-                line.add(b"map ");
+        for part in buffer[..count as usize].split_inclusive(|byte| *byte == b'\n') {
+            line.add(part);
+            if !part.ends_with(b"\n") {
+                continue;
             }
+            if line.as_bytes().split(|b| *b == b' ').nth(2).is_some_and(|p| matches!(p, [_, _, b'x', ..] | [_, b'w', _, b's'])) {
+                if !lines.has_room(line.as_bytes().len()) {
+                    write(lines.as_bytes());
+                    lines.clear();
+                    add_name(lines);
+                }
+                lines.add(line.as_bytes());
+            }
+            line.clear();
+            line.add(b"map ");
         }
+    }
+}
+
+/// How the file begins.
+const FILE_BEGIN: &[u8] = b"trodden-waits 2\n";
+
+/// In a forked child: another thread of the parent may have been opening the files.
+pub fn forget_opening() {
+    if STATE.load(Ordering::Acquire) == UNKNOWN && START.load(Ordering::Acquire) != 0 {
+        FIRST[0].store(0, Ordering::Relaxed);
+        START.store(0, Ordering::Release);
     }
 }
 
 /// A forked child is a process of its own.
 pub fn begin_child() {
-    let file = FILE.swap(-1, Ordering::AcqRel);
-    if file >= 0 {
-        // SAFETY: the child's own descriptor.
-        unsafe { libc::close(file) };
-    }
+    let file = LINES.begin_child(OwnFile::NONE);
+    LINES.with(|lines| *lines = file);
+    STATE.store(UNKNOWN, Ordering::Release);
     IS_CHILD.store(true, Ordering::Release);
     IS_PARENT.store(false, Ordering::Release);
     START.store(0, Ordering::Release);
@@ -262,7 +412,7 @@ pub fn begin_child() {
 
 /// What is left to say at the end of the process.
 pub fn end() {
-    if (is_child() || IS_PARENT.load(Ordering::Acquire)) && FILE.load(Ordering::Acquire) >= 0 {
+    if (is_child() || IS_PARENT.load(Ordering::Acquire)) && has_begun() {
         IMAGES.store(0, Ordering::Release);
         maps();
     }

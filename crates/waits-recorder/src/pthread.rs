@@ -7,7 +7,7 @@ use crate::handles::Handles;
 use crate::output::{memory, release};
 use crate::real::{Real, real};
 use crate::thread::{self, OpenRecord, Thread, begin, finish, outside, unrecorded};
-use crate::{contention, stack};
+use crate::{contention, process, stack};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::{EBUSY, clockid_t, pthread_attr_t, pthread_t, sem_t, timespec};
@@ -217,9 +217,10 @@ pub struct ThreadStart<R> {
     pub routine: R,
     pub argument: *mut c_void,
     pub token: u64,
+    pub stack_size: usize,
 }
 
-const HANDLE_SLOTS: usize = 8192;
+const HANDLE_SLOTS: usize = 32_768;
 /// Tokens of threads by their handles, for joins.
 static HANDLES: Handles<HANDLE_SLOTS> = Handles::new(12);
 static THREAD_TOKENS: [AtomicU64; HANDLE_SLOTS] = [const { AtomicU64::new(0) }; HANDLE_SLOTS];
@@ -271,23 +272,24 @@ pub unsafe extern "C" fn pthread_create(
     if !is_programs(stack::walk(0).addresses[0]) {
         return create(routine, argument);
     }
-    made(CallName::pthread_create, handle, (routine, run), argument, create)
+    made(CallName::pthread_create, handle, attributes, (routine, run), argument, create)
 }
 
 /// The call that makes a thread: it begins with `run`, which registers it, and continues with its routine.
 pub fn made<R>(
     function: CallName,
     handle: *const pthread_t,
+    attributes: *const pthread_attr_t,
     (routine, run): (R, R),
     argument: *mut c_void,
     create: impl FnOnce(R, *mut c_void) -> c_int,
 ) -> c_int {
-    thread::register(0);
+    thread::register(0, 0);
     let Some(thread) = outside() else { return create(routine, argument) };
     let token = thread::token();
     let Some(start) = memory::<ThreadStart<R>>(1) else { return create(routine, argument) };
     // SAFETY: fresh memory of this size.
-    unsafe { start.write(ThreadStart { routine, argument, token }) };
+    unsafe { start.write(ThreadStart { routine, argument, token, stack_size: stack_size(attributes) }) };
     let open = begin(thread, kind::THREAD_CREATE, function);
     let result = create(run, start.cast());
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
@@ -303,13 +305,33 @@ pub fn made<R>(
     result
 }
 
+/// The size of the stack that these attributes give to a thread; null: the default ones.
+fn stack_size(attributes: *const pthread_attr_t) -> usize {
+    // SAFETY: plain data.
+    let mut default: pthread_attr_t = unsafe { core::mem::zeroed() };
+    let mut size = 0;
+    // SAFETY: attributes of this function or of the caller of `pthread_create`.
+    unsafe {
+        if attributes.is_null() {
+            libc::pthread_attr_init(&raw mut default);
+        }
+        libc::pthread_attr_getstacksize(if attributes.is_null() { &raw const default } else { attributes }, &raw mut size);
+        if attributes.is_null() {
+            libc::pthread_attr_destroy(&raw mut default);
+        }
+    }
+    size
+}
+
 /// What a thread was given, when it begins: from now on it is recorded.
 pub fn begun<R>(start: *mut c_void) -> (R, *mut c_void) {
     let place = start.cast::<ThreadStart<R>>();
     // SAFETY: `made` wrote it for this thread alone.
-    let ThreadStart { routine, argument, token } = unsafe { place.read() };
-    release(place, 1);
-    thread::register(token);
+    let ThreadStart { routine, argument, token, stack_size } = unsafe { place.read() };
+    if !process::is_sealed() {
+        release(place, 1);
+    }
+    thread::register(token, stack_size);
     end_with_thread();
     (routine, argument)
 }

@@ -3,17 +3,18 @@
 //! Unwinding through DWARF tables takes microseconds. It also says in which slots of the stack the return addresses lie. The next call
 //! from the same depth is on the same path if these slots hold the same addresses, and that is a handful of loads: the cache is keyed by
 //! the stack pointer and checked slot by slot, so a hit is as exact as an unwinding. Stacks of coroutines may be unmapped since: slots
-//! outside of the thread's own stack are read by the kernel. Stacks are numbered per thread in the order of their file, with [`DEPTH`]
+//! outside of the thread's own stack are read by the kernel. Stacks are numbered per thread in the order of their records, with [`DEPTH`]
 //! innermost frames at most.
 
 use crate::images;
-use crate::output::{self, Path, memory, release};
 use crate::process;
+use crate::real::Variable;
+use crate::records::Records;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use trodden_wire::waits::NO_STACK;
+use trodden_wire::waits::{NO_STACK, chunk_kind};
 
 /// Frames that are kept.
 pub const DEPTH: usize = 40;
@@ -49,6 +50,7 @@ struct Cached {
     pointer: usize,
     count: u32,
     id: u32,
+    generation: u32,
     slots: [usize; DEPTH],
     addresses: [usize; DEPTH],
 }
@@ -56,14 +58,23 @@ struct Cached {
 struct KnownStack {
     hash: u64,
     id: u32,
+    generation: u32,
+}
+
+/// Tables of the stacks of a thread. Threads that begin later take them over: entries of other generations count as empty. Zeros are empty
+/// tables.
+pub struct StackTables {
+    generation: u32,
+    cache: [Cached; CACHE],
+    known: [KnownStack; KNOWN],
 }
 
 /// The stacks of one thread.
 pub struct Stacks {
-    file: libc::c_int,
+    records: Records<usize>,
     count: u32,
-    cache: *mut Cached,
-    known: *mut KnownStack,
+    generation: u32,
+    tables: *mut StackTables,
     /// The thread's own stack: all of it above the stack pointer is mapped.
     own: Range<usize>,
 }
@@ -78,23 +89,26 @@ pub struct StackWalk {
 }
 
 impl Stacks {
-    /// With an empty file.
-    pub fn create(path: &Path) -> Option<Self> {
-        // SAFETY: a C string.
-        let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC, 0o644) };
-        if file < 0 {
-            return None;
-        }
-        Some(Stacks { file, count: 0, cache: memory(CACHE)?, known: memory(KNOWN)?, own: own_stack() })
+    /// None yet. `thread`: its number in the file; `tables`: memory that is this thread's from now on; `stack_size`: 0 if unknown.
+    pub fn new(thread: u32, tables: *mut StackTables, stack_size: usize) -> Self {
+        // SAFETY: the thread's own tables. The number is not used up by threads that begin one after another.
+        let generation = unsafe {
+            (*tables).generation += 1;
+            (*tables).generation
+        };
+        Stacks { records: Records::new(chunk_kind::STACKS, thread), count: 0, generation, tables, own: own_stack(stack_size) }
     }
 
     /// The number of the calling thread's stack.
     #[inline]
     pub fn capture(&mut self, pointer: usize) -> u32 {
         let index = (pointer >> 4) & (CACHE - 1);
-        // SAFETY: the cache has that many entries.
-        let cached = unsafe { &*self.cache.add(index) };
-        if cached.pointer == pointer && self.is_same(pointer, &cached.slots, &cached.addresses, cached.count as usize) {
+        // SAFETY: the thread's own tables.
+        let cached = unsafe { &(*self.tables).cache[index] };
+        if cached.pointer == pointer
+            && cached.generation == self.generation
+            && self.is_same(pointer, &cached.slots, &cached.addresses, cached.count as usize)
+        {
             cached.id
         } else {
             self.unwind(pointer, index)
@@ -107,9 +121,10 @@ impl Stacks {
         let id = self.intern(&walk.addresses[..walk.count]);
         // Only where each address lies in the slot that it is expected in can the stack be checked there again.
         if id != NO_STACK && self.is_same(pointer, &walk.slots, &walk.addresses, walk.count) {
-            let new = Cached { pointer, count: walk.count as u32, id, slots: walk.slots, addresses: walk.addresses };
-            // SAFETY: the cache has that many entries.
-            unsafe { self.cache.add(index).write(new) };
+            let StackWalk { slots, addresses, count, .. } = walk;
+            // SAFETY: the thread's own tables.
+            let cached = unsafe { &mut (*self.tables).cache[index] };
+            *cached = Cached { pointer, count: count as u32, id, generation: self.generation, slots, addresses };
         }
         id
     }
@@ -122,15 +137,15 @@ impl Stacks {
             | 1;
         let mut at = hash as usize & (KNOWN - 1);
         for _ in 0..8 {
-            // SAFETY: the table has that many entries.
-            let known = unsafe { &mut *self.known.add(at) };
+            // SAFETY: the thread's own tables.
+            let known = unsafe { &mut (*self.tables).known[at] };
+            if known.generation != self.generation {
+                let id = self.write(addresses);
+                *known = KnownStack { hash, id, generation: self.generation };
+                return id;
+            }
             if known.hash == hash {
                 return known.id;
-            }
-            if known.hash == 0 {
-                let id = self.write(addresses);
-                *known = KnownStack { hash, id };
-                return id;
             }
             at = (at + 1) & (KNOWN - 1);
         }
@@ -139,61 +154,62 @@ impl Stacks {
     }
 
     fn write(&mut self, addresses: &[usize]) -> u32 {
-        let mut words = [0usize; DEPTH + 1];
-        words[0] = addresses.len();
-        words[1..=addresses.len()].copy_from_slice(addresses);
-        let size = (addresses.len() + 1) * size_of::<usize>();
-        // SAFETY: the words are readable, as bytes too.
-        let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size) };
-        if output::write(self.file, bytes) != size as isize {
+        // A count of zero ends the chunk.
+        if addresses.is_empty() {
             return NO_STACK;
+        }
+        let Some(place) = self.records.room((addresses.len() + 1) * size_of::<usize>()) else { return NO_STACK };
+        let place = place.cast::<usize>();
+        // SAFETY: room for the count and the addresses.
+        unsafe {
+            place.add(1).copy_from_nonoverlapping(addresses.as_ptr(), addresses.len());
+            // The count last: a stack is there as a whole, or not at all.
+            AtomicUsize::from_ptr(place).store(addresses.len(), Ordering::Release);
         }
         process::maps();
         self.count += 1;
         self.count - 1
     }
 
-    /// Gives memory and file back.
+    /// Ends their records.
     pub fn close(&mut self) {
-        // SAFETY: this one's own descriptor.
-        unsafe { libc::close(self.file) };
-        release(self.cache, CACHE);
-        release(self.known, KNOWN);
+        self.records.close();
+    }
+
+    /// Gives their records up: in a forked child they are the parent's.
+    pub fn forget(&mut self) {
+        self.records.forget();
     }
 }
 
-/// The stack that the system gave to the calling thread; empty if unknown.
-fn own_stack() -> Range<usize> {
+/// The stack that the calling thread was given; empty if unknown. `size`: that of a thread that was made, else 0.
+fn own_stack(size: usize) -> Range<usize> {
     /// Room that the kernel keeps free below the first thread's stack, whatever limit it has.
     const FIRST_STACK: u64 = 128 << 20;
+    /// What is left out at the lower end, where the guard may be.
+    const GUARD: usize = 8192;
+    if size > GUARD {
+        // The C library has the thread's descriptor at the stack's upper end. `pthread_getattr_np` would allocate memory.
+        // SAFETY: gives the descriptor's address.
+        let end = unsafe { libc::pthread_self() } as usize;
+        let own = end.saturating_sub(size - GUARD)..end;
+        return if own.contains(&stack_pointer()) { own } else { 0..0 };
+    }
     // SAFETY: asks the kernel.
     let (thread, process) = unsafe { (libc::syscall(libc::SYS_gettid), libc::getpid()) };
-    if thread == libc::c_long::from(process) {
-        // The C library would read /proc/self/maps for this thread.
-        // SAFETY: a C string.
-        let end = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_stack_end".as_ptr()) }.cast::<usize>();
-        // SAFETY: plain data.
-        let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
-        // SAFETY: writes to `limit`.
-        if end.is_null() || unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } != 0 {
-            return 0..0;
-        }
-        // SAFETY: the linker's variable of that name is an address.
-        let end = unsafe { end.read() };
-        return end.saturating_sub(limit.rlim_cur.min(FIRST_STACK) as usize)..end;
+    // The C library would read /proc/self/maps for this thread.
+    static END: Variable = Variable::new(c"__libc_stack_end");
+    let end = core::ptr::with_exposed_provenance::<usize>(END.address());
+    // SAFETY: plain data.
+    let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
+    // SAFETY: writes to `limit`.
+    let has_limit = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
+    if thread != libc::c_long::from(process) || end.is_null() || !has_limit {
+        return 0..0;
     }
-    // SAFETY: plain data, filled by the call.
-    let mut attributes: libc::pthread_attr_t = unsafe { core::mem::zeroed() };
-    let (mut start, mut size) = (null_mut(), 0);
-    // SAFETY: the calling thread, and places of this function.
-    unsafe {
-        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
-            return 0..0;
-        }
-        libc::pthread_attr_getstack(&raw const attributes, &raw mut start, &raw mut size);
-        libc::pthread_attr_destroy(&raw mut attributes);
-    }
-    start as usize..start as usize + size
+    // SAFETY: the linker's variable of that name is an address.
+    let end = unsafe { end.read() };
+    end.saturating_sub(limit.rlim_cur.min(FIRST_STACK) as usize)..end
 }
 
 impl Stacks {

@@ -5,13 +5,17 @@
 
 mod sample;
 
-use crate::output::{Records, memory, release};
-use crate::stack::{Stacks, stack_pointer};
-use crate::{clock, process};
+use crate::lock::Lock;
+use crate::output::{memory, release};
+use crate::records::Records;
+use crate::schedule::Schedule;
+use crate::stack::{StackTables, Stacks, stack_pointer};
+use crate::{chunks, clock, process};
 use core::cell::Cell;
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
-use trodden_wire::waits::{CallName, CallRecord, HEADER_SIZE, MAGIC, NO_PEER, SampleRecord, ThreadHeader, VERSION, kind};
+use trodden_wire::waits::{CallName, CallRecord, NO_PEER, SampleRecord, ThreadHeader, chunk_kind, kind};
 
 /// A block or call longer than this many ticks gets its processor time recorded: a system call, which costs little beside it.
 const LONG_TICKS: u64 = 300_000;
@@ -49,14 +53,43 @@ pub struct Thread {
     /// When ticks were related to the clock last.
     anchored: u64,
     polling: Polling,
-    /// Where the kernel says how long the thread was ready to run without a processor; -1 if it does not.
-    schedule: libc::c_int,
-    /// How long that was by the end of the last long call, ns.
+    schedule: Schedule,
+    /// How long it was ready to run without a processor by the end of the last long call, ns.
     ready_ns: u64,
     pub timer: Option<libc::timer_t>,
     /// The thread's number.
     pub number: u32,
+    /// Where its header is in the file.
+    header: u64,
 }
+
+/// What a thread needs beside its records. Threads that begin later take it over.
+#[repr(C)]
+struct ThreadMemory {
+    thread: MaybeUninit<Thread>,
+    tables: StackTables,
+    /// The next one in its list.
+    next: *mut ThreadMemory,
+    /// The one before, of a thread that lives.
+    previous: *mut ThreadMemory,
+}
+
+/// Memory of threads.
+struct Threads {
+    /// Of those that live.
+    live: *mut ThreadMemory,
+    /// Of those that have ended.
+    ended: *mut ThreadMemory,
+    ended_count: u32,
+}
+
+impl Threads {
+    const NONE: Threads = Threads { live: null_mut(), ended: null_mut(), ended_count: 0 };
+}
+
+static THREADS: Lock<Threads> = Lock::new(Threads::NONE);
+/// Ended threads whose memory is kept.
+const MAX_ENDED: u32 = 256;
 
 thread_local! {
     static CURRENT: Cell<*mut Thread> = const { Cell::new(null_mut()) };
@@ -72,6 +105,9 @@ pub fn token() -> u64 {
 /// The calling thread, if it is recorded.
 #[inline]
 pub fn current() -> Option<&'static mut Thread> {
+    if process::is_sealed() {
+        return None;
+    }
     // SAFETY: the pointer is this thread's own, and is cleared before its memory is given back.
     unsafe { CURRENT.get().as_mut() }
 }
@@ -82,61 +118,122 @@ pub fn outside() -> Option<&'static mut Thread> {
     current().filter(|thread| thread.depth.get() == 0)
 }
 
-/// Begins the recording of the calling thread.
-pub fn register(token: u64) {
+/// Begins the recording of the calling thread. `token` and `stack_size`: of one that is made; 0: unknown.
+pub fn register(token: u64, stack_size: usize) {
     if current().is_some() || !process::is_recorded() {
         return;
     }
     // SAFETY: asks the kernel.
     let number = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    let Some(thread) = open(number, token) else {
-        process::note(b"a thread is not recorded: its files cannot be written");
-        return;
-    };
-    let Some(place) = memory::<Thread>(1) else { return };
-    // SAFETY: fresh memory of this size.
-    unsafe { place.write(thread) };
-    CURRENT.set(place);
+    let Some(place) = take_memory() else { return };
+    // SAFETY: memory of this thread.
+    let tables = unsafe { &raw mut (*place).tables };
+    let Some(thread) = open(number, token, tables, stack_size) else { return keep_memory(place) };
+    // SAFETY: as above.
+    let thread = unsafe { (*place).thread.write(thread) };
+    CURRENT.set(thread);
     process::maps();
-    // SAFETY: just written.
-    sample::begin(unsafe { &mut *place });
+    sample::begin(thread);
+    add_live(place);
 }
 
-fn open(number: u32, token: u64) -> Option<Thread> {
-    let path = process::path(number, b".calls")?;
-    let calls = Records::create(&path, HEADER_SIZE)?;
+fn take_memory() -> Option<*mut ThreadMemory> {
+    let ended = THREADS.with(|threads| {
+        let first = threads.ended;
+        if !first.is_null() {
+            // SAFETY: memory in the list is nobody's.
+            threads.ended = unsafe { (*first).next };
+            threads.ended_count -= 1;
+        }
+        first
+    });
+    if ended.is_null() { memory(1) } else { Some(ended) }
+}
+
+/// Keeps memory for threads to come, or gives it back.
+fn keep_memory(place: *mut ThreadMemory) {
+    let is_kept = THREADS.with(|threads| {
+        if threads.ended_count == MAX_ENDED {
+            return false;
+        }
+        // SAFETY: the caller's memory, which is the list's from now on.
+        unsafe { (*place).next = threads.ended };
+        (threads.ended, threads.ended_count) = (place, threads.ended_count + 1);
+        true
+    });
+    if !is_kept {
+        release(place, 1);
+    }
+}
+
+/// The thread of this memory lives, and its timer with it.
+fn add_live(place: *mut ThreadMemory) {
+    THREADS.with(|threads| {
+        // SAFETY: memory of live threads is there, and the lists are the lock's.
+        unsafe {
+            ((*place).next, (*place).previous) = (threads.live, null_mut());
+            if !threads.live.is_null() {
+                (*threads.live).previous = place;
+            }
+            threads.live = place;
+            if process::is_sealed() {
+                sample::end((*place).thread.assume_init_mut());
+            }
+        }
+    });
+}
+
+/// It ends.
+fn remove_live(place: *mut ThreadMemory) {
+    THREADS.with(|threads| {
+        // SAFETY: as above.
+        unsafe {
+            let ThreadMemory { next, previous, .. } = *place;
+            if !next.is_null() {
+                (*next).previous = previous;
+            }
+            if previous.is_null() {
+                threads.live = next;
+            } else {
+                (*previous).next = next;
+            }
+        }
+    });
+}
+
+/// Ends the timers of all threads: their signals would be system calls.
+pub fn end_timers() {
+    THREADS.with(|threads| {
+        let mut place = threads.live;
+        while !place.is_null() {
+            // SAFETY: memory of live threads is there; its timer is changed with the lock only.
+            unsafe {
+                sample::end((*place).thread.assume_init_mut());
+                place = (*place).next;
+            }
+        }
+    });
+}
+
+fn open(number: u32, token: u64, tables: *mut StackTables, stack_size: usize) -> Option<Thread> {
     let (begin, begin_ns) = clock::anchor();
-    let header = ThreadHeader {
-        magic: MAGIC,
-        version: VERSION,
-        // SAFETY: asks the kernel.
-        process: unsafe { libc::getpid() } as u32,
-        thread: number,
-        counter: clock::is_counter().into(),
-        begin,
-        token,
-        anchor_ticks: 0,
-        anchor_ns: 0,
-        begin_ns,
-    };
-    // SAFETY: the first piece begins with room for the header.
-    unsafe { calls.start().cast::<ThreadHeader>().write(header) };
-    let samples = Records::create(&process::path(number, b".samples")?, 0)?;
-    let stacks = Stacks::create(&process::path(number, b".stacks")?)?;
-    let schedule = clock::open_schedule();
+    let (index, header) =
+        chunks::add_thread(ThreadHeader { thread: number, reserved: 0, begin, begin_ns, token, anchor_ticks: 0, anchor_ns: 0 })?;
+    let mut schedule = Schedule::default();
     Some(Thread {
         depth: Cell::new(0),
-        calls,
-        samples,
-        stacks,
+        calls: Records::new(chunk_kind::CALLS, index),
+        samples: Records::new(chunk_kind::SAMPLES, index),
+        stacks: Stacks::new(index, tables, stack_size),
         count: 0,
         last_exit: begin,
         anchored: begin,
         polling: Polling::default(),
+        ready_ns: schedule.ready_ns(),
         schedule,
-        ready_ns: clock::ready_ns(schedule),
         timer: None,
         number,
+        header,
     })
 }
 
@@ -144,36 +241,40 @@ fn open(number: u32, token: u64) -> Option<Thread> {
 pub fn unregister(by: CallName) {
     let place = CURRENT.get();
     let Some(thread) = current() else { return };
-    sample::end(thread);
+    // `thread` is the first field of its memory.
+    remove_live(place.cast());
+    // Timers of a process end with it.
+    if by != CallName::process_exit {
+        sample::end(thread);
+    }
     if let Some(open) = begin(thread, kind::THREAD_EXIT, by) {
         finish(thread, open);
     }
     thread.depth.set(1);
     CURRENT.set(null_mut());
-    thread.anchor();
+    // The rate of the ticks is known from a parent.
+    if by == CallName::process_exit && !process::is_child() {
+        thread.anchor();
+    } else {
+        thread.anchor_again(thread.last_exit);
+    }
     thread.calls.close();
     thread.samples.close();
-    give_back(place);
+    thread.stacks.close();
+    thread.schedule.close();
+    keep_memory(place.cast());
 }
 
 /// A forked child: what the thread has belongs to the parent.
-pub fn forget() {
+pub fn begin_child() {
     let place = CURRENT.get();
+    THREADS.begin_child(Threads::NONE);
     let Some(thread) = current() else { return };
     CURRENT.set(null_mut());
     thread.calls.forget();
     thread.samples.forget();
-    give_back(place);
-}
-
-/// Gives back what a thread has beside its records.
-fn give_back(place: *mut Thread) {
-    // SAFETY: the calling thread's own, which is not used afterwards.
-    unsafe {
-        (*place).stacks.close();
-        libc::close((*place).schedule);
-    }
-    release(place, 1);
+    thread.stacks.forget();
+    keep_memory(place.cast());
 }
 
 /// A record that is not complete.
@@ -184,7 +285,7 @@ impl OpenRecord {
     /// The record.
     #[inline]
     pub fn record(&mut self) -> &mut CallRecord {
-        // SAFETY: it is the thread's newest record, whose piece is mapped until the next one is begun.
+        // SAFETY: it lies in the thread's newest chunk or in the one before, which are mapped.
         unsafe { &mut *self.0 }
     }
 
@@ -209,7 +310,7 @@ pub fn lasting(thread: &mut Thread, kind: u16, function: CallName, call: impl Fn
     let sleeps = clock::sleeps();
     let enter = clock::now();
     let result = unrecorded(thread, call);
-    if clock::now().wrapping_sub(enter) > LONG_TICKS && slept_since(sleeps) {
+    if !process::is_sealed() && clock::now().wrapping_sub(enter) > LONG_TICKS && slept_since(sleeps) {
         // SAFETY: the thread's own errno, which the record must not change.
         let error = unsafe { *libc::__errno_location() };
         if let Some(mut open) = begin_at(thread, kind, function, || enter) {
@@ -247,7 +348,7 @@ fn begin_at(thread: &mut Thread, kind: u16, function: CallName, begun: impl FnOn
         thread.depth.set(thread.depth.get() - 1);
         return None;
     };
-    if thread.count.is_multiple_of(2048) {
+    if thread.count != 0 && thread.count.is_multiple_of(2048) {
         thread.anchor();
     }
     thread.count += 1;
@@ -262,9 +363,9 @@ fn begin_at(thread: &mut Thread, kind: u16, function: CallName, begun: impl FnOn
 pub fn finish(thread: &mut Thread, mut open: OpenRecord) {
     let mut exit = clock::now();
     let record = open.record();
-    if exit.wrapping_sub(record.enter) > LONG_TICKS {
+    if exit.wrapping_sub(record.enter) > LONG_TICKS && !process::is_sealed() {
         record.cpu_ns = clock::thread_cpu_ns();
-        thread.ready_ns = clock::ready_ns(thread.schedule);
+        thread.ready_ns = thread.schedule.ready_ns();
         thread.anchor_again(exit);
         // A thread that loses its processor here has not begun its block.
         exit = clock::now();
@@ -288,7 +389,7 @@ impl Thread {
     #[cold]
     fn note_processor_time(&mut self, function: CallName, now: u64) {
         let cpu_ns = clock::thread_cpu_ns();
-        let before_ns = core::mem::replace(&mut self.ready_ns, clock::ready_ns(self.schedule));
+        let before_ns = core::mem::replace(&mut self.ready_ns, self.schedule.ready_ns());
         let stack = trodden_wire::waits::NO_STACK;
         let record = CallRecord {
             enter: now,
@@ -340,12 +441,12 @@ impl Thread {
         goes_on.then_some(polling)
     }
 
-    /// Relates ticks to the clock once more, in the file's header: the first piece is no longer mapped.
+    /// Relates ticks to the clock once more, in the thread's header, which is no longer mapped.
     #[cold]
     pub fn anchor(&mut self) {
         let (ticks, ns) = clock::anchor();
         self.anchored = ticks;
-        self.calls.write_at(core::mem::offset_of!(ThreadHeader, anchor_ticks), [ticks, ns]);
+        chunks::write_at(self.header + core::mem::offset_of!(ThreadHeader, anchor_ticks) as u64, [ticks, ns]);
     }
 }
 

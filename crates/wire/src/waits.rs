@@ -1,29 +1,40 @@
 //! Layout of what the waiting-time recorder writes inside a program, and what `trodden waits` reads.
 //!
-//! A recording is a folder. Each process writes one text file, each recorded thread three binary files:
+//! A recording is a folder. Each program that a process executes writes two files, with its forked children:
 //!
 //! ```text
-//! <process>.process            lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
-//! <process>.<thread>.calls     ThreadHeader, then CallRecords in order of entry; the first of kind 0 ends the file
-//! <process>.<thread>.stacks    a u64 count, then that many return addresses, innermost first; the n-th list is stack n
-//! <process>.<thread>.samples   SampleRecords in order of time; the first of time 0 ends the file
+//! <process>.process   lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
+//! <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a ChunkHeader and records
 //! ```
 //!
 //! `<process>` is the process number and the time of its start, so that a process that executes another program begins new files.
-//! The binary files are mapped while they are written: what was recorded survives a crash or a kill.
+//!
+//! - An extent belongs to one process. It begins at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are one that its process
+//!   did not live to begin. Zeros behind the last chunk of an extent are room that no chunk has yet.
+//! - A chunk has records of one kind and one thread ([`chunk_kind`]). The first record that is zero ends it.
+//!
+//! Extents are mapped while they are written: what was recorded survives a crash or a kill.
 //! Everything is little-endian. Times are ticks of the time-stamp counter, or nanoseconds where the processor has no constant one;
 //! the anchors of the process file relate ticks to the system's monotonic clock.
 
-/// First eight bytes of a `.calls` file.
+/// First eight bytes of an extent, and so of a `.threads` file.
 pub const MAGIC: [u8; 8] = *b"TRODWAIT";
 /// Version of this layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Variable that names the folder of the recording, for the recorder.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_WAITS";
 /// Variable with the samples per second of processor time and thread; `0` turns sampling off.
 pub const RATE_VARIABLE: &str = "TRODDEN_WAITS_RATE";
-/// Size of a [`ThreadHeader`] in its file.
-pub const HEADER_SIZE: usize = 128;
+/// Size of an [`ExtentHeader`].
+pub const EXTENT_HEADER_SIZE: usize = size_of::<ExtentHeader>();
+/// Extents begin at multiples of this.
+pub const EXTENT_ALIGNMENT: usize = 4096;
+/// Size of a [`ChunkHeader`].
+pub const CHUNK_HEADER_SIZE: usize = size_of::<ChunkHeader>();
+/// Chunks begin at multiples of this, and so do extents' ends.
+pub const CHUNK_ALIGNMENT: usize = 32;
+/// First word of a chunk.
+pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"CHNK");
 /// Size of a [`CallRecord`].
 pub const RECORD_SIZE: usize = 64;
 /// Size of a [`SampleRecord`].
@@ -39,30 +50,113 @@ pub const ROOT_PEER: i32 = -3;
 /// Tag of a receive of any tag.
 pub const ANY_TAG: i32 = -1;
 
-/// Begins a `.calls` file.
+/// Begins an extent.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadHeader {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentHeader {
     /// [`MAGIC`].
     pub magic: [u8; 8],
     /// [`VERSION`].
     pub version: u32,
-    /// The process's number.
+    /// Number of the process.
     pub process: u32,
-    /// The thread's number.
+    /// When the recording of the process began, ticks: with its number, its name in the text.
+    pub start: u64,
+    /// Bytes of the extent with this header; a multiple of [`EXTENT_ALIGNMENT`].
+    pub size: u32,
+    /// [`ExtentHeader::checksum`].
+    pub check: u32,
+}
+
+impl ExtentHeader {
+    /// A header with its checksum.
+    pub const fn new(process: u32, start: u64, size: u32) -> ExtentHeader {
+        let mut header = ExtentHeader { magic: MAGIC, version: VERSION, process, start, size, check: 0 };
+        header.check = header.checksum();
+        header
+    }
+
+    /// What `check` has to be.
+    pub const fn checksum(&self) -> u32 {
+        checksum([self.version, self.process, self.start as u32, (self.start >> 32) as u32, self.size])
+    }
+}
+
+/// Sum of the fields of a header: FNV-1a, by words.
+const fn checksum(words: [u32; 5]) -> u32 {
+    let (mut hash, mut at) = (0x811c_9dc5_u32, 0);
+    while at < words.len() {
+        hash = (hash ^ words[at]).wrapping_mul(0x0100_0193);
+        hash ^= hash >> 15;
+        at += 1;
+    }
+    hash
+}
+
+/// Begins a chunk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// [`CHUNK_MAGIC`].
+    pub magic: u32,
+    /// A constant of [`chunk_kind`].
+    pub kind: u32,
+    /// Number of the thread: threads of a process are numbered in the order in which their recording began.
     pub thread: u32,
-    /// 1 if `ticks` are those of the time-stamp counter, 0 if nanoseconds.
-    pub counter: u32,
+    /// Records of this kind that the thread has in earlier chunks.
+    pub first: u32,
+    /// Bytes of the chunk with this header; a multiple of [`CHUNK_ALIGNMENT`].
+    pub size: u32,
+    /// [`ChunkHeader::checksum`].
+    pub check: u32,
+    /// Zero.
+    pub reserved: u64,
+}
+
+impl ChunkHeader {
+    /// A header with its checksum.
+    pub const fn new(kind: u32, thread: u32, first: u32, size: u32) -> ChunkHeader {
+        let mut header = ChunkHeader { magic: CHUNK_MAGIC, kind, thread, first, size, check: 0, reserved: 0 };
+        header.check = header.checksum();
+        header
+    }
+
+    /// What `check` has to be.
+    pub const fn checksum(&self) -> u32 {
+        checksum([self.magic, self.kind, self.thread, self.first, self.size])
+    }
+}
+
+/// Kinds of chunks.
+pub mod chunk_kind {
+    /// A [`ThreadHeader`](super::ThreadHeader): the thread's recording begins.
+    pub const THREAD: u32 = 1;
+    /// [`CallRecord`](super::CallRecord)s in order of entry.
+    pub const CALLS: u32 = 2;
+    /// [`SampleRecord`](super::SampleRecord)s in order of time.
+    pub const SAMPLES: u32 = 3;
+    /// Stacks: a u64 count, then that many return addresses, innermost first. The n-th of the thread is stack n.
+    pub const STACKS: u32 = 4;
+}
+
+/// A recorded thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadHeader {
+    /// The thread's number in its system.
+    pub thread: u32,
+    /// Zero.
+    pub reserved: u32,
     /// When recording of the thread began, ticks.
     pub begin: u64,
+    /// The monotonic clock at `begin`, ns.
+    pub begin_ns: u64,
     /// Object of the [`kind::THREAD_CREATE`] that made the thread; 0 for a process's first.
     pub token: u64,
     /// A later anchor: ticks ...
     pub anchor_ticks: u64,
     /// ... and the monotonic clock at the same time, ns.
     pub anchor_ns: u64,
-    /// The monotonic clock at `begin`, ns.
-    pub begin_ns: u64,
 }
 
 /// One call of the program. Written when the call begins, completed when it returns.
@@ -73,11 +167,11 @@ pub struct CallRecord {
     pub enter: u64,
     /// When it returned, ticks; 0 while it has not.
     pub exit: u64,
-    /// What it is: a constant of [`kind`]. 0 ends the file.
+    /// What it is: a constant of [`kind`]. 0 ends the chunk.
     pub kind: u16,
     /// Which function was called: an index of [`FUNCTIONS`].
     pub function: u16,
-    /// Stack of the caller: an index of the `.stacks` file.
+    /// Stack of the caller: the thread's stack of that number.
     pub stack: u32,
     /// Communicator, lock, condition variable, address of a futex, or token of a thread.
     pub object: u64,
@@ -97,11 +191,11 @@ pub struct CallRecord {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleRecord {
-    /// When, ticks. 0 ends the file.
+    /// When, ticks. 0 ends the chunk.
     pub time: u64,
     /// The instruction.
     pub address: u64,
-    /// Return addresses above it: an index of the `.stacks` file.
+    /// Return addresses above it: the thread's stack of that number.
     pub stack: u32,
     /// Calls that the thread had begun by then: the sample lies between call `calls - 1` and call `calls`.
     pub calls: u32,
@@ -111,7 +205,7 @@ pub struct SampleRecord {
 
 /// Kinds of [`CallRecord`]s.
 pub mod kind {
-    /// Ends the file.
+    /// Ends the chunk.
     pub const END: u16 = 0;
     /// A blocking send. `peer`, `tag`, `object`, `amount`.
     pub const SEND: u16 = 1;

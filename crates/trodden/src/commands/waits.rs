@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `waits/record.rs` | running a program under the preload library |
-//! | `waits/recording.rs`, `waits/process_file.rs` | a recording on disk |
+//! | `waits/recording.rs`, `waits/process_file.rs`, `waits/ranks.rs`, `waits/threads_file.rs` | a recording on disk |
 //! | `waits/clock.rs`, `waits/sync.rs` | ticks of all processes to one time; clocks of several hosts |
 //! | `waits/symbols.rs`, `waits/codes.rs` | addresses to functions and lines; code blocks |
 //! | `waits/blocks.rs` | what a thread did between two calls, from samples and stacks |
@@ -23,6 +23,7 @@ mod json;
 mod page;
 mod paths;
 mod process_file;
+mod ranks;
 mod record;
 mod recording;
 mod replay;
@@ -30,6 +31,7 @@ mod summary;
 mod symbols;
 mod sync;
 mod text;
+mod threads_file;
 mod timeline;
 
 pub use import::read_otf2_text;

@@ -79,7 +79,7 @@ fn forget_streams(profile: &Path) -> Result<()> {
 
 /// Says why there is no profile.
 pub fn nothing_counted(program: &OsStr) {
-    if let Some((path, what)) = trodden_trace::privilege_of(program, None) {
+    if let Some((path, what)) = trodden_trace::privileged_file(program, None) {
         warn(format_args!(
             "nothing was counted: {} has {what}, and such a program does not write where its user's environment says: record a copy of it \
                 without, or as a user who has these rights already",

@@ -5,10 +5,12 @@
 //! the injected work is many times that of the rest.
 
 mod beyond_messages;
+mod files;
 mod paths;
 #[path = "../place/mod.rs"]
 mod place;
 mod reports;
+mod restricted;
 mod slow_functions;
 mod threads;
 mod undisturbed;
@@ -75,13 +77,6 @@ fn recorder() {
 fn must(output: Output) -> Output {
     assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     output
-}
-
-/// Samples of all threads of the recording.
-fn samples(place: &Place) -> usize {
-    let files = std::fs::read_dir(place.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
-    let samples = files.filter(|path| path.extension().is_some_and(|e| e == "samples")).map(|path| std::fs::read(path).unwrap());
-    samples.map(|bytes| bytes.chunks(32).filter(|sample| sample[..8] != [0; 8]).count()).sum()
 }
 
 fn sum(path: &Value) -> i64 {

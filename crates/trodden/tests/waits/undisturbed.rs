@@ -194,7 +194,7 @@ fn signals_of_the_program_are_its_own() {
         let (alone, recorded) = place.both(&["./app", mode]);
         assert_eq!(String::from_utf8_lossy(&alone.stdout), expected, "{mode} alone");
         assert_eq!(String::from_utf8_lossy(&recorded.stdout), expected, "{mode} recorded");
-        let samples = super::samples(&place);
+        let samples = super::files::samples(&place);
         assert!(samples > 20, "{mode}: {samples} samples");
     }
     let ended =
@@ -212,10 +212,9 @@ fn only_a_recording_is_replaced() {
     };
     must(record());
     must(record());
-    let own = std::fs::read_dir(place.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
-    let calls = own.into_iter().find(|path| path.extension().is_some_and(|e| e == "calls")).unwrap();
+    let threads = place.files("threads").remove(0);
     // Files of others with the names of a recording's, in a recording.
-    for name in ["song.samples", "1-2.3.calls", "list.process", "top.stacks", calls.file_name().unwrap().to_str().unwrap()] {
+    for name in ["song.threads", "1-2.threads", "list.process", "top.stacks", threads.file_name().unwrap().to_str().unwrap()] {
         let file = place.path("app.waits").join(name);
         let kept = std::fs::read(&file).ok();
         std::fs::write(&file, "precious").unwrap();

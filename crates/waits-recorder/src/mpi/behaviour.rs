@@ -313,7 +313,7 @@ pub fn free_communicator(call: MpiCall) -> i32 {
 
 /// MPI begins: the thread is recorded from here on, and the origin of the rank is where this call ends.
 pub fn init(call: MpiCall) -> i32 {
-    thread::register(0);
+    thread::register(0, 0);
     let result = call.recorded(kind::MPI_INIT, |record| {
         static RANK: Real = Real::new(c"PMPI_Comm_rank");
         static SIZE: Real = Real::new(c"PMPI_Comm_size");
@@ -326,7 +326,7 @@ pub fn init(call: MpiCall) -> i32 {
         record.amount = size as u64;
         let mut line = OutputLine::new();
         line.add(b"mpi ").add(library.name()).add(b" ").number(rank as u64).add(b" ").number(size as u64);
-        process::line(&mut line);
+        process::line(&line);
     });
     process::maps();
     stack::own_range();

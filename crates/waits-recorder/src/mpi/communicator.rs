@@ -206,7 +206,7 @@ impl Ranks {
             line.add(b" remote");
             write_members(&mut line, &self.remote, number);
         }
-        process::line(&mut line);
+        process::line(&line);
     }
 }
 

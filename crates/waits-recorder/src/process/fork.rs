@@ -3,8 +3,8 @@
 use crate::caller::is_programs;
 use crate::real::{Real, real};
 use crate::thread::{self, begin, finish, outside};
-use crate::{contention, process, stack};
-use core::ffi::c_int;
+use crate::{chunks, contention, process, restrictions, schedule, stack};
+use core::ffi::{c_int, c_long};
 use libc::pid_t;
 use trodden_wire::waits::{CallName, kind};
 
@@ -15,7 +15,16 @@ pub fn watch() {
 }
 
 unsafe extern "C" fn begin_child() {
-    thread::forget();
+    if process::is_sealed() {
+        return;
+    }
+    if !process::has_begun() {
+        return process::forget_opening();
+    }
+    restrictions::begin_child();
+    chunks::begin_child();
+    schedule::begin_child();
+    thread::begin_child();
     contention::begin_child();
     process::begin_child();
 }
@@ -29,18 +38,26 @@ pub unsafe extern "C" fn fork() -> pid_t {
     static REAL: Real = Real::new(c"fork");
     let call = || real!(REAL, fn() -> pid_t,);
     // A process that made no thread and uses no MPI is recorded from its first fork on.
-    if thread::current().is_none() && process::is_users() && is_programs(stack::walk(0).addresses[0]) {
-        thread::register(0);
+    if thread::current().is_none() && process::names_folder() && process::is_users() && is_programs(stack::walk(0).addresses[0]) {
+        thread::register(0, 0);
     }
-    let Some(thread) = outside() else { return call() };
+    let Some(thread) = outside() else {
+        let child = call();
+        if child == 0 {
+            process::forget_opening();
+        }
+        return child;
+    };
     contention::share();
+    // Once here rather than in each child.
+    EXIT.get();
     process::begin_fork();
     let open = begin(thread, kind::FORK, CallName::fork);
     let child = call();
     if child == 0 {
         // SAFETY: a second time it finds nothing to do.
         unsafe { begin_child() };
-        thread::register(0);
+        thread::register(0, 0);
         return 0;
     }
     if let Some(mut open) = open {
@@ -50,12 +67,44 @@ pub unsafe extern "C" fn fork() -> pid_t {
     child
 }
 
+/// Makes a child process without the functions that others want called.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Fork() -> pid_t {
+    static REAL: Real = Real::new(c"_Fork");
+    let child = real!(REAL, fn() -> pid_t,);
+    if child == 0 {
+        // SAFETY: the child has no other thread.
+        unsafe { begin_child() };
+    }
+    child
+}
+
+/// A system call by number has returned `result`: whether it made a child process with memory of its own, which returns here, too.
+pub fn after_system_call(number: c_long, first: usize, result: c_long) {
+    let has_own_memory = |flags: usize| flags & libc::CLONE_VM as usize == 0;
+    let is_fork = match number {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => true,
+        libc::SYS_clone => has_own_memory(first),
+        // SAFETY: the call was successful, so its argument is a structure that begins with the flags.
+        libc::SYS_clone3 => result == 0 && has_own_memory(unsafe { core::ptr::with_exposed_provenance::<u64>(first).read() } as usize),
+        _ => false,
+    };
+    if is_fork && result == 0 {
+        // SAFETY: the child has no other thread.
+        unsafe { begin_child() };
+    }
+}
+
 /// The process ends by the calling thread: with the thread's last block, and with what a parent waits for.
 fn end_of_process() {
     // A child of `vfork` has the memory of its parent, whose recording goes on.
     // SAFETY: asks the kernel.
-    let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    if thread::current().is_some_and(|thread| thread.number == own) {
+    let own = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    if thread::current().is_some_and(|thread| thread.number == own()) {
         thread::unregister(CallName::process_exit);
     }
 }
@@ -70,18 +119,18 @@ extern "C" fn end() {
 static END: extern "C" fn() = end;
 
 macro_rules! exits {
-    ($($name:ident)*) => { $(
+    ($($name:ident $real:ident)*) => { $(
+        static $real: Real = Real::new(crate::real::name!($name));
         /// Ends the process at once.
         ///
         /// # Safety
         /// As the function of that name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(status: c_int) -> ! {
-            static REAL: Real = Real::new(crate::real::name!($name));
             end_of_process();
-            real!(REAL, fn(c_int) -> c_int, status);
+            real!($real, fn(c_int) -> c_int, status);
             unreachable!("the process has ended")
         }
     )* };
 }
-exits! { _exit _Exit }
+exits! { _exit EXIT _Exit EXIT_OF_C }

@@ -64,7 +64,7 @@ impl ThreadBlocks {
     fn pool(&mut self, thread: &RecordedThread) -> Result<()> {
         let mut pools: HashMap<Between, HashMap<CodeId, u64>> = HashMap::new();
         let mut before = NO_STACK;
-        for (index, call) in (0..).zip(thread.calls()?) {
+        for (index, call) in (0..).zip(thread.calls()) {
             if self.at == self.samples.len() {
                 break;
             }

@@ -1,5 +1,6 @@
 //! Records to calls: ranks of communicators to processes, requests and objects to numbers.
 
+use super::ranks::RankList;
 use super::recording::{Process, RecordedCalls, Recording};
 use std::collections::{HashMap, HashSet};
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Meeting, Message, ObjectId, RequestId, SleepKind, Token};
@@ -25,13 +26,20 @@ const EAGAIN: u64 = 11;
 /// Amount of a collective operation on nothing, which libraries leave early.
 const EMPTY: u64 = u64::MAX;
 
+/// The processes of one MPI_COMM_WORLD.
+#[derive(Debug)]
+struct Job {
+    size: u32,
+    /// Those of the recording, by rank.
+    processes: HashMap<u32, ProcessId>,
+}
+
 /// What conversion needs to know of all processes.
 #[derive(Debug, Default)]
 pub struct Converter {
     /// Job and rank of each process.
     places: Vec<Option<(u32, u32)>>,
-    /// Processes by rank, of each job.
-    jobs: Vec<Vec<Option<ProcessId>>>,
+    jobs: Vec<Job>,
     communicators: HashMap<(u32, u64), CommunicatorId>,
     numbers: HashSet<u32>,
     /// Communicators of receives from any that are not complete.
@@ -51,22 +59,21 @@ impl Converter {
 
     fn add(&mut self, id: ProcessId, process: &Process) {
         let Some(mpi) = &process.file.mpi else { return self.places.push(None) };
-        let (rank, size) = (mpi.rank as usize, mpi.size as usize);
         // Ranks of a job differ: a process belongs to the first of its size that lacks its rank.
-        let fits = |job: &Vec<Option<ProcessId>>| job.len() == size && job.get(rank).is_some_and(Option::is_none);
+        let fits = |job: &Job| job.size == mpi.size && mpi.rank < job.size && !job.processes.contains_key(&mpi.rank);
         let job = self.jobs.iter().position(fits).unwrap_or_else(|| {
-            self.jobs.push(vec![None; size.min(1 << 24)]);
+            self.jobs.push(Job { size: mpi.size, processes: HashMap::new() });
             self.jobs.len() - 1
         });
-        if let Some(place) = self.jobs[job].get_mut(rank) {
-            *place = Some(id);
+        if mpi.rank < mpi.size {
+            self.jobs[job].processes.insert(mpi.rank, id);
         }
         self.places.push(Some((job as u32, mpi.rank)));
     }
 
     /// Ranks that the recording lacks, by job.
     pub fn missing_ranks(&self) -> Vec<(usize, usize)> {
-        let missing = |job: &Vec<Option<ProcessId>>| (job.iter().filter(|p| p.is_none()).count(), job.len());
+        let missing = |job: &Job| (job.size as usize - job.processes.len(), job.size as usize);
         self.jobs.iter().map(missing).filter(|(missing, _)| *missing > 0).collect()
     }
 
@@ -204,10 +211,10 @@ impl Converter {
             WORLD => rank,
             _ => {
                 let members = process.file.communicators.get(&communicator)?;
-                (*members.remote.as_ref().unwrap_or(&members.local).get(rank)?)? as usize
+                members.remote.as_ref().unwrap_or(&members.local).get(rank)?? as usize
             }
         };
-        *self.jobs[job as usize].get(world)?
+        self.jobs[job as usize].processes.get(&u32::try_from(world).ok()?).copied()
     }
 
     fn communicator(&mut self, id: ProcessId, communicator: u64) -> Option<CommunicatorId> {
@@ -234,13 +241,13 @@ impl Converter {
         let (job, world_rank) = self.places[id.0 as usize]?;
         let (rank, size) = match record.object {
             OWN => (0, 1),
-            WORLD => (world_rank, self.jobs[job as usize].len() as u32),
+            WORLD => (world_rank, self.jobs[job as usize].size),
             other => {
                 let members = process.file.communicators.get(&other)?;
                 if let Some(remote) = &members.remote {
                     return self.between_groups(id, record, world_rank, &members.local, remote);
                 }
-                (members.local.iter().position(|m| *m == Some(world_rank))? as u32, members.local.len() as u32)
+                (members.local.position(world_rank)? as u32, members.local.len() as u32)
             }
         };
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
@@ -261,12 +268,12 @@ impl Converter {
         id: ProcessId,
         record: &CallRecord,
         world_rank: u32,
-        local: &[Option<u32>],
-        remote: &[Option<u32>],
+        local: &RankList,
+        remote: &RankList,
     ) -> Option<Collective> {
-        let own = local.iter().position(|m| *m == Some(world_rank))?;
+        let own = local.position(world_rank)?;
         // Both groups count from the one with the lower first member.
-        let rank = (if local.first() > remote.first() { remote.len() } else { 0 } + own) as u32;
+        let rank = (if local.get(0) > remote.get(0) { remote.len() } else { 0 } + own) as u32;
         let (rule, size) = match (rule_of(record.kind), record.peer) {
             (rule @ (Rule::FromRoot | Rule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
             (Rule::FromRoot | Rule::ToRoot, NO_PEER) => (Rule::Absent, 1 + remote.len()),

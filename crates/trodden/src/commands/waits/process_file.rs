@@ -1,15 +1,17 @@
-//! The text file of a recorded process. Its lines are described in the recorder (`crates/waits-recorder/src/process.rs`).
+//! The text file of recorded processes. Its lines are described in the recorder (`crates/waits-recorder/src/process.rs`).
 
+use super::ranks::RankList;
 use anyhow::{Result, anyhow, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 /// What a process says of itself.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessFile {
-    /// Its number, and its parent's.
+    /// Its number, when its recording began (ticks), and its parent's number.
     pub number: u32,
+    pub start: u64,
     pub parent: u32,
     /// Where it ran: host and boot.
     pub host: String,
@@ -22,8 +24,6 @@ pub struct ProcessFile {
     /// Ticks, monotonic clock, time since 1970: at the same time.
     pub anchors: Vec<[u64; 3]>,
     pub communicators: BTreeMap<u64, GroupMembers>,
-    /// Members of all communicators.
-    members: usize,
     pub maps: Vec<MappedImage>,
     pub shared: Vec<SharedMemory>,
     pub notes: Vec<String>,
@@ -37,17 +37,11 @@ pub struct Mpi {
     pub size: u32,
 }
 
-/// World ranks of a communicator; `None`: a process outside.
+/// World ranks of a communicator, and of the other group that it leads to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMembers {
-    pub local: Vec<Option<u32>>,
-    pub remote: Option<Vec<Option<u32>>>,
-}
-
-impl GroupMembers {
-    fn len(&self) -> usize {
-        self.local.len() + self.remote.as_ref().map_or(0, Vec::len)
-    }
+    pub local: RankList,
+    pub remote: Option<RankList>,
 }
 
 /// An executable mapping of a file.
@@ -69,47 +63,52 @@ pub struct SharedMemory {
     file: (String, u64),
 }
 
-/// Maximum number of members of all communicators of a process: a damaged file must not fill memory.
-const MAX_MEMBERS: usize = 1 << 24;
-
 impl ProcessFile {
-    /// Reads the text.
+    /// Reads the text: a program and its forked children, in order of their first lines.
     ///
     /// # Errors
     /// It is no such file, or a line of it is damaged; a last line without end is a killed program's, and left out.
-    pub fn parse(path: &Path, text: &str) -> Result<ProcessFile> {
-        let mut file = ProcessFile::default();
+    pub fn parse(path: &Path, text: &str) -> Result<Vec<ProcessFile>> {
+        let mut files: Vec<ProcessFile> = Vec::new();
+        let mut places: HashMap<(u32, u64), usize> = HashMap::new();
+        let mut current = None;
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut lines = (1..).zip(whole.lines());
         match lines.next() {
-            Some((_, "trodden-waits 1")) => {}
+            Some((_, "trodden-waits 2")) => {}
             Some((_, other)) if other.starts_with("trodden-waits ") => {
                 bail!("{}: version `{other}` of the recording: use the trodden that recorded it", path.display())
             }
-            _ => bail!("{}: not the file of a recorded process (its first line is not `trodden-waits 1`)", path.display()),
+            _ => bail!("{}: not the file of recorded processes (its first line is not `trodden-waits 2`)", path.display()),
         }
-        for (number, line) in lines {
-            file.line(line).map_err(|what| anyhow!("{}:{number}: {what}: the recording is damaged, record again", path.display()))?;
+        for (line_number, line) in lines {
+            let damaged = |what| anyhow!("{}:{line_number}: {what}: the recording is damaged, record again", path.display());
+            if let Some(name) = line.strip_prefix("process ") {
+                let (number, start) = process_name(name).map_err(damaged)?;
+                current = Some(*places.entry((number, start)).or_insert_with(|| {
+                    files.push(ProcessFile { number, start, ..ProcessFile::default() });
+                    files.len() - 1
+                }));
+                continue;
+            }
+            let file = current.and_then(|at: usize| files.get_mut(at)).ok_or_else(|| damaged("a line of no process".into()))?;
+            file.line(line).map_err(damaged)?;
         }
-        if file.number == 0 {
+        if files.is_empty() {
             bail!("{}: names no process: the recording is damaged, record again", path.display());
         }
-        Ok(file)
+        Ok(files)
     }
 
     fn line(&mut self, line: &str) -> Result<(), String> {
         let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let numbers = || rest.split(' ').map(number).collect::<Result<Vec<u64>, String>>();
         match key {
-            "process" => {
-                let [number, parent] = numbers()?[..] else { return Err("`process` needs two numbers".into()) };
-                (self.number, self.parent) = (short(number)?, short(parent)?);
-            }
+            "parent" => self.parent = short(number(rest)?)?,
             "host" => self.host = rest.into(),
             "boot" => self.boot = rest.into(),
             "counter" => self.is_counter = rest == "1",
             "program" => self.program = rest.into(),
-            "anchor" => self.anchors.push(numbers()?.try_into().map_err(|_| "`anchor` needs three numbers")?),
+            "anchor" => self.anchors.push(numbers(rest)?.try_into().map_err(|_| "`anchor` needs three numbers")?),
             "mpi" => {
                 let parts: Vec<&str> = rest.split(' ').collect();
                 let [library, rank, size] = parts[..] else { return Err("`mpi` needs library, rank and size".into()) };
@@ -137,40 +136,26 @@ impl ProcessFile {
 
     fn communicator(&mut self, rest: &str) -> Result<(), String> {
         let mut parts = rest.split(' ');
-        let others = self.members;
         let members = self.communicators.entry(number(parts.next().unwrap_or_default())?).or_default();
-        let before = members.len();
         for part in parts {
             match part {
-                "local" => members.local.clear(),
-                "remote" => members.remote = Some(Vec::new()),
-                _ => {
-                    let list = members.remote.as_mut().unwrap_or(&mut members.local);
-                    ranks(part, list)?;
-                    if others + members.len() > MAX_MEMBERS + before {
-                        return Err(format!("more than {MAX_MEMBERS} members of communicators"));
-                    }
-                }
+                "local" => members.local = RankList::default(),
+                "remote" => members.remote = Some(RankList::default()),
+                _ => members.remote.as_mut().unwrap_or(&mut members.local).add(part)?,
             }
         }
-        self.members = (others + members.len()).saturating_sub(before);
         Ok(())
     }
 }
 
-fn ranks(part: &str, list: &mut Vec<Option<u32>>) -> Result<(), String> {
-    let (first, last) = part.split_once('-').unwrap_or((part, part));
-    if first == "?" {
-        list.push(None);
-        return Ok(());
-    }
-    let (first, last) = (number(first)?, number(last)?);
-    let (first, last) = (short(first)?, short(last)?);
-    if last < first || (last - first) as usize >= MAX_MEMBERS {
-        return Err(format!("`{part}` is no range of ranks"));
-    }
-    list.extend((first..=last).map(Some));
-    Ok(())
+/// Number and start of a process.
+fn process_name(text: &str) -> Result<(u32, u64), String> {
+    let [number, start] = numbers(text)?[..] else { return Err("`process` needs two numbers".into()) };
+    Ok((short(number)?, start))
+}
+
+fn numbers(text: &str) -> Result<Vec<u64>, String> {
+    text.split(' ').map(number).collect()
 }
 
 /// A number of 32 bits.
@@ -215,22 +200,25 @@ impl MappedImage {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "trodden-waits 1\nprocess 12 3\nhost n1\nboot b\ncounter 1\nprogram /bin/a\nanchor 1 2 3\nmpi openmpi 1 \
+    const TEXT: &str = "trodden-waits 2\nprocess 12 77\nparent 3\nhost n1\nboot b\ncounter 1\nprogram /bin/a\nanchor 1 2 3\nmpi openmpi 1 \
         4\ncommunicator 9 local 0-2 5\nmore 9 7\nmap 10-20 r-xp 00001000 fe:00 1  /a b.so\nnote x y\ncut";
 
     #[test]
     fn lines_are_read_and_a_cut_last_one_is_left_out() {
-        let file = ProcessFile::parse(Path::new("p"), TEXT).unwrap();
-        assert_eq!((file.number, file.parent, file.is_counter), (12, 3, true));
+        let [file] = &ProcessFile::parse(Path::new("p"), TEXT).unwrap()[..] else { panic!("one process") };
+        assert_eq!((file.number, file.start, file.parent, file.is_counter), (12, 77, 3, true));
         assert_eq!(file.mpi, Some(Mpi { library: "openmpi".into(), rank: 1, size: 4 }));
-        assert_eq!(file.communicators[&9].local, [0, 1, 2, 5, 7].map(Some));
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5].map(|place| file.communicators[&9].local.get(place).flatten()),
+            [Some(0), Some(1), Some(2), Some(5), Some(7), None]
+        );
         assert_eq!(file.maps, [MappedImage { start: 16, end: 32, offset: 4096, path: "/a b.so".into() }]);
         assert_eq!(file.notes, ["x y"]);
     }
 
     #[test]
     fn an_object_in_shared_memory_has_one_number_wherever_it_is_mapped() {
-        let at = |line: &str| ProcessFile::parse(Path::new("p"), &TEXT.replace("note x y", line)).unwrap();
+        let at = |line: &str| ProcessFile::parse(Path::new("p"), &TEXT.replace("note x y", line)).unwrap().remove(0);
         let (one, other) =
             (at("map 5000-7000 rw-s 00000000 00:01 77 /dev/zero (deleted)"), at("map 9000-a000 rw-s 1000 00:01 77 /dev/zero"));
         assert_eq!(one.shared_object(0x6010), other.shared_object(0x9010));
@@ -240,10 +228,18 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_several_processes_may_alternate() {
+        let text = "trodden-waits 2\nprocess 1 5\nparent 9\nprocess 2 6\nparent 1\nnote b\nprocess 1 5\nnote a\nprocess 1 7\nnote c\n";
+        let files = ProcessFile::parse(Path::new("p"), text).unwrap();
+        let found: Vec<_> = files.iter().map(|file| (file.number, file.start, file.parent, file.notes.concat())).collect();
+        assert_eq!(found, [(1, 5, 9, "a".into()), (2, 6, 1, "b".into()), (1, 7, 0, "c".into())]);
+    }
+
+    #[test]
     fn damaged_lines_are_errors_with_their_place() {
         let text = TEXT.replace("anchor 1 2 3", "anchor 1 x 3");
         let error = ProcessFile::parse(Path::new("p.process"), &text).unwrap_err().to_string();
-        assert!(error.starts_with("p.process:7: `x` is not a number"), "{error}");
+        assert!(error.starts_with("p.process:8: `x` is not a number"), "{error}");
         assert!(ProcessFile::parse(Path::new("p"), "junk\n").is_err());
         assert!(ProcessFile::parse(Path::new("p"), &TEXT.replace("0-2", "0-99999999999")).is_err());
     }

@@ -1,15 +1,18 @@
 //! Running a program under the preload library.
 
+use super::recording::{Recording, files, threads_in};
 use crate::cli::WaitsRecord;
 use crate::driver::assets;
 use crate::notes::{note, warn};
 use crate::running::temporary;
 use crate::running::{exit_code, forwarding_signals};
 use anyhow::{Context, Result, bail};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_report::words::{plural, shell_word};
@@ -24,6 +27,7 @@ const PROCESS_MAGIC: &str = "trodden-waits ";
 /// The recorder is missing, the folder cannot be made, or the command not be started.
 pub fn run(job: &WaitsRecord) -> Result<ExitCode> {
     let recorder = assets::waits_recorder()?;
+    refuse_restricted(&job.command[0])?;
     let folder = folder(&job.output)?;
     let mut command = Command::new(&job.command[0]);
     command.args(&job.command[1..]);
@@ -34,18 +38,43 @@ pub fn run(job: &WaitsRecord) -> Result<ExitCode> {
         child.wait()
     })?;
     let status = status.with_context(|| format!("cannot run {}", job.command[0].display()))?;
-    let threads = files(&folder, "calls")?;
+    let threads = threads_in(&folder)?;
     if threads == 0 {
-        warn(format_args!(
-            "nothing was recorded: no process of the command started MPI or a thread with shared libraries of its system ({} stays empty)",
-            job.output.display()
-        ));
+        match Recording::open(&folder) {
+            Err(error) if !files(&folder, "process")?.is_empty() => warn(format_args!("nothing was recorded: {error}")),
+            _ => warn(format_args!(
+                "nothing was recorded: no process of the command started MPI or a thread with shared libraries of its system ({} stays \
+                    empty)",
+                job.output.display()
+            )),
+        }
     } else {
         let folder = job.output.to_string_lossy();
         let folder = shell_word(&folder);
         note(format_args!("{} recorded; show them by `trodden waits report {folder}`", plural(threads as u128, "thread", "threads")));
     }
     Ok(exit_code(status))
+}
+
+/// Refuses a command that would be disturbed, or could not be recorded.
+fn refuse_restricted(command: &OsStr) -> Result<()> {
+    if let Some((path, what)) = trodden_trace::privileged_file(command, None) {
+        bail!(
+            "{} has {what}: the loader lets such a program preload no library of its caller, so it cannot be recorded. Record a copy \
+                without it, or as the user that it runs as",
+            path.display()
+        );
+    }
+    let (limit, _) = getrlimit(Resource::RLIMIT_AS)?;
+    if limit != RLIM_INFINITY {
+        bail!(
+            "the address space of {} would be limited to {} KiB, and the recorder needs some of it: raise the limit by `ulimit -v \
+                unlimited`",
+            command.display(),
+            limit >> 10
+        );
+    }
+    Ok(())
 }
 
 /// Whether the recorder is there and loads into a program.
@@ -88,7 +117,12 @@ fn folder(output: &Path) -> Result<PathBuf> {
     if folder.exists() {
         clear(&folder)?;
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let make = || {
+        folder.parent().map_or(Ok(()), fs::create_dir_all)?;
+        // It is its user's alone. One that was there keeps its mode, so that it can be shared.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
+    };
+    make().with_context(|| format!("cannot make the folder {}", folder.display()))?;
     Ok(folder)
 }
 
@@ -108,35 +142,33 @@ fn clear(folder: &Path) -> Result<()> {
     entries.iter().try_for_each(fs::remove_file).with_context(|| format!("cannot remove the recording in {}", folder.display()))
 }
 
-/// Whether a file of a recording: of a process, or of a thread of one of the `processes`. Names alone do not say so.
+/// Whether a file of a recording: of one of the `processes`. Names alone do not say so.
 fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
-    let ending = path.extension().unwrap_or_default();
-    // PROCESS.THREAD.ending
-    let thread = path.file_stem().map(Path::new).filter(|stem| {
-        stem.extension().is_some_and(|number| number.to_string_lossy().parse::<u32>().is_ok())
-            && stem.file_stem().is_some_and(|process| processes.contains(process))
-    });
+    let is_of_process = path.file_stem().is_some_and(|process| processes.contains(process));
     let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
     is_file
-        && match ending.to_str() {
-            Some("process") => path.file_stem().is_some_and(|process| processes.contains(process)),
-            Some("calls") => thread.is_some() && begins_with(path, &MAGIC),
-            Some("stacks" | "samples") => thread.is_some(),
+        && is_of_process
+        && match path.extension().and_then(OsStr::to_str) {
+            Some("process") => true,
+            // That of a process that was killed at its very beginning is empty, or begins with zeros.
+            Some("threads") => {
+                begins_with(path, &MAGIC) || begins_with(path, &[0; MAGIC.len()]) || fs::metadata(path).is_ok_and(|file| file.len() == 0)
+            }
             _ => false,
         }
 }
 
 fn is_process_file(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "process") && begins_with(path, PROCESS_MAGIC.as_bytes())
+    let is_number = |part: &str| part.parse::<u64>().is_ok();
+    let is_name = |stem: &str| stem.split_once('-').is_some_and(|(process, start)| is_number(process) && is_number(start));
+    // One that was made when the disk was full is empty.
+    let is_empty = || fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0);
+    let is_left = || path.file_stem().and_then(OsStr::to_str).is_some_and(is_name) && is_empty();
+    path.extension().is_some_and(|ending| ending == "process") && (begins_with(path, PROCESS_MAGIC.as_bytes()) || is_left())
 }
 
 fn begins_with(path: &Path, expected: &[u8]) -> bool {
     let mut found = vec![0; expected.len()];
     let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
     is_file && fs::File::open(path).and_then(|mut file| file.read_exact(&mut found)).is_ok() && found == expected
-}
-
-fn files(folder: &Path, ending: &str) -> Result<usize> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
-    Ok(entries.flatten().filter(|e| e.path().extension().is_some_and(|e| e == ending)).count())
 }

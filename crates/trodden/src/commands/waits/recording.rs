@@ -1,17 +1,22 @@
-//! A recording on disk: its processes and their threads. Calls and samples are read as streams.
+//! A recording on disk: its processes and their threads. Calls are read as streams.
 
 use super::process_file::ProcessFile;
-use anyhow::{Context, Result, anyhow, bail};
+use super::threads_file::{Piece, ThreadsFile};
+use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use trodden_wire::waits::{CallRecord, HEADER_SIZE, MAGIC, RECORD_SIZE, SAMPLE_SIZE, SampleRecord, VERSION, kind};
+use std::sync::Arc;
+use trodden_report::words::plural;
+use trodden_wire::waits::{CallRecord, RECORD_SIZE, SAMPLE_SIZE, SampleRecord, ThreadHeader, kind};
 
 /// A recording.
 #[derive(Debug)]
 pub struct Recording {
     /// Processes, by rank, then by number.
     pub processes: Vec<Process>,
+    /// What is damaged, and so missing.
+    pub losses: Vec<String>,
 }
 
 /// A process.
@@ -32,7 +37,30 @@ pub struct RecordedThread {
     pub begin_ns: u64,
     /// A later pair of ticks and clock; 0 if there was none.
     pub anchor: (u64, u64),
-    path: PathBuf,
+    path: Arc<Path>,
+    calls: Arc<[Piece]>,
+    samples: Vec<Piece>,
+    stacks: Vec<Piece>,
+}
+
+/// Files of a folder with an ending.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut paths: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|p| p.extension().is_some_and(|e| e == ending)).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// Number of threads in a recording.
+///
+/// # Errors
+/// A file cannot be read, or is of no recording.
+pub fn threads_in(folder: &Path) -> Result<usize> {
+    files(folder, "threads")?.iter().map(|path| Ok(ThreadsFile::read(path)?.threads())).sum()
 }
 
 impl Recording {
@@ -44,119 +72,179 @@ impl Recording {
         if !folder.is_dir() {
             bail!("{} is no recording (a folder made by `trodden waits record`)", folder.display());
         }
-        let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-        let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        names.sort();
-        let ends = |path: &&PathBuf, ending: &str| path.extension().is_some_and(|e| e == ending);
-        let mut processes = Vec::new();
-        for path in names.iter().filter(|path| ends(path, "process")) {
-            let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let file = ProcessFile::parse(path, &String::from_utf8_lossy(&text))?;
-            let stem = format!("{}.", path.file_stem().unwrap_or_default().to_string_lossy());
-            let own = |path: &&PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&stem));
-            let threads = names.iter().filter(|path| ends(path, "calls")).filter(own).map(|path| RecordedThread::open(path));
-            let mut threads: Vec<RecordedThread> = threads.collect::<Result<_>>()?;
+        let mut recording = Recording { processes: Vec::new(), losses: Vec::new() };
+        for path in files(folder, "process")? {
+            let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            // The disk was full, or the program was killed at its very beginning.
+            if text.is_empty() {
+                continue;
+            }
+            let processes = ProcessFile::parse(&path, &String::from_utf8_lossy(&text))?;
+            recording.add(processes, &path.with_extension("threads"))?;
+        }
+        if recording.processes.is_empty() {
+            match recording.losses.first() {
+                Some(loss) => bail!("{} has no recorded thread: {loss}", folder.display()),
+                None => bail!("{} has no recorded thread: did the program use MPI or threads?", folder.display()),
+            }
+        }
+        recording.processes.sort_by_key(|p| (p.file.mpi.as_ref().map_or(u32::MAX, |mpi| mpi.rank), p.threads[0].begin));
+        Ok(recording)
+    }
+
+    /// Adds the processes of a program with the threads of their file. A missing one has none.
+    fn add(&mut self, processes: Vec<ProcessFile>, path: &Path) -> Result<()> {
+        let mut found = if path.exists() { ThreadsFile::read(path)? } else { ThreadsFile::default() };
+        let shared: Arc<Path> = path.into();
+        for file in processes {
+            let threads = found.take((file.number, file.start));
+            let mut threads: Vec<RecordedThread> =
+                threads.into_iter().map(|(header, pieces)| RecordedThread::new(header, pieces, &shared)).collect();
             threads.sort_by_key(|thread| (thread.begin, thread.number));
-            processes.push(Process { file, threads });
+            if threads.is_empty() {
+                self.losses.extend(file.notes.into_iter().filter(|note| !self.losses.contains(note)).collect::<Vec<_>>());
+            } else {
+                self.processes.push(Process { file, threads });
+            }
         }
-        processes.retain(|process| !process.threads.is_empty());
-        if processes.is_empty() {
-            bail!(
-                "{} has no recorded thread: did the program use MPI or threads? (`trodden waits record` says what it recorded)",
-                folder.display()
-            );
+        let unnamed = found.threads();
+        if unnamed > 0 {
+            let threads = plural(unnamed as u128, "thread is", "threads are");
+            let text = path.with_extension("process");
+            self.losses.push(format!("{threads} left out: {} lacks the process", text.display()));
         }
-        processes.sort_by_key(|p| (p.file.mpi.as_ref().map_or(u32::MAX, |mpi| mpi.rank), p.threads[0].begin));
-        Ok(Recording { processes })
+        self.losses.append(&mut found.losses);
+        Ok(())
     }
 }
 
 impl RecordedThread {
-    fn open(path: &Path) -> Result<RecordedThread> {
-        let mut header = [0u8; HEADER_SIZE];
-        let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        file.read_exact(&mut header).map_err(|_| anyhow!("{}: shorter than its header: the recording is damaged", path.display()))?;
-        if header[..8] != MAGIC {
-            bail!("{}: not a file of recorded calls", path.display());
+    fn new(header: ThreadHeader, [calls, samples, stacks]: [Vec<Piece>; 3], path: &Arc<Path>) -> RecordedThread {
+        RecordedThread {
+            number: header.thread,
+            token: header.token,
+            begin: header.begin,
+            begin_ns: header.begin_ns,
+            anchor: (header.anchor_ticks, header.anchor_ns),
+            path: path.clone(),
+            calls: calls.into(),
+            samples,
+            stacks,
         }
-        let version = u32_at(&header, 8);
-        if version != VERSION {
-            bail!("{}: version {version} of the recording, and this trodden reads {VERSION}: use the one that recorded it", path.display());
-        }
-        Ok(RecordedThread {
-            number: u32_at(&header, 16),
-            token: u64_at(&header, 32),
-            begin: u64_at(&header, 24),
-            begin_ns: u64_at(&header, 56),
-            anchor: (u64_at(&header, 40), u64_at(&header, 48)),
-            path: path.to_owned(),
-        })
     }
 
     /// Its calls, from the first.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn calls(&self) -> Result<RecordedCalls> {
-        let mut file =
-            BufReader::with_capacity(1 << 16, File::open(&self.path).with_context(|| format!("cannot read {}", self.path.display()))?);
-        file.read_exact(&mut [0; HEADER_SIZE]).with_context(|| format!("cannot read {}", self.path.display()))?;
-        Ok(RecordedCalls { file, next: None })
+    pub fn calls(&self) -> RecordedCalls {
+        let (path, pieces) = (self.path.clone(), self.calls.clone());
+        RecordedCalls { path, pieces, piece: 0, at: 0, bytes: Vec::new(), used: 0, next: None, is_cut: false }
     }
 
     /// Its samples, all. Samples of a thread are few: some hundred per second.
     ///
     /// # Errors
-    /// The file cannot be read. A missing one has none.
+    /// The file cannot be read.
     pub fn samples(&self) -> Result<Vec<SampleRecord>> {
-        let bytes = read_beside(&self.path, "samples")?;
-        let records = bytes.chunks_exact(SAMPLE_SIZE).map(sample);
-        Ok(records.take_while(|sample| sample.time != 0).collect())
+        let mut samples = Vec::new();
+        for bytes in self.read(&self.samples)? {
+            samples.extend(bytes.chunks_exact(SAMPLE_SIZE).map(sample).take_while(|sample| sample.time != 0));
+        }
+        Ok(samples)
     }
 
-    /// Its stacks of return addresses, by number. A cut last one is left out.
+    /// Its stacks of return addresses, by number. Those behind a missing one are left out.
     ///
     /// # Errors
-    /// The file cannot be read. A missing one has none.
+    /// The file cannot be read.
     pub fn stacks(&self) -> Result<Vec<Vec<u64>>> {
-        let bytes = read_beside(&self.path, "stacks")?;
-        let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect();
         let mut stacks = Vec::new();
-        let mut rest = &words[..];
-        while let [count, after @ ..] = rest {
-            let Some((stack, next)) = usize::try_from(*count).ok().and_then(|count| after.split_at_checked(count)) else { break };
-            stacks.push(stack.to_vec());
-            rest = next;
+        for (bytes, piece) in self.read(&self.stacks)?.iter().zip(&self.stacks) {
+            if piece.first as usize != stacks.len() {
+                break;
+            }
+            let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect();
+            let mut rest = &words[..];
+            // A count of zero ends the piece.
+            while let [count, after @ ..] = rest
+                && *count != 0
+            {
+                let Some((stack, next)) = usize::try_from(*count).ok().and_then(|count| after.split_at_checked(count)) else { break };
+                stacks.push(stack.to_vec());
+                rest = next;
+            }
         }
         Ok(stacks)
     }
-}
 
-fn read_beside(path: &Path, ending: &str) -> Result<Vec<u8>> {
-    let path = path.with_extension(ending);
-    match fs::read(&path) {
-        Ok(bytes) => Ok(bytes),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    fn read(&self, pieces: &[Piece]) -> Result<Vec<Vec<u8>>> {
+        if pieces.is_empty() {
+            return Ok(Vec::new());
+        }
+        let read = || {
+            let file = File::open(&self.path)?;
+            pieces.iter().map(|piece| piece.read(&file)).collect::<std::io::Result<_>>()
+        };
+        read().with_context(|| format!("cannot read {}", self.path.display()))
     }
 }
 
-/// The calls of a thread.
+/// The calls of a thread. The file is open only while it is read: a recording may have more threads than a process may have files.
 pub struct RecordedCalls {
-    file: BufReader<File>,
+    path: Arc<Path>,
+    pieces: Arc<[Piece]>,
+    /// The piece that is read, and where.
+    piece: usize,
+    at: u32,
+    bytes: Vec<u8>,
+    used: usize,
     next: Option<CallRecord>,
+    is_cut: bool,
 }
+
+/// Bytes that are read at once.
+const READ_SIZE: u32 = 256 * RECORD_SIZE as u32;
 
 impl RecordedCalls {
     /// The next record without taking it.
     pub fn peek(&mut self) -> Option<&CallRecord> {
-        if self.next.is_none() {
-            let mut bytes = [0u8; RECORD_SIZE];
-            // A cut record is the end, as it is of a program that was killed.
-            self.file.read_exact(&mut bytes).ok()?;
-            self.next = Some(call(&bytes)).filter(|record| record.kind != kind::END);
+        if self.next.is_none() && !self.is_cut {
+            if self.used == self.bytes.len() && !self.fill() {
+                return None;
+            }
+            let record = call(&self.bytes[self.used..]);
+            self.used += RECORD_SIZE;
+            if record.kind == kind::END {
+                // All pieces but the last are full.
+                self.is_cut = self.piece + 1 < self.pieces.len();
+                (self.piece, self.used) = (self.pieces.len(), self.bytes.len());
+                return None;
+            }
+            self.next = Some(record);
         }
         self.next.as_ref()
+    }
+
+    /// Whether records in the middle are missing, so that those behind them were left out.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Reads further records. False at the end.
+    fn fill(&mut self) -> bool {
+        let left = |piece: &Piece, at: u32| piece.size.saturating_sub(at) / RECORD_SIZE as u32 * RECORD_SIZE as u32;
+        while self.pieces.get(self.piece).is_some_and(|piece| left(piece, self.at) == 0) {
+            (self.piece, self.at) = (self.piece + 1, 0);
+        }
+        let Some(piece) = self.pieces.get(self.piece) else { return false };
+        let size = left(piece, self.at).min(READ_SIZE);
+        self.bytes.resize(size as usize, 0);
+        let place = piece.offset + u64::from(self.at);
+        if File::open(&self.path).and_then(|file| file.read_exact_at(&mut self.bytes, place)).is_err() {
+            // It was there when the recording was opened.
+            (self.is_cut, self.piece, self.used) = (true, self.pieces.len(), self.bytes.len());
+            return false;
+        }
+        (self.at, self.used) = (self.at + size, 0);
+        true
     }
 }
 
@@ -195,10 +283,10 @@ fn sample(bytes: &[u8]) -> SampleRecord {
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
 }

@@ -13,6 +13,7 @@ use crate::cli::WaitsReport;
 use anyhow::Result;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
+use trodden_report::words::plural;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::SleepKind;
 use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
@@ -113,6 +114,15 @@ fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames,
     }
     replay.run(&mut streams);
     let mut notes = clocks.notes;
+    notes.extend(recording.losses.iter().take(LISTED).cloned());
+    if recording.losses.len() > LISTED {
+        notes.push(format!("and {} further places of the recording are damaged", recording.losses.len() - LISTED));
+    }
+    let cut = streams.iter().filter(|stream| stream.calls.is_cut()).count();
+    if cut > 0 {
+        let threads = plural(cut as u128, "thread", "threads");
+        notes.push(format!("the calls of {threads} are damaged: those behind the damage are left out"));
+    }
     notes.extend(replay.notes());
     let locations = streams.into_iter().map(|stream| stream.name).collect();
     Ok(Replayed {
@@ -175,7 +185,7 @@ impl<'a> Stream<'a> {
             process: id,
             thread,
             clock,
-            calls: thread.calls()?,
+            calls: thread.calls(),
             index: 0,
             parts: 0,
             blocks: ThreadBlocks::read(thread, &process.file, names)?,
@@ -332,7 +342,10 @@ impl Replay<'_, '_> {
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for (missing, size) in self.converter.missing_ranks() {
-            notes.push(format!("{missing} of {size} ranks are not in the recording: waits for them are not explained"));
+            let note = format!("{missing} of {size} ranks are not in the recording: waits for them are not explained");
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
         }
         for process in &self.recording.processes {
             notes.extend(process.file.notes.iter().filter(|note| !notes.contains(note)).cloned().collect::<Vec<_>>());

@@ -123,7 +123,7 @@ fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Tim
         let mut own =
             Own { id: ProcessId(index as u32), host: hosts[index], begun: HashMap::new(), prepared: HashMap::new(), times: &mut times };
         for thread in &process.threads {
-            let mut calls = thread.calls()?;
+            let mut calls = thread.calls();
             while let Some(record) = calls.next() {
                 let mut parts = ConvertedParts::take(&converter, process, own.id, &record, &mut calls);
                 let call = converter.call(process, own.id, thread.token, &record, &mut parts);

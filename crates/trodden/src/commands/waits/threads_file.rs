@@ -1,0 +1,265 @@
+//! The file of the threads of a program and its forked children: where the records of each thread are.
+//!
+//! Headers say where the next one is, and have checksums. Behind a damaged one, the next valid one is searched; what lies between is a
+//! loss. Memory is that of the headers of threads and chunks.
+
+use super::recording::{u32_at, u64_at};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use trodden_wire::waits::{
+    CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, CHUNK_MAGIC, ChunkHeader, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, MAGIC, RECORD_SIZE,
+    SAMPLE_SIZE, ThreadHeader, VERSION, chunk_kind,
+};
+
+/// Maximum size of an extent that is believed; recorders make smaller ones.
+const MAX_EXTENT: u32 = 16 << 20;
+/// A larger gap between two extents is not searched to its end: a process that was killed leaves one extent.
+const MAX_GAP: u64 = 64 << 20;
+/// Bytes that are read at once.
+const WINDOW: usize = 4096;
+
+/// A process: its number, and when it began.
+pub type ProcessKey = (u32, u64);
+
+/// Records of a thread that lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where they are, and how many bytes there is room for.
+    pub offset: u64,
+    pub size: u32,
+    /// Number of the first.
+    pub first: u32,
+}
+
+impl Piece {
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(&self, file: &File) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.size as usize];
+        file.read_exact_at(&mut bytes, self.offset)?;
+        Ok(bytes)
+    }
+}
+
+/// A thread: its header, and its calls, samples and stacks.
+#[derive(Debug, Default)]
+struct FoundThread {
+    header: Option<ThreadHeader>,
+    pieces: [Vec<Piece>; 3],
+}
+
+/// What a file has.
+#[derive(Debug, Default)]
+pub struct ThreadsFile {
+    threads: BTreeMap<ProcessKey, BTreeMap<u32, FoundThread>>,
+    /// What is damaged, and so missing.
+    pub losses: Vec<String>,
+}
+
+impl ThreadsFile {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is of no recording, or of one by another version.
+    pub fn read(path: &Path) -> Result<ThreadsFile> {
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let size = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
+        let mut reader = Reader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), damaged: Vec::new() };
+        let begin = reader.at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
+        if let Some(begin) = begin {
+            if begin[..8] != MAGIC && begin.iter().any(|byte| *byte != 0) {
+                bail!("{}: not a file of recorded threads", path.display());
+            }
+            let version = u32_at(begin, 8);
+            if version != VERSION && begin[..8] == MAGIC {
+                bail!(
+                    "{}: version {version} of the recording, and this trodden reads {VERSION}: use the one that recorded it",
+                    path.display()
+                );
+            }
+        }
+        reader.extents().with_context(|| format!("cannot read {}", path.display()))?;
+        let Reader { mut found, damaged, .. } = reader;
+        for (from, to) in damaged {
+            if from >= size {
+                found.losses.push(format!("{}: cut at byte {size}: what threads recorded behind it is missing", path.display()));
+                continue;
+            }
+            found.losses.push(format!("{}: bytes {from} to {to} are damaged: what threads recorded there is missing", path.display()));
+        }
+        found.check(path);
+        Ok(found)
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads.values().map(BTreeMap::len).sum()
+    }
+
+    /// The threads of a process, each with its calls, samples and stacks.
+    pub fn take(&mut self, process: ProcessKey) -> Vec<(ThreadHeader, [Vec<Piece>; 3])> {
+        let threads = self.threads.remove(&process).unwrap_or_default();
+        threads.into_values().filter_map(|thread| Some((thread.header?, thread.pieces))).collect()
+    }
+
+    /// Leaves out what lies behind missing records, and threads whose headers are missing.
+    fn check(&mut self, path: &Path) {
+        for ((process, _), threads) in &mut self.threads {
+            threads.retain(|index, thread| {
+                let Some(header) = thread.header else {
+                    self.losses.push(format!("{}: thread {index} of process {process} has no header, and is left out", path.display()));
+                    return false;
+                };
+                for ((pieces, size), what) in
+                    thread.pieces.iter_mut().zip([RECORD_SIZE, SAMPLE_SIZE, 0]).zip(["calls", "samples", "stacks"])
+                {
+                    if let Some(whole) = whole(pieces, size) {
+                        pieces.truncate(whole);
+                        let (path, thread) = (path.display(), header.thread);
+                        self.losses.push(format!("{path}: {what} of thread {thread} of process {process} are missing from some point on"));
+                    }
+                }
+                true
+            });
+        }
+        self.threads.retain(|_, threads| !threads.is_empty());
+    }
+}
+
+/// Number of pieces in front of the first gap; none if there is no gap. Records of `size` 0 differ in size: gaps between them are found
+/// when they are read.
+fn whole(pieces: &[Piece], size: usize) -> Option<usize> {
+    if pieces.first().is_some_and(|first| first.first != 0) {
+        return Some(0);
+    }
+    let is_gap = |pair: &[Piece]| Some(pair[1].first) != pair[0].first.checked_add(pair[0].size / size.max(1) as u32);
+    pieces.windows(2).position(|pair| size != 0 && is_gap(pair)).map(|before| before + 1)
+}
+
+struct Reader<'a> {
+    file: &'a File,
+    size: u64,
+    window: Vec<u8>,
+    /// Where the window begins.
+    begin: u64,
+    found: ThreadsFile,
+    /// Damaged places.
+    damaged: Vec<(u64, u64)>,
+}
+
+impl Reader<'_> {
+    /// Bytes at an offset, at most a window. None if the file ends before.
+    fn at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
+        if offset + count as u64 > self.size {
+            return Ok(None);
+        }
+        let is_in = self.begin <= offset && offset + count as u64 <= self.begin + self.window.len() as u64;
+        if !is_in {
+            let size = (self.size - offset).min(WINDOW as u64) as usize;
+            self.window.resize(size, 0);
+            self.file.read_exact_at(&mut self.window, offset)?;
+            self.begin = offset;
+        }
+        let from = (offset - self.begin) as usize;
+        Ok(Some(&self.window[from..from + count]))
+    }
+
+    fn extents(&mut self) -> io::Result<()> {
+        let mut at = 0;
+        while at < self.size {
+            match self.extent(at)? {
+                Some((process, size)) => {
+                    self.chunks(process, at + EXTENT_HEADER_SIZE as u64, at + u64::from(size))?;
+                    at += u64::from(size);
+                }
+                None => {
+                    let is_extent = |reader: &mut Self, at: u64| Ok(reader.extent(at)?.is_some());
+                    at = self.skip(at, self.size.min(at + MAX_GAP), EXTENT_ALIGNMENT, is_extent)?;
+                    if at < self.size && self.extent(at)?.is_none() {
+                        self.damaged.push((at, self.size));
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The header of an extent: its process and its size.
+    fn extent(&mut self, offset: u64) -> io::Result<Option<(ProcessKey, u32)>> {
+        let Some(bytes) = self.at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
+        let header = ExtentHeader::new(u32_at(bytes, 12), u64_at(bytes, 16), u32_at(bytes, 24));
+        let is_valid = bytes[..8] == MAGIC && u32_at(bytes, 8) == VERSION && u32_at(bytes, 28) == header.check;
+        let is_sound = header.size > 0 && header.size <= MAX_EXTENT && header.size.is_multiple_of(EXTENT_ALIGNMENT as u32);
+        Ok((is_valid && is_sound).then_some(((header.process, header.start), header.size)))
+    }
+
+    /// Finds the next offset at which `is_it`, else `to`. What lies between is damaged if it is not zero.
+    fn skip(&mut self, from: u64, to: u64, step: usize, is_it: impl Fn(&mut Self, u64) -> io::Result<bool>) -> io::Result<u64> {
+        let (mut at, mut is_damaged) = (from, false);
+        while at < to && !is_it(self, at)? {
+            let count = (step as u64).min(to - at).min(self.size.saturating_sub(at)) as usize;
+            is_damaged |= self.at(at, count)?.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
+            at += step as u64;
+        }
+        let at = at.min(to);
+        if is_damaged {
+            self.damaged.push((from, at));
+        }
+        Ok(at)
+    }
+
+    fn chunks(&mut self, process: ProcessKey, from: u64, to: u64) -> io::Result<()> {
+        if to > self.size {
+            self.damaged.push((self.size, to));
+        }
+        let end = to.min(self.size);
+        let mut at = from;
+        while at < end {
+            let Some(header) = self.chunk(at, to)? else {
+                at = self.skip(at, end, CHUNK_ALIGNMENT, |reader, at| Ok(reader.chunk(at, to)?.is_some()))?;
+                continue;
+            };
+            let offset = at + CHUNK_HEADER_SIZE as u64;
+            let is_thread = header.kind == chunk_kind::THREAD && header.size as usize >= CHUNK_HEADER_SIZE + size_of::<ThreadHeader>();
+            let thread = if is_thread { self.at(offset, size_of::<ThreadHeader>())?.map(thread_header) } else { None };
+            let known = self.found.threads.entry(process).or_default().entry(header.thread).or_default();
+            known.header = known.header.or(thread);
+            // The file may have been cut.
+            let size = u64::from(header.size - CHUNK_HEADER_SIZE as u32).min(self.size.saturating_sub(offset)) as u32;
+            if let Some(pieces) = header.kind.checked_sub(chunk_kind::CALLS).and_then(|kind| known.pieces.get_mut(kind as usize)) {
+                pieces.push(Piece { offset, size, first: header.first });
+            }
+            at += u64::from(header.size);
+        }
+        Ok(())
+    }
+
+    /// The header of a chunk that ends at `to` at most.
+    fn chunk(&mut self, offset: u64, to: u64) -> io::Result<Option<ChunkHeader>> {
+        let Some(bytes) = self.at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
+        let header = ChunkHeader::new(u32_at(bytes, 4), u32_at(bytes, 8), u32_at(bytes, 12), u32_at(bytes, 16));
+        let is_valid = u32_at(bytes, 0) == CHUNK_MAGIC && u32_at(bytes, 20) == header.check;
+        let is_sound = header.size as usize >= CHUNK_HEADER_SIZE && (header.size as usize).is_multiple_of(CHUNK_ALIGNMENT);
+        let is_known = (chunk_kind::THREAD..=chunk_kind::STACKS).contains(&header.kind);
+        Ok((is_valid && is_sound && is_known && offset + u64::from(header.size) <= to).then_some(header))
+    }
+}
+
+fn thread_header(bytes: &[u8]) -> ThreadHeader {
+    ThreadHeader {
+        thread: u32_at(bytes, 0),
+        reserved: 0,
+        begin: u64_at(bytes, 8),
+        begin_ns: u64_at(bytes, 16),
+        token: u64_at(bytes, 24),
+        anchor_ticks: u64_at(bytes, 32),
+        anchor_ns: u64_at(bytes, 40),
+    }
+}

@@ -1,0 +1,369 @@
+//! The files of a recording: how many there are, that everything is in them, and what is said of damaged ones.
+
+use super::{Place, check, must};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Output;
+use trodden_wire::waits::{CHUNK_HEADER_SIZE, CallRecord, ChunkHeader, EXTENT_HEADER_SIZE, RECORD_SIZE, SAMPLE_SIZE, chunk_kind, kind};
+
+/// A chunk of a file of threads: where it is, and its header.
+pub struct FoundChunk {
+    pub at: usize,
+    pub header: ChunkHeader,
+}
+
+/// All chunks of an undamaged file, by the layout alone.
+pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut found = Vec::new();
+    let mut extent = 0;
+    while extent < bytes.len() {
+        assert_eq!(bytes[extent..extent + 8], *b"TRODWAIT", "no extent at {extent}");
+        let end = extent + word(extent + 24) as usize;
+        let mut at = extent + EXTENT_HEADER_SIZE;
+        while at + CHUNK_HEADER_SIZE <= end && word(at) != 0 {
+            let header = ChunkHeader::new(word(at + 4), word(at + 8), word(at + 12), word(at + 16));
+            assert_eq!(header.check, word(at + 20), "the header at {at}");
+            found.push(FoundChunk { at, header });
+            at += header.size as usize;
+        }
+        extent = end;
+    }
+    found
+}
+
+/// Records of a chunk that are there: their first bytes that `is_there` are not all zero.
+fn records(bytes: &[u8], chunk: &FoundChunk, size: usize, is_there: std::ops::Range<usize>) -> Vec<Vec<u8>> {
+    let records = bytes[chunk.at + CHUNK_HEADER_SIZE..chunk.at + chunk.header.size as usize].chunks_exact(size);
+    records.take_while(|record| record[is_there.clone()].iter().any(|byte| *byte != 0)).map(<[u8]>::to_vec).collect()
+}
+
+impl Place {
+    /// Files of the recording with an ending.
+    pub fn files(&self, ending: &str) -> Vec<PathBuf> {
+        let files = std::fs::read_dir(self.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|e| e == ending)).collect()
+    }
+
+    /// Threads of the recording, and calls of a kind.
+    pub fn count(&self, kind: u16) -> (usize, usize) {
+        let (mut threads, mut calls) = (0, 0);
+        for path in self.files("threads") {
+            let bytes = std::fs::read(path).unwrap();
+            for chunk in chunks(&bytes) {
+                match chunk.header.kind {
+                    chunk_kind::THREAD => threads += 1,
+                    chunk_kind::CALLS => {
+                        let at = std::mem::offset_of!(CallRecord, kind);
+                        let all = records(&bytes, &chunk, RECORD_SIZE, at..at + 2);
+                        calls += all.iter().filter(|record| record[at..at + 2] == kind.to_le_bytes()).count();
+                    }
+                    _ => {}
+                }
+            }
+        }
+        (threads, calls)
+    }
+
+    /// Records a program, however it ends.
+    pub fn record_any(&self, command: &[&str]) -> Output {
+        let mut record = self.command(env!("CARGO_BIN_EXE_trodden"));
+        record.args(["waits", "record", "-o", "app.waits", "--"]).args(command).output().unwrap()
+    }
+}
+
+/// Samples of all threads of the recording.
+pub fn samples(place: &Place) -> usize {
+    let of_file = |path: PathBuf| {
+        let bytes = std::fs::read(path).unwrap();
+        let samples = chunks(&bytes).into_iter().filter(|chunk| chunk.header.kind == chunk_kind::SAMPLES);
+        samples.map(|chunk| records(&bytes, &chunk, SAMPLE_SIZE, 0..8).len()).sum::<usize>()
+    };
+    place.files("threads").into_iter().map(of_file).sum()
+}
+
+/// THREADS threads at a time, then CHILDREN children of a thread each; every one posts a semaphore POSTS times.
+const MANY: &str = r#"
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int posts;
+static sem_t posted;
+static atomic_int done;
+static void post(void) { for (int i = 0; i < posts; i++) sem_post(&posted); atomic_fetch_add(&done, 1); }
+static void *thread(void *a) { post(); return a; }
+static void *stays(void *a) { post(); for (;;) pause(); return a; }
+int main(int count, char **words) {
+  int threads = atoi(words[1]), children = atoi(words[2]), is_killed = count > 4;
+  posts = atoi(words[3]);
+  pthread_t *t = malloc(sizeof *t * (threads + 1));
+  sem_init(&posted, 0, 0);
+  for (int i = 0; i < threads; i++) if (pthread_create(t + i, 0, is_killed ? stays : thread, 0)) return 1;
+  while (is_killed && done < threads) usleep(100);
+  for (int i = 0; i < children; i++) if (fork() == 0) {
+    post();
+    if (pthread_create(t, 0, thread, 0) || pthread_join(*t, 0)) _exit(1);
+    if (is_killed) kill(getpid(), SIGKILL);
+    exit(0);
+  }
+  for (int i = 0; i < children; i++) wait(0);
+  if (is_killed) kill(getpid(), SIGKILL);
+  for (int i = 0; i < threads; i++) pthread_join(t[i], 0);
+  return 0;
+}
+"#;
+
+/// The first thread and another one post a semaphore as often as the argument says.
+pub const POSTS: &str = r#"
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+static sem_t posted;
+static int posts;
+static void *post(void *a) { for (int i = 0; i < posts; i++) sem_post(&posted); return a; }
+int main(int count, char **words) {
+  pthread_t t;
+  posts = count > 1 ? atoi(words[1]) : 1;
+  sem_init(&posted, 0, 0);
+  if (pthread_create(&t, 0, post, 0)) return 1;
+  post(0);
+  if (pthread_join(t, 0)) return 1;
+  int value = 0;
+  sem_getvalue(&posted, &value);
+  printf("%d\n", value);
+  return 0;
+}
+"#;
+
+#[test]
+fn a_recording_of_many_threads_and_children_is_complete_in_two_files() {
+    let place = Place::new();
+    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    for (threads, children, posts) in [(2, 1, 3), (400, 60, 5), (9, 3, 40_000)] {
+        let words = [threads, children, posts].map(|number: usize| number.to_string());
+        place.record(&["./app", &words[0], &words[1], &words[2]]);
+        assert_eq!((place.files("process").len(), place.files("threads").len()), (1, 1), "{words:?}");
+        let writers = threads + 2 * children;
+        assert_eq!(place.count(kind::SEMAPHORE_POST), (1 + writers, writers * posts), "{words:?}");
+        assert_eq!(place.count(kind::THREAD_EXIT).1, 1 + writers, "{words:?}");
+        let report = place.report(&[]);
+        check(&report);
+        assert_eq!(report["diagnostics"].as_array().unwrap().len(), 0, "{words:?}: {:#}", report["diagnostics"]);
+        assert!(!report["notes"].to_string().contains("missing"), "{:#}", report["notes"]);
+    }
+}
+
+#[test]
+fn what_killed_threads_and_children_recorded_is_there() {
+    let place = Place::new();
+    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    let (threads, children, posts) = (150, 20, 300);
+    let output = place.record_any(&["./app", "150", "20", "300", "killed"]);
+    assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
+    let writers = threads + 2 * children;
+    assert_eq!(place.count(kind::SEMAPHORE_POST), (1 + writers, writers * posts));
+    let report = place.report(&[]);
+    check(&report);
+    assert!(!report["notes"].to_string().contains("damaged"), "{:#}", report["notes"]);
+}
+
+/// Children that are copies of the process, by functions that call no handlers.
+const COPIES: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern pid_t _Fork(void);
+static sem_t posted;
+static void *post(void *a) { for (int i = 0; i < 3000; i++) sem_post(&posted); return a; }
+int main(void) {
+  pthread_t t;
+  sem_init(&posted, 0, 0);
+  pthread_create(&t, 0, post, 0);
+  pthread_join(t, 0);
+  for (int i = 0; i < 12; i++) {
+    pid_t child = i % 2 ? _Fork() : syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (!child) {
+      for (int j = 0; j < 100; j++) usleep(0);
+      pthread_create(&t, 0, post, 0);
+      pthread_join(t, 0);
+      _exit(0);
+    }
+    post(0);
+    waitpid(child, 0, 0);
+  }
+  return 0;
+}
+"#;
+
+#[test]
+fn children_by_system_calls_are_processes_of_their_own() {
+    let place = Place::new();
+    place.build("gcc", "copies.c", COPIES, &["-O1", "-pthread"]);
+    place.record(&["./app"]);
+    assert_eq!(place.count(kind::SEMAPHORE_POST), (2 + 12 * 2, 25 * 3000));
+    let report = place.report(&[]);
+    check(&report);
+    assert!(!report["notes"].to_string().contains("left out"), "{:#}", report["notes"]);
+}
+
+#[test]
+fn a_recording_may_have_more_threads_than_a_process_may_have_files() {
+    let place = Place::new();
+    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    let limited = "ulimit -n 40 && exec ./app 100 30 2";
+    place.record(&["sh", "-c", limited]);
+    let (threads, _) = place.count(kind::SEMAPHORE_POST);
+    assert_eq!(threads, 161);
+    let report = "ulimit -n 40 && exec \"$0\" waits report app.waits --json";
+    must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
+}
+
+/// The program closes every descriptor, and has files of its own under all of these numbers.
+const CLOSES: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static sem_t posted;
+static void *post(void *a) { for (int i = 0; i < 10000; i++) sem_post(&posted); return a; }
+static void both(void) { pthread_t t; pthread_create(&t, 0, post, 0); post(0); pthread_join(t, 0); usleep(20000); }
+static void own(int f) {
+  char name[20];
+  sprintf(name, "own.%d", f);
+  int n = open(name, O_RDWR | O_CREAT, 0600);
+  if (n != f) { dup2(n, f); close(n); }
+}
+int main(void) {
+  struct stat s;
+  sem_init(&posted, 0, 0);
+  both();
+  for (int f = 3; f < 512; f++) close(f);
+  both();
+  for (int f = 511; f > 2; f--) own(f);
+  both();
+  for (int f = 3; f < 512; f++) if (fstat(f, &s) || s.st_size) printf("%d: %ld bytes\n", f, (long)s.st_size);
+  return 0;
+}
+"#;
+
+#[test]
+fn descriptors_are_the_programs() {
+    let place = Place::new();
+    place.build("gcc", "closes.c", CLOSES, &["-O1", "-pthread"]);
+    let output = place.record(&["./app"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    assert_eq!(place.count(kind::SEMAPHORE_POST), (4, 60_000));
+    assert_eq!(place.files("threads").len(), 1);
+}
+
+#[test]
+fn damaged_chunks_are_said_to_be_missing() {
+    let place = Place::new();
+    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.record(&["./app", "20", "0", "500"]);
+    let path = place.files("threads").remove(0);
+    let kept = std::fs::read(&path).unwrap();
+    let found = chunks(&kept);
+    let of = |kind: u32| found.iter().filter(move |chunk| chunk.header.kind == kind);
+    let notes = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let report = place.report(&[]);
+        check(&report);
+        report["notes"].to_string()
+    };
+    assert!(!notes(&kept).contains("missing"));
+    let damage = |chunk: &FoundChunk, with: u8| {
+        let mut bytes = kept.clone();
+        bytes[chunk.at..chunk.at + CHUNK_HEADER_SIZE].fill(with);
+        bytes
+    };
+    for with in [0, 0x5a] {
+        for kind in [chunk_kind::THREAD, chunk_kind::CALLS, chunk_kind::STACKS] {
+            let chunk = of(kind).nth(3).unwrap();
+            let said = notes(&damage(chunk, with));
+            assert!(said.contains("are damaged: what threads recorded there is missing"), "{kind} {with}: {said}");
+            let at = format!("bytes {} to ", chunk.at);
+            assert!(with == 0 || said.contains(&at), "{kind}: {said} does not say {at}");
+        }
+    }
+    let said = notes(&damage(of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap(), 0x5a));
+    assert!(said.contains("calls of thread") && said.contains("missing from some point on"), "{said}");
+    let said = notes(&damage(of(chunk_kind::THREAD).nth(3).unwrap(), 0x5a));
+    assert!(said.contains("has no header, and is left out"), "{said}");
+    // A record in front of others is lost.
+    let chunk = of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap();
+    let before = of(chunk_kind::CALLS).find(|c| c.header.thread == chunk.header.thread && c.header.first == 0).unwrap();
+    let mut bytes = kept.clone();
+    bytes[before.at + CHUNK_HEADER_SIZE..][..RECORD_SIZE].fill(0);
+    let said = notes(&bytes);
+    assert!(said.contains("calls of 1 thread are damaged"), "{said}");
+    let cut = of(chunk_kind::CALLS).nth(10).unwrap();
+    let said = notes(&kept[..cut.at + 100]);
+    assert!(said.contains(&format!("cut at byte {}", cut.at + 100)), "{said}");
+}
+
+#[test]
+fn ranks_that_a_recording_claims_to_have_cost_no_memory() {
+    let place = Place::new();
+    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.record(&["./app", "1", "40", "2"]);
+    let path = place.files("process").remove(0);
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    let processes: BTreeSet<String> = text.lines().filter(|line| line.starts_with("process ")).map(String::from).collect();
+    assert_eq!(processes.len(), 41);
+    for process in processes {
+        text += &format!("{process}\nmpi openmpi 5 2147483647\ncommunicator 9 local 0-2147483646\nmore 8 remote 7-2147483640\n");
+    }
+    std::fs::write(&path, text).unwrap();
+    // The command itself is mapped, with its information for debuggers.
+    let report = "ulimit -v 1500000 && exec \"$0\" waits report app.waits --json";
+    let output = must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["notes"].to_string().contains("2147483646 of 2147483647 ranks are not in the recording"), "{:#}", report["notes"]);
+}
+
+#[test]
+fn a_file_of_another_version_or_kind_is_refused() {
+    let place = Place::new();
+    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.record(&["./app", "1", "0", "5"]);
+    let path = place.files("threads").remove(0);
+    let kept = std::fs::read(&path).unwrap();
+    for (at, expected) in [(8, "version 7 of the recording"), (0, "not a file of recorded threads")] {
+        let mut bytes = kept.clone();
+        bytes[at] = 7;
+        std::fs::write(&path, &bytes).unwrap();
+        let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits"]).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && message.contains(expected) && message.contains(".threads"), "{message}");
+    }
+}
+
+#[test]
+fn a_recording_is_its_owners() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    place.record(&["./app", "1", "1", "1"]);
+    assert_eq!(mode(&place.path("app.waits")), 0o700);
+    let files = [place.files("process"), place.files("threads")].concat();
+    assert_eq!(files.iter().map(|path| mode(path)).collect::<Vec<_>>(), [0o600; 2]);
+    // A folder that the user made is shared as the user wants.
+    std::fs::set_permissions(place.path("app.waits"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    place.record(&["./app", "1", "1", "1"]);
+    assert_eq!(mode(&place.path("app.waits")), 0o755);
+}

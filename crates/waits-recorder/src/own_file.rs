@@ -1,0 +1,95 @@
+//! Files of the recording that the process keeps open.
+//!
+//! A program may close every descriptor, or use this one's number for a file of its own. So the file is recognised by its inode before
+//! each use, and opened again if need be. The number is high, so that the program's own files have the numbers that they have alone.
+
+use crate::output::{self, Path};
+use core::ffi::CStr;
+use libc::c_int;
+
+/// The lowest number that is chosen.
+const LOWEST: c_int = 200;
+const FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+
+/// An open file.
+pub struct OwnFile {
+    descriptor: c_int,
+    flags: c_int,
+    identity: (u64, u64),
+}
+
+impl OwnFile {
+    /// No file.
+    pub const NONE: OwnFile = OwnFile { descriptor: -1, flags: 0, identity: (0, 0) };
+
+    /// A new file. `flags`: whether it is written at its end.
+    pub fn create(path: &Path, flags: c_int) -> Option<OwnFile> {
+        let descriptor = opened(path, flags | libc::O_CREAT | libc::O_EXCL)?;
+        Some(OwnFile { descriptor, flags, identity: status(descriptor)?.0 })
+    }
+
+    /// A file that exists, to read it; none if only a low number is free.
+    pub fn existing(path: &CStr) -> Option<OwnFile> {
+        let low = output::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        // SAFETY: duplicates a descriptor of this function.
+        let descriptor = if low < 0 { low } else { unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, LOWEST) } };
+        if low >= 0 {
+            output::close(low);
+        }
+        Some(OwnFile { descriptor, flags: 0, identity: status(descriptor)?.0 })
+    }
+
+    /// Whether it is no file.
+    pub fn is_none(&self) -> bool {
+        self.identity == (0, 0)
+    }
+
+    /// Closes it.
+    pub fn close(&mut self) {
+        if !self.is_none() && status(self.descriptor).is_some_and(|(identity, _)| identity == self.identity) {
+            output::close(self.descriptor);
+        }
+        *self = OwnFile::NONE;
+    }
+
+    /// Its descriptor and size now; none if it is gone. `path`: where it was made.
+    pub fn descriptor(&mut self, path: impl FnOnce() -> Option<Path>) -> Option<(c_int, u64)> {
+        if self.is_none() {
+            return None;
+        }
+        let is_own = |(identity, _): &((u64, u64), u64)| *identity == self.identity;
+        if let Some((_, size)) = status(self.descriptor).filter(is_own) {
+            return Some((self.descriptor, size));
+        }
+        let descriptor = opened(&path()?, self.flags)?;
+        let Some((_, size)) = status(descriptor).filter(is_own) else {
+            output::close(descriptor);
+            return None;
+        };
+        self.descriptor = descriptor;
+        Some((descriptor, size))
+    }
+}
+
+fn opened(path: &Path, flags: c_int) -> Option<c_int> {
+    let low = output::open(path.as_ptr(), FLAGS | flags);
+    if low < 0 {
+        return None;
+    }
+    // SAFETY: duplicates a descriptor of this function.
+    let high = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, LOWEST) };
+    if high < 0 {
+        return Some(low);
+    }
+    output::close(low);
+    Some(high)
+}
+
+/// Device and inode of an open file, and its size.
+fn status(descriptor: c_int) -> Option<((u64, u64), u64)> {
+    // SAFETY: plain data.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: `status` is writable.
+    let is_known = descriptor >= 0 && unsafe { libc::fstat(descriptor, &raw mut status) } == 0;
+    is_known.then_some(((status.st_dev, status.st_ino), status.st_size as u64))
+}
