@@ -289,8 +289,8 @@ fn spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
     all.collect()
 }
 
-/// For each counter the regions that have its value, and the one where it is counted: the outermost. Where several have it, such as the step of a loop
-/// and its body, a gap leads to the one that follows the branch.
+/// For each counter the regions that have its value, and the one where it is counted: the outermost. Where several have it, such as the
+/// step of a loop and its body, a gap leads to the one that follows the branch.
 fn counted(function: &FunctionRegions, spans: &[Vec<Span>]) -> (HashMap<u64, Vec<Span>>, HashMap<u64, Span>) {
     let (mut owners, mut entered): (HashMap<u64, Vec<Span>>, Vec<(u64, usize, Place)>) = (HashMap::new(), Vec::new());
     for (regions, spans) in function.regions.iter().zip(spans) {
