@@ -96,8 +96,8 @@ fn loops_that_were_not_left() {
 /// the mapping, and code behind calls that did not return has its own counts.
 #[test]
 fn files_have_their_counts_under_another_name() {
-    const LEAVE: &str = "#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  for (int i = 0; i < 3; i++)\n    \
-        if (i > 1)\n      leave(0);\n  return 0;\n}\n";
+    const LEAVE: &str = "#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
+        for (int i = 0; i < 3; i++)\n    if (i > 1)\n      leave(0);\n  return 0;\n}\n";
     for option in ["", "-fdebug-prefix-map=HERE=/usr/src", "-fcoverage-prefix-map=HERE=/usr/src"] {
         let place = Place::with(&[("leave.c", LEAVE)]);
         let here = place.path("");
@@ -216,7 +216,8 @@ const HEAD: &str = "#include <setjmp.h>\n#include <stdio.h>\n#include <stdlib.h>
     __attribute__((noinline)) unsigned next(void) { return (state = state * 1103515245 + 12345) >> 16; }\n\
     __attribute__((noinline)) int odd(int a) { return next() % 5 < 2; }\n\
     static inline void hit(int n) { hits[n]++; }\nstatic inline int side(int n, int c) { sides[n][c]++; return c; }\n\
-    __attribute__((noinline)) void show(void) {\n  for (int i = 0; i < 1000; i++) printf(\"%d %d %d\\n\", hits[i], sides[i][0], sides[i][1]);\n}\n\
+    __attribute__((noinline)) void show(void) {\n  for (int i = 0; i < 1000; i++)\n    \
+    printf(\"%d %d %d\\n\", hits[i], sides[i][0], sides[i][1]);\n}\n\
     static void (*volatile leave)(int) = exit;\n\
     __attribute__((noinline)) void may_leave(void) {\n  if (next() % 11 == 0) longjmp(back, 1);\n  if (++calls > 3000) leave(0);\n}\n";
 const TAIL: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    if (!setjmp(back)) f2(i);\n}\n";

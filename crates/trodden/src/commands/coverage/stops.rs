@@ -23,9 +23,12 @@ pub struct Stop {
     pub count: i128,
 }
 
+/// The stops of a function, by file, line and column.
+type StopsOfFunction = BTreeMap<(String, (u64, u64)), Stop>;
+
 /// Places by LLVM's name of the function (`main`, `file.c;local`).
 #[derive(Debug, Default)]
-pub struct Stops(HashMap<String, BTreeMap<(String, (u64, u64)), Stop>>);
+pub struct Stops(HashMap<String, StopsOfFunction>);
 
 impl Stops {
     /// Of all functions. Functions that fork are left out: the child completes what its parent began.

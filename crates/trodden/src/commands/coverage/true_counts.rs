@@ -289,10 +289,11 @@ fn spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
     all.collect()
 }
 
-/// For each counter the regions that have its value, and the one where it is counted: the outermost. Where several have it, such as the step of a loop
-/// and its body, a gap leads to the one that follows the branch.
+/// For each counter the regions that have its value, and the one where it is counted: the outermost. Where several have it, such as the
+/// step of a loop and its body, a gap leads to the one that follows the branch.
 fn counted(function: &FunctionRegions, spans: &[Vec<Span>]) -> (HashMap<u64, Vec<Span>>, HashMap<u64, Span>) {
-    let (mut owners, mut entered): (HashMap<u64, Vec<Span>>, Vec<(u64, usize, Place)>) = (HashMap::new(), Vec::new());
+    let mut owners: HashMap<u64, Vec<Span>> = HashMap::new();
+    let mut entered = Vec::new();
     for (regions, spans) in function.regions.iter().zip(spans) {
         for (region, span) in regions.iter().zip(spans) {
             let Some(CounterKind::Plain(number)) = region.counters.first().map(|counter| counter.kind()) else { continue };
