@@ -95,7 +95,9 @@ fn left_by_command(place: &Place, mut command: Command, signal: &str, has_begun:
     command.env("TMPDIR", &temporary).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     let arguments = format!("{command:?}");
     let mut child = command.spawn().unwrap();
+    let begun = Instant::now();
     while !has_begun(child.id()) {
+        assert!(begun.elapsed() < Duration::from_secs(300), "{arguments} does not begin");
         assert!(child.try_wait().unwrap().is_none(), "{arguments} ends by itself");
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -89,7 +89,7 @@ fn links_are_followed_and_pipes_are_written_into() {
         let reader = std::thread::spawn(move || fs::read(path).unwrap());
         let output = run(&place, command, &pipe);
         assert!(fs::metadata(place.path(&pipe)).unwrap().file_type().is_fifo(), "{command}");
-        // Lets a reader go on that nobody has written for.
+        // Lets the reader go on if the command has not written.
         drop(fs::File::options().read(true).write(true).open(place.path(&pipe)).unwrap());
         let piped = reader.join().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");

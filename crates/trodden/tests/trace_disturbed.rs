@@ -87,6 +87,27 @@ impl Round {
         let (kind, amount) = (KINDS[self.kind].0.to_owned(), self.amount.to_string());
         vec![folder.path("app").display().to_string(), kind, amount, output.display().to_string()]
     }
+
+    /// The command that records, without its program or process.
+    fn recorder(&self, temporary: &Path, trace: &Path, errors: &Path) -> Command {
+        let limit = if self.disturbance == Disturbance::FileSize { "ulimit -f 8; " } else { "" };
+        let mut recorder = Command::new("sh");
+        recorder.args(["-c", &format!("{limit}exec \"$@\""), "sh", env!("CARGO_BIN_EXE_trodden"), "trace", "record", "--runs", "1"]);
+        recorder.args(["--collector", self.collector, "--output"]).arg(trace).env("TMPDIR", temporary);
+        recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(errors).unwrap());
+        recorder
+    }
+
+    /// Does to the recorder, or to its target, what is to be done.
+    fn disturb(&self, recorder: &mut Child, target: Option<u32>) {
+        let (signal, process) = match self.disturbance {
+            Disturbance::Signal(signal) if recorder.try_wait().unwrap().is_none() => (signal, recorder.id()),
+            Disturbance::Death if target.is_some() => ("KILL", target.unwrap()),
+            _ => return,
+        };
+        // It may just have ended.
+        let _ = Command::new("kill").args([format!("-{signal}"), process.to_string()]).stderr(Stdio::null()).status();
+    }
 }
 
 fn until(what: &str, round: &Round, mut is_so: impl FnMut() -> bool) {
@@ -110,7 +131,9 @@ fn start(words: &[String]) -> Child {
 fn process_of(program: &[String]) -> Option<u32> {
     let line = program.join("\0") + "\0";
     let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    processes.into_iter().find(|process| fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words == line.as_bytes()))
+    let is_its = |process: &u32| fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words == line.as_bytes());
+    // Its children come after it.
+    processes.into_iter().filter(is_its).min()
 }
 
 fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
@@ -125,11 +148,7 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let temporary = small.unwrap_or(&own);
     let trace = small.map_or_else(|| at("trace"), |disk| disk.join("the.trace"));
 
-    let limit = if round.disturbance == Disturbance::FileSize { "ulimit -f 8; " } else { "" };
-    let mut recorder = Command::new("sh");
-    recorder.args(["-c", &format!("{limit}exec \"$@\""), "sh", env!("CARGO_BIN_EXE_trodden"), "trace", "record", "--runs", "1"]);
-    recorder.args(["--collector", round.collector, "--output"]).arg(&trace).env("TMPDIR", temporary);
-    recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(at("errors")).unwrap());
+    let mut recorder = round.recorder(temporary, &trace, &at("errors"));
     let program = round.program(folder, &output);
     let mut target = None;
     if round.is_attached {
@@ -142,17 +161,7 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let mut recorder = recorder.spawn().unwrap();
     std::thread::sleep(round.delay);
     let has_begun = process_of(&program).is_some();
-    match round.disturbance {
-        Disturbance::Signal(signal) if recorder.try_wait().unwrap().is_none() => {
-            let _ = Command::new("kill").args([format!("-{signal}"), recorder.id().to_string()]).status();
-        }
-        Disturbance::Death => {
-            if let Some(process) = target.as_ref().map(Child::id).or_else(|| process_of(&program)) {
-                let _ = Command::new("kill").args(["-KILL", &process.to_string()]).stderr(Stdio::null()).status();
-            }
-        }
-        _ => {}
-    }
+    round.disturb(&mut recorder, target.as_ref().map(Child::id).or_else(|| process_of(&program)));
 
     if let Some(target) = &mut target {
         until("the target hangs", round, || target.try_wait().unwrap().is_some());

@@ -28,6 +28,7 @@ mod storage;
 pub mod store;
 pub mod transformations;
 pub mod weights;
+mod whole_file;
 
 pub use codegen::{CodegenOptions, RefusedOption};
 pub use edge_profile::{

@@ -8,25 +8,13 @@
 use crate::experiment::InputFolder;
 use crate::frame::{Frame, FrameError};
 use crate::identity::Identity;
+use crate::whole_file::write_whole;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Variable that names the store's root.
 pub const STORE_VARIABLE: &str = "TRODDEN_STORE";
-
-/// Writes a file of the store, with the folders above it: it appears whole or not at all.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let (folder, name) = path.parent().zip(path.file_name()).expect("a file in a folder");
-    std::fs::create_dir_all(folder)?;
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let temporary = folder.join(format!(".{}.{}.{number}", name.display(), std::process::id()));
-    let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    // A full disk gets its space back.
-    written.inspect_err(|_| _ = std::fs::remove_file(&temporary))
-}
 
 /// A folder of unit frames.
 #[derive(Clone, Debug)]

@@ -22,7 +22,9 @@
 #define IF(call, then) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, then, 0)
 
 static struct sock_filter unnamed[] = {
-    DATA(nr), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+    DATA(nr), IF(SYS_open, 2), IF(SYS_openat, 3),
+    RETURN(SECCOMP_RET_ALLOW),
+    DATA(args[1]), BPF_STMT(BPF_JMP | BPF_JA, 1),
     DATA(args[2]), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_TMPFILE & ~O_DIRECTORY, 0, 1),
     RETURN(SECCOMP_RET_ERRNO | EOPNOTSUPP), RETURN(SECCOMP_RET_ALLOW),
 };

@@ -4,7 +4,7 @@
 //! `ROOT/inputs/abcdef...`; requests to the plugin lie there, too, beside the files that they name.
 
 use super::settings::{Settings, SettingsFile};
-use crate::store::write_whole;
+use crate::whole_file::write_whole;
 use crate::{FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights, WrongContent};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -140,8 +140,8 @@ fn feed(job: &Simulate, opened: &mut Opened, lane: &mut Lane) -> Result<SourceNo
     if let Some((writer, file)) = writer {
         writer.finish(&notes).with_context(|| format!("cannot write {}", file.display()))?.finish()?;
     }
-    if let Some(out) = sequence {
-        failure.map_or(Ok(()), Err).context("cannot write the sequence of paths")?;
+    if let (Some(out), Some(file)) = (sequence, &job.sequence) {
+        failure.map_or(Ok(()), Err).with_context(|| format!("cannot write {}", file.display()))?;
         out.finish()?;
     }
     Ok(notes)
