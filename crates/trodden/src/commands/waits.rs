@@ -3,45 +3,29 @@
 //! | file | what |
 //! |---|---|
 //! | `waits/record.rs` | running a program under the preload library |
-//! | `waits/recording.rs`, `waits/process_file.rs`, `waits/ranks.rs`, `waits/threads_file.rs` | a recording on disk |
-//! | `waits/clock.rs`, `waits/sync.rs` | ticks of all processes to one time; clocks of several hosts |
-//! | `waits/symbols.rs`, `waits/codes.rs` | addresses to functions and lines; code blocks |
-//! | `waits/blocks.rs` | what a thread did between two calls, from samples and stacks |
-//! | `waits/convert.rs`, `waits/replay.rs` | records to calls, in order of time through the analysis |
-//! | `waits/import.rs`, `waits/import/` | traces of other tools: OTF2, the scheduler's events of perf, Chrome trace JSON |
-//! | `waits/summary.rs`, `waits/causes.rs` | what a report says; `waits/text.rs`, `waits/json.rs`, `waits/page.rs`: how |
-//! | `waits/timeline.rs`, `waits/chrome.rs` | what each location did when; the same as Chrome trace JSON |
+//! | `waits/paths.rs` | paths that samples interrupted, by the streams of the same run |
+//! | `waits/text.rs`, `waits/json.rs`, `waits/page.rs`, `waits/chrome.rs` | what `trodden-waits-file` makes of a recording, as text, JSON, a page and Chrome trace JSON |
 
-mod blocks;
-mod causes;
 mod chrome;
-mod clock;
-mod codes;
-mod convert;
-mod import;
 mod json;
 mod page;
 mod paths;
-mod process_file;
-mod ranks;
 mod record;
-mod recording;
-mod replay;
-mod summary;
-mod symbols;
-mod sync;
 mod text;
-mod threads_file;
-mod timeline;
-
-pub use import::read_otf2_text;
 
 pub use record::trial;
+pub use trodden_waits_file::import::read_otf2_text;
 
 use crate::cli::{Color, Waits, WaitsReport};
+use crate::decompress;
 use crate::output::write_file;
 use anyhow::Result;
 use std::process::ExitCode;
+use trodden_waits_file::import;
+use trodden_waits_file::recording::Recording;
+use trodden_waits_file::replay::{ReportOptions, replay};
+use trodden_waits_file::sample_paths::SamplePaths;
+use trodden_waits_file::summary::WaitSummary;
 
 /// Does what the command line says.
 ///
@@ -55,12 +39,20 @@ pub fn run(job: &Waits, color: Color) -> Result<ExitCode> {
 }
 
 fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
-    let replayed = if !import::ctf::is_trace(&job.recording) && (job.recording.is_dir() || !job.recording.exists()) {
-        replay::replay(&recording::Recording::open(&job.recording)?, job)?
-    } else {
-        import::report(&job.recording, job)?
+    let options = ReportOptions {
+        threshold: job.threshold,
+        rule: job.rule,
+        what_if: job.what_if.clone(),
+        timeline: job.html.is_some() || job.chrome.is_some(),
     };
-    let summary = summary::WaitSummary::new(replayed, job);
+    let replayed = if !import::ctf::is_trace(&job.recording) && (job.recording.is_dir() || !job.recording.exists()) {
+        let paths = job.paths.as_deref().map(paths::Paths::open).transpose()?;
+        let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
+        replay(&Recording::open(&job.recording)?, &options, paths)?
+    } else {
+        import::report(&job.recording, &options, decompress::read)?
+    };
+    let summary = WaitSummary::new(replayed, job.threshold);
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.recording.display());
         write_file(path, page::page(&summary, &title).as_bytes())?;

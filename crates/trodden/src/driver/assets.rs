@@ -119,7 +119,7 @@ fn installed(what: &str, library: &str, package: &str, variable: &str) -> Result
 }
 
 /// File name of the library that records waits.
-pub const WAITS_RECORDER: &str = "libtrodden_waits_recorder.so";
+pub const WAITS_RECORDER: &str = trodden_waits_file::symbols::RECORDER;
 /// Variable that names another file of it.
 const WAITS_RECORDER_VARIABLE: &str = "TRODDEN_WAITS_RECORDER";
 

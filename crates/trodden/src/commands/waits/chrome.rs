@@ -2,9 +2,9 @@
 //! and wait, an arrow
 //! from who released a wait to its end. `trodden waits report` reads it back.
 
-use super::summary::WaitSummary;
-use super::timeline::{Activity, Bar};
 use serde_json::{Value, json};
+use trodden_waits_file::summary::WaitSummary;
+use trodden_waits_file::timeline::{Activity, Bar};
 
 /// The trace.
 pub fn value(summary: &WaitSummary) -> Value {

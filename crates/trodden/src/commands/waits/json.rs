@@ -5,12 +5,12 @@
 //! rely on. `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
 //! `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
 
-use super::causes::Cause;
-use super::summary::{ClassSummary, SiteSummary, WaitSummary};
 use crate::output::print_json;
 use anyhow::Result;
 use serde_json::{Value, json};
 use trodden_waits::{CodeId, LocationId, Step};
+use trodden_waits_file::causes::Cause;
+use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
 /// Version of the form.
 const SCHEMA_VERSION: u32 = 1;

@@ -2,10 +2,10 @@
 //! time line.
 
 use super::json;
-use super::summary::WaitSummary;
-use super::timeline::Activity;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use trodden_waits_file::summary::WaitSummary;
+use trodden_waits_file::timeline::Activity;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");

@@ -3,7 +3,6 @@
 //! The stream of a program that was built by `trodden build --stream` has an event where a path comes to a call or ends. So the next event
 //! behind a sample is of the innermost frame that is instrumented, and the path that this frame completes is the one that was executed.
 
-use super::process_file::ProcessFile;
 use crate::commands::stream::event_names::{self, StreamMaps};
 use crate::commands::stream::files;
 use crate::sources;
@@ -12,22 +11,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use trodden_profile::stream::{Nesting, NestingStep, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_report::{SourceCache, View};
+use trodden_waits_file::process_file::ProcessFile;
+use trodden_waits_file::sample_paths::{SamplePaths, TimedPath};
 use trodden_wire::waits::SampleRecord;
-
-/// The path of a sample.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct TimedPath {
-    /// The function that it is a path of.
-    pub function: String,
-    /// Lines that it runs through, and how it ends.
-    pub lines: Rc<str>,
-}
 
 /// Streams of a run.
 pub struct Paths {
     logs: Vec<(StreamLog, StreamMaps)>,
-    /// What they lack.
-    pub notes: BTreeSet<String>,
+    notes: BTreeSet<String>,
     threads: usize,
 }
 
@@ -45,12 +36,10 @@ impl Paths {
         let logs = files::logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(Paths { logs, notes: BTreeSet::new(), threads: 0 })
     }
+}
 
-    /// The path of each sample of a thread; none where the stream does not say.
-    ///
-    /// # Errors
-    /// The stream cannot be read.
-    pub fn of_samples(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>> {
+impl SamplePaths for Paths {
+    fn of_samples(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>> {
         let mut taken = vec![None; samples.len()];
         if samples.iter().all(|sample| sample.position == 0) {
             return Ok(taken);
@@ -79,9 +68,12 @@ impl Paths {
         Ok(taken)
     }
 
-    /// Whether no thread of the recording had positions in a stream.
-    pub fn is_unused(&self) -> bool {
+    fn is_unused(&self) -> bool {
         self.threads == 0
+    }
+
+    fn notes(&self) -> &BTreeSet<String> {
+        &self.notes
     }
 }
 
@@ -154,26 +146,5 @@ impl Walk<'_, '_> {
             }
             !is_over
         });
-    }
-}
-
-/// Whether a frame's function, as symbols name it, is that of a path.
-pub fn is_function(frame: &str, path: &str) -> bool {
-    fn base(name: &str) -> &str {
-        let whole = name.split(['(', '<']).next().unwrap_or(name);
-        whole.rsplit("::").next().unwrap_or(whole)
-    }
-    !frame.is_empty() && (frame == path || base(frame) == base(path) && !base(path).is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn functions_are_the_same_whatever_their_parameters_are_called() {
-        assert!(is_function("filter", "filter"));
-        assert!(is_function("app::filter<f64>(double)", "filter"));
-        assert!(!is_function("filter", "filters") && !is_function("", ""));
     }
 }

@@ -1,6 +1,5 @@
 //! Running a program under the preload library.
 
-use super::recording::{Recording, files, threads_in};
 use crate::cli::WaitsRecord;
 use crate::driver::assets;
 use crate::notes::{note, warn};
@@ -16,6 +15,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_report::words::{plural, shell_word};
+use trodden_waits_file::recording::{Recording, files, threads_in};
 use trodden_wire::waits::{MAGIC, OUTPUT_VARIABLE, RATE_VARIABLE};
 
 /// How the file of a process begins.

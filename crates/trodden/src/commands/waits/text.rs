@@ -1,7 +1,5 @@
 //! The report on a terminal.
 
-use super::causes::Cause;
-use super::summary::{ClassSummary, SiteSummary, WaitSummary};
 use crate::cli::WaitsReport;
 use anyhow::Result;
 use std::io::{self, Write};
@@ -9,6 +7,8 @@ use std::path::Path;
 use trodden_report::escape;
 use trodden_report::words::plural;
 use trodden_waits::{LocationState, Step};
+use trodden_waits_file::causes::Cause;
+use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
 /// Steps of a path that are shown.
 const STEPS: usize = 4;

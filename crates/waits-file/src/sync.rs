@@ -4,9 +4,9 @@
 //! Hosts are taken one after the other, each with what it has exchanged with all that are corrected already; [`trodden_waits::offset`]
 //! finds its clock's offset. A host that has exchanged nothing in both directions stays uncorrected, and that is said.
 
-use super::clock::Clocks;
-use super::convert::{ConvertedParts, Converter};
-use super::recording::Recording;
+use crate::clock::Clocks;
+use crate::convert::{ConvertedParts, Converter};
+use crate::recording::Recording;
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use trodden_waits::call::{Collective, CommunicatorId, Meeting, Message};

@@ -3,7 +3,7 @@
 //! On one host all processes have the same time-stamp counter, so its rate and offset follow from the earliest and the latest anchor of all
 //! of them. Hosts are related by their clocks of the time of day, as far as they agree.
 
-use super::recording::{Process, Recording};
+use crate::recording::{Process, Recording};
 use std::collections::BTreeMap;
 use trodden_waits::offset::Shift;
 

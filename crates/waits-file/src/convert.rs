@@ -1,7 +1,7 @@
 //! Records to calls: ranks of communicators to processes, requests and objects to numbers.
 
-use super::ranks::RankList;
-use super::recording::{Process, RecordedCalls, Recording};
+use crate::ranks::RankList;
+use crate::recording::{Process, RecordedCalls, Recording};
 use std::collections::{HashMap, HashSet};
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Meeting, Message, ObjectId, RequestId, SleepKind, Token};
 use trodden_waits::{Call, ProcessId, Rule, WaitKind};

@@ -1,13 +1,13 @@
 //! A recording on disk: its processes and their threads. Calls are read as streams.
 
-use super::process_file::ProcessFile;
-use super::threads_file::{Piece, ThreadsFile};
+use crate::process_file::ProcessFile;
+use crate::threads_file::{Piece, ThreadsFile};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_report::words::plural;
+use trodden_text::words::plural;
 use trodden_wire::waits::{CallRecord, RECORD_SIZE, SAMPLE_SIZE, SampleRecord, ThreadHeader, kind};
 
 /// A recording.
@@ -22,6 +22,7 @@ pub struct Recording {
 /// A process.
 #[derive(Debug)]
 pub struct Process {
+    /// What it says of itself.
     pub file: ProcessFile,
     /// Threads, in order of their beginning.
     pub threads: Vec<RecordedThread>,
@@ -30,10 +31,13 @@ pub struct Process {
 /// A thread.
 #[derive(Debug)]
 pub struct RecordedThread {
+    /// Its number, as the kernel has it.
     pub number: u32,
+    /// Its handle, by which other threads name it.
     pub token: u64,
     /// Ticks when its recording began, and the clock then.
     pub begin: u64,
+    /// See `begin`.
     pub begin_ns: u64,
     /// A later pair of ticks and clock; 0 if there was none.
     pub anchor: (u64, u64),
@@ -283,10 +287,12 @@ fn sample(bytes: &[u8]) -> SampleRecord {
     }
 }
 
+/// A little-endian word of four bytes.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
 }
 
+/// A little-endian word of eight bytes.
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
 }

@@ -3,7 +3,7 @@
 //! Headers say where the next one is, and have checksums. Behind a damaged one, the next valid one is searched; what lies between is a
 //! loss. Memory is that of the headers of threads and chunks.
 
-use super::recording::{u32_at, u64_at};
+use crate::recording::{u32_at, u64_at};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs::File;

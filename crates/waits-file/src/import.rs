@@ -18,12 +18,10 @@ mod scheduler;
 
 pub use otf2::read_text as read_otf2_text;
 
-use super::blocks::BlockNames;
-use super::codes::CodeLocation;
-use super::replay::{LocationName, Replayed, options};
-use super::timeline::{Activity, Bar, Timeline};
-use crate::cli::WaitsReport;
-use crate::decompress;
+use crate::blocks::BlockNames;
+use crate::codes::CodeLocation;
+use crate::replay::{LocationName, Replayed, ReportOptions, options};
+use crate::timeline::{Activity, Bar, Timeline};
 use anyhow::{Result, bail};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
@@ -36,7 +34,7 @@ const MAX_TEXT: u64 = 4 << 30;
 
 /// A trace.
 #[derive(Default)]
-pub struct Imported {
+pub(crate) struct Imported {
     pub locations: Vec<ImportedLocation>,
     pub names: BlockNames,
     pub notes: Vec<String>,
@@ -52,7 +50,7 @@ impl Imported {
 }
 
 /// A thread of a trace.
-pub struct ImportedLocation {
+pub(crate) struct ImportedLocation {
     pub name: LocationName,
     pub process: ProcessId,
     pub begin_ns: u64,
@@ -62,38 +60,40 @@ pub struct ImportedLocation {
 
 /// An event of a thread.
 #[derive(Clone, Debug)]
-pub struct ImportedEvent {
+pub(crate) struct ImportedEvent {
     pub time_ns: u64,
     pub what: What,
 }
 
 /// What it is.
 #[derive(Clone, Debug)]
-pub enum What {
+pub(crate) enum What {
     /// Up to here the thread executed this.
     Run(CodeId, LocationState),
     Enter(Call, CodeId),
     Exit(Call),
 }
 
+/// Reads a whole file, of at most so many bytes when decompressed.
+pub type Decompress = fn(&Path, u64) -> Result<Vec<u8>>;
+
 /// Analyses a trace of another tool.
 ///
 /// # Errors
 /// It is of no known kind, or damaged; the message names the place.
-pub fn report(path: &Path, job: &WaitsReport) -> Result<Replayed> {
-    let imported = read(path)?;
+pub fn report(path: &Path, asked: &ReportOptions, decompressed: Decompress) -> Result<Replayed> {
+    let imported = read(path, decompressed)?;
     if imported.locations.is_empty() && !imported.is_recognised {
         bail!("{}: the trace has no thread", path.display());
     }
-    let is_wanted = job.html.is_some() || job.chrome.is_some();
-    let mut replayed = pass(&imported, options(job, None), is_wanted);
-    for (function, percent) in &job.what_if {
+    let mut replayed = pass(&imported, options(asked, None), asked.timeline);
+    for (function, percent) in &asked.what_if {
         let codes: HashSet<CodeId> =
             imported.names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
             bail!("--what-if {function}: no code of the trace is in a function of that name");
         }
-        let answer = pass(&imported, options(job, Some((codes, 1.0 - percent / 100.0))), false);
+        let answer = pass(&imported, options(asked, Some((codes, 1.0 - percent / 100.0))), false);
         replayed.answers.push((function.clone(), *percent, answer.outcome.what_if_ns));
     }
     replayed.names = imported.names;
@@ -103,14 +103,14 @@ pub fn report(path: &Path, job: &WaitsReport) -> Result<Replayed> {
 /// How a file of `perf record` begins.
 const PERF_DATA: &[u8] = b"PERFILE2";
 
-fn read(path: &Path) -> Result<Imported> {
+fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
     if path.extension().is_some_and(|e| e == "otf2") {
         return otf2::read(path);
     }
     if path.is_dir() {
         return ctf::read_trace(path);
     }
-    let bytes = decompress::read(path, MAX_TEXT)?;
+    let bytes = decompressed(path, MAX_TEXT)?;
     if bytes.starts_with(PERF_DATA) {
         bail!("{0} is the data of perf: give trodden its text, `perf script -i {0} > trace.txt`", path.display());
     }

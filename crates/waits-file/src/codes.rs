@@ -4,12 +4,12 @@
 //! have in common. A call
 //! site is such a stack with the line of the call. Lines inside a block are counted beside it: they do not distinguish steps.
 
-use super::paths::TimedPath;
-use super::process_file::ProcessFile;
-use super::symbols::{StackFrame, Symbols};
+use crate::process_file::ProcessFile;
+use crate::sample_paths::TimedPath;
+use crate::symbols::{StackFrame, Symbols};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use trodden_report::escape;
+use trodden_text::escape;
 use trodden_waits::CodeId;
 
 /// A code block or call site.
@@ -19,6 +19,7 @@ pub struct CodeLocation {
     pub path: Vec<String>,
     /// Where each of them but the last calls the next one: file and line.
     pub calls: Vec<(String, u32)>,
+    /// Source file; empty where it is not known.
     pub file: String,
     /// The function called, at a call site.
     pub call: Option<&'static str>,

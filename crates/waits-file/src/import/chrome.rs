@@ -4,8 +4,8 @@
 //! system, or one that this
 //! program exported, has. Slices without flows are executed code; nested ones are a stack. Times are microseconds.
 
-use super::super::replay::LocationName;
 use super::{Imported, ImportedEvent, ImportedLocation, What, code};
+use crate::replay::LocationName;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;

@@ -2,32 +2,37 @@
 //!
 //! Calls are streamed: memory is that of samples, of what the analysis holds, and one call of each thread.
 
-use super::blocks::{BlockNames, ThreadBlocks, is_part};
-use super::clock::{Clock, clocks};
-use super::convert::{ConvertedParts, Converter};
-use super::paths::Paths;
-use super::recording::{Process, RecordedCalls, RecordedThread, Recording};
-use super::sync::correct;
-use super::timeline::{Activity, Bar, Timeline};
-use crate::cli::WaitsReport;
+use crate::blocks::{BlockNames, ThreadBlocks, is_part};
+use crate::clock::{Clock, clocks};
+use crate::convert::{ConvertedParts, Converter};
+use crate::recording::{Process, RecordedCalls, RecordedThread, Recording};
+use crate::sample_paths::SamplePaths;
+use crate::sync::correct;
+use crate::timeline::{Activity, Bar, Timeline};
 use anyhow::Result;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
-use trodden_report::words::plural;
+use trodden_text::words::plural;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::SleepKind;
-use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
+use trodden_waits::{Analysis, AnalysisOptions, Call, ClassRule, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
 /// A recording that was analysed.
 pub struct Replayed {
+    /// Wait sites, their classes and causes.
     pub outcome: WaitOutcome,
+    /// What codes are.
     pub names: BlockNames,
+    /// Who locations are, by number.
     pub locations: Vec<LocationName>,
     /// MPI functions without a rule: calls and ns.
     pub uncovered: BTreeMap<&'static str, (u64, u64)>,
+    /// What is missing or estimated.
     pub notes: Vec<String>,
+    /// What each location did when, if that was asked for.
     pub timeline: Timeline,
+    /// Calls that were replayed.
     pub calls: u64,
     /// If a function took so many per cent less: the run, ns.
     pub answers: Vec<(String, f64, u64)>,
@@ -38,11 +43,13 @@ pub struct Replayed {
 pub struct LocationName {
     /// Rank, or the process's place in the recording.
     pub process: u32,
+    /// Whether `process` is a rank of MPI.
     pub is_rank: bool,
     /// 0: the process's first thread.
     pub thread: u32,
     /// Computing that is longer than a tick: time, and processor time.
     pub computing_ns: u64,
+    /// See `computing_ns`.
     pub processor_ns: u64,
     /// Another name, in traces of other tools.
     pub label: Option<String>,
@@ -51,15 +58,28 @@ pub struct LocationName {
 /// Functions that a message names at most.
 const LISTED: usize = 12;
 
+/// What is asked of an analysis.
+#[derive(Clone, Debug)]
+pub struct ReportOptions {
+    /// Up to which sum of differences waits of a site are equivalent (0 to 2).
+    pub threshold: f64,
+    /// How distances of paths are measured.
+    pub rule: ClassRule,
+    /// How long the run would take if these functions took so many per cent less, each by itself.
+    pub what_if: Vec<(String, f64)>,
+    /// Whether to keep what each location did when.
+    pub timeline: bool,
+}
+
 /// Analyses a recording, once, and once more for each question.
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
-    let options = options(job, None);
-    let mut names = BlockNames { paths: job.paths.as_deref().map(Paths::open).transpose()?, ..BlockNames::default() };
-    let mut replayed = pass(recording, options.clone(), &mut names, job.html.is_some() || job.chrome.is_some())?;
-    for (function, percent) in &job.what_if {
+pub fn replay(recording: &Recording, asked: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
+    let options = options(asked, None);
+    let mut names = BlockNames { paths, ..BlockNames::default() };
+    let mut replayed = pass(recording, options.clone(), &mut names, asked.timeline)?;
+    for (function, percent) in &asked.what_if {
         let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
             let known: BTreeSet<&str> = names.codes.iter().flat_map(|(_, code)| &code.path).map(String::as_str).collect();
@@ -81,15 +101,20 @@ pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
                     PROGRAM` (built with --stream, not stripped, sampled)"
             );
         }
-        replayed.notes.extend(paths.notes.iter().cloned());
+        replayed.notes.extend(paths.notes().iter().cloned());
     }
     replayed.names = names;
     Ok(replayed)
 }
 
 /// What the command line chooses, and a question.
-pub fn options(job: &WaitsReport, what_if: Option<(HashSet<CodeId>, f64)>) -> AnalysisOptions {
-    AnalysisOptions { threshold: job.threshold, rule: job.rule, others: vec![job.threshold / 2.0, (job.threshold * 2.0).min(2.0)], what_if }
+pub fn options(asked: &ReportOptions, what_if: Option<(HashSet<CodeId>, f64)>) -> AnalysisOptions {
+    AnalysisOptions {
+        threshold: asked.threshold,
+        rule: asked.rule,
+        others: vec![asked.threshold / 2.0, (asked.threshold * 2.0).min(2.0)],
+        what_if,
+    }
 }
 
 fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames, is_wanted: bool) -> Result<Replayed> {

@@ -1,6 +1,6 @@
 //! The text file of recorded processes. Its lines are described in the recorder (`crates/waits-recorder/src/process.rs`).
 
-use super::ranks::RankList;
+use crate::ranks::RankList;
 use anyhow::{Result, anyhow, bail};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,45 +11,62 @@ use std::path::Path;
 pub struct ProcessFile {
     /// Its number, when its recording began (ticks), and its parent's number.
     pub number: u32,
+    /// See `number`.
     pub start: u64,
+    /// See `number`.
     pub parent: u32,
     /// Where it ran: host and boot.
     pub host: String,
+    /// See `host`.
     pub boot: String,
     /// Whether its ticks are those of the time-stamp counter.
     pub is_counter: bool,
+    /// The path of its program.
     pub program: String,
     /// MPI library, rank and size.
     pub mpi: Option<Mpi>,
     /// Ticks, monotonic clock, time since 1970: at the same time.
     pub anchors: Vec<[u64; 3]>,
+    /// Groups of MPI, by handle.
     pub communicators: BTreeMap<u64, GroupMembers>,
+    /// Executable mappings, in the order in which they were made.
     pub maps: Vec<MappedImage>,
+    /// Memory that other processes may have, too.
     pub shared: Vec<SharedMemory>,
+    /// What the recorder could not do.
     pub notes: Vec<String>,
 }
 
 /// A process's place in MPI_COMM_WORLD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mpi {
+    /// Its version, as MPI gives it.
     pub library: String,
+    /// Rank in MPI_COMM_WORLD.
     pub rank: u32,
+    /// Size of MPI_COMM_WORLD.
     pub size: u32,
 }
 
 /// World ranks of a communicator, and of the other group that it leads to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMembers {
+    /// Ranks of its own group.
     pub local: RankList,
+    /// Ranks of the other group of an intercommunicator.
     pub remote: Option<RankList>,
 }
 
 /// An executable mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedImage {
+    /// Address of its first byte.
     pub start: u64,
+    /// Address behind its last byte.
     pub end: u64,
+    /// Where it begins in the file.
     pub offset: u64,
+    /// The file.
     pub path: String,
 }
 

@@ -10,7 +10,9 @@ const MOST: usize = 60_000;
 /// What a bar is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
+    /// It executes code.
     Computing,
+    /// It is in a call that takes long to complete.
     Communicating,
     /// Waiting for a location.
     Waiting(LocationId),
@@ -19,17 +21,24 @@ pub enum Activity {
 /// A stretch of time of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
+    /// Whose time it is.
     pub location: LocationId,
+    /// When it begins, since the run began.
     pub from_ns: u64,
+    /// How long it takes.
     pub ns: u64,
+    /// The code that it executes.
     pub code: CodeId,
+    /// What it does.
     pub activity: Activity,
 }
 
 /// Bars of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
+    /// Whether bars are kept.
     pub is_wanted: bool,
+    /// In order of time, at each location.
     pub bars: Vec<Bar>,
     /// Shorter bars were given up.
     pub least_ns: u64,

@@ -1,11 +1,10 @@
 //! What a report says: causes by function, wait sites with their classes, what the recording lacks.
 
-use super::causes::{Cause, by_function};
-use super::codes::CodeLocation;
-use super::replay::{LocationName, Replayed};
-use crate::cli::WaitsReport;
+use crate::causes::{Cause, by_function};
+use crate::codes::CodeLocation;
+use crate::replay::{LocationName, Replayed};
 use std::collections::BTreeMap;
-use trodden_report::escape;
+use trodden_text::escape;
 use trodden_waits::{Class, CodeId, LocationId, LocationState, Step, causes, explain};
 
 /// A report's content.
@@ -16,8 +15,11 @@ pub struct WaitSummary {
     pub communication: Vec<Cause>,
     /// The waiting that lines cause: file, line, ns.
     pub lines: Vec<(String, u32, u64)>,
+    /// Where locations wait, by the time that they take.
     pub sites: Vec<SiteSummary>,
+    /// The analysis that it is made from.
     pub replayed: Replayed,
+    /// Up to which sum of differences waits of a site are equivalent.
     pub threshold: f64,
     /// Waits by kind: name, family, occurrences, ns.
     pub kinds: Vec<(&'static str, &'static str, u64, u64)>,
@@ -29,18 +31,27 @@ pub struct WaitSummary {
 
 /// A wait site.
 pub struct SiteSummary {
+    /// The call that waits.
     pub code: CodeId,
+    /// The pattern of waiting.
     pub kind: &'static str,
+    /// What patterns of its kind have in common.
     pub family: &'static str,
+    /// How often it waits.
     pub occurrences: u64,
+    /// Time that it waits, ns.
     pub total_ns: u64,
+    /// Waits with equivalent paths.
     pub classes: Vec<ClassSummary>,
 }
 
 /// A class of waits.
 pub struct ClassSummary {
+    /// How many, and how long.
     pub waits: Class,
+    /// Steps of the path that is waited for, ns each.
     pub plus: Vec<(Step, u64)>,
+    /// Steps of the waiting path, ns each.
     pub minus: Vec<(Step, u64)>,
     /// Equal steps, and comparable ones of other locations, that were dropped from both paths, ns.
     pub dropped_ns: (u64, u64),
@@ -48,15 +59,19 @@ pub struct ClassSummary {
 
 /// A function that locations spend different times in.
 pub struct Imbalance {
+    /// Its name.
     pub function: String,
+    /// The location that spends most.
     pub location: LocationId,
+    /// What that one spends, ns.
     pub most_ns: u64,
+    /// The mean of all locations, ns.
     pub mean_ns: u64,
 }
 
 impl WaitSummary {
     /// Of an analysis.
-    pub fn new(replayed: Replayed, job: &WaitsReport) -> WaitSummary {
+    pub fn new(replayed: Replayed, threshold: f64) -> WaitSummary {
         let outcome = &replayed.outcome;
         let sites = outcome.sites.iter().map(|site| SiteSummary {
             code: site.site.code,
@@ -80,7 +95,7 @@ impl WaitSummary {
             communication,
             lines: lines(&replayed),
             sites: sites.collect(),
-            threshold: job.threshold,
+            threshold,
             kinds,
             imbalance: imbalance(&replayed),
             critical: critical(&replayed),

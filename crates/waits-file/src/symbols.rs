@@ -4,21 +4,23 @@
 //! name the
 //! innermost such frame, so that the time of `memcpy` is that of its caller.
 
-use super::process_file::ProcessFile;
+use crate::process_file::ProcessFile;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::rc::Rc;
 use trodden_binary::{Binary, SourceFrame, SourceLocations};
-use trodden_report::Name;
+use trodden_text::names::Name;
 
 /// A function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackFrame {
+    /// Its name, demangled.
     pub function: String,
     /// Source file; empty where it is not known.
     pub file: String,
     /// 0 where it is not known.
     pub line: u32,
+    /// Whether it is the program's, and of no library of the system.
     pub is_own: bool,
 }
 
@@ -35,6 +37,9 @@ pub struct Symbols {
     /// What could not be read.
     pub notes: BTreeSet<String>,
 }
+
+/// The file of the preload library that records.
+pub const RECORDER: &str = "libtrodden_waits_recorder.so";
 
 /// Folders of libraries that are not the program's.
 const SYSTEM: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/libexec/"];
@@ -90,7 +95,7 @@ fn image<'a>(images: &'a mut HashMap<String, Option<Image>>, notes: &mut BTreeSe
 }
 
 fn is_system(path: &str) -> bool {
-    path.ends_with(crate::driver::assets::WAITS_RECORDER) || SYSTEM.iter().any(|folder| path.starts_with(folder))
+    path.ends_with(RECORDER) || SYSTEM.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Sources of standard libraries, as their debug information names them.

@@ -4,11 +4,11 @@
 //! blocks of the thread that lie between
 //! the same two calls; without any, it is the functions that both calls are in. Parts add up to the block, in nanoseconds.
 
-use super::codes::{Codes, own_frames};
-use super::paths::{Paths, TimedPath, is_function};
-use super::process_file::ProcessFile;
-use super::recording::RecordedThread;
-use super::symbols::{StackFrame, Symbols};
+use crate::codes::{Codes, own_frames};
+use crate::process_file::ProcessFile;
+use crate::recording::RecordedThread;
+use crate::sample_paths::{SamplePaths, TimedPath, is_function};
+use crate::symbols::{StackFrame, Symbols};
 use anyhow::Result;
 use std::collections::HashMap;
 use trodden_waits::analysis::TimeBlock;
@@ -141,10 +141,12 @@ impl ThreadBlocks {
 /// Codes and symbols of a recording.
 #[derive(Default)]
 pub struct BlockNames {
+    /// Code blocks by number.
     pub codes: Codes,
+    /// Functions and lines by address.
     pub symbols: Symbols,
     /// Streams of the program, by which samples become paths.
-    pub paths: Option<Paths>,
+    pub paths: Option<Box<dyn SamplePaths>>,
 }
 
 /// Records that belong to the call in front of them or behind.

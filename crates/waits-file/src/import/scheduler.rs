@@ -4,8 +4,8 @@
 //! thread), it was blocked by something outside. One that leaves it ready to run waits for a processor. The events have
 //! no stacks: code is the thread's name.
 
-use super::super::replay::LocationName;
 use super::{Imported, ImportedEvent, ImportedLocation, What, code};
+use crate::replay::LocationName;
 use std::collections::BTreeMap;
 use trodden_waits::call::{ObjectId, SleepKind};
 use trodden_waits::{Call, LocationState, ProcessId};

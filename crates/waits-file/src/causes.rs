@@ -1,6 +1,6 @@
 //! Causes by function: what a report says first.
 
-use super::replay::Replayed;
+use crate::replay::Replayed;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use trodden_waits::{LocationId, LocationState, causes};
@@ -8,13 +8,19 @@ use trodden_waits::{LocationId, LocationState, causes};
 /// Code that causes waits.
 #[derive(Clone, Debug)]
 pub struct Cause {
+    /// Its name.
     pub function: String,
     /// The functions that call it, with what comes by each, most first; none if it is the outermost.
     pub callers: Vec<(String, u64)>,
+    /// Source file; empty where it is not known.
     pub file: String,
+    /// Its first line; 0 where it is not known.
     pub line: u32,
+    /// Who executes it.
     pub location: LocationId,
+    /// What it does meanwhile.
     pub state: LocationState,
+    /// Waiting that it causes, ns.
     pub ns: u64,
 }
 

@@ -6,9 +6,9 @@
 //! without members: its only member is the caller.
 //! Locks of threads (`THREAD_ACQUIRE_LOCK`) have an order of acquisition: who had a lock with the number before releases it.
 
-use super::super::convert::{BUFFERED, is_binding};
-use super::super::replay::LocationName;
 use super::{Imported, ImportedEvent, ImportedLocation, What, code};
+use crate::convert::{BUFFERED, is_binding};
+use crate::replay::LocationName;
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};

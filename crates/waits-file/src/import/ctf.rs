@@ -11,7 +11,6 @@
 
 use super::Imported;
 use super::scheduler::{Event, Scheduler, WakeUps, nanoseconds};
-use crate::driver::other_programs::succeeded;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
@@ -35,15 +34,16 @@ pub fn is_trace(folder: &Path) -> bool {
 ///
 /// # Errors
 /// `babeltrace2` is not there or does not understand the trace, or its text is damaged.
-pub fn read_trace(folder: &Path) -> Result<Imported> {
+pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
     if is_without_events(folder) {
         // Of one without events `perf data convert` writes a description that the reader rejects.
         return Ok(Imported::without_events(NO_EVENTS));
     }
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
     let out = out.with_context(|| format!("cannot run {READER}, which reads {}: apt-get install {READER}", folder.display()))?;
-    let out = succeeded(out, format_args!("{READER} does not read {}", folder.display()))?;
-    match String::from_utf8_lossy(&out) {
+    let failed = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{READER} does not read {}: {}", folder.display(), failed.trim());
+    match String::from_utf8_lossy(&out.stdout) {
         text if text.trim().is_empty() => Ok(Imported::without_events(NO_EVENTS)),
         text => read(folder, &text),
     }
@@ -67,7 +67,7 @@ pub fn is_text(text: &str) -> bool {
 ///
 /// # Errors
 /// A line is damaged, or times run back.
-pub fn read(path: &Path, text: &str) -> Result<Imported> {
+pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
     let wake_ups = WakeUps::of(text);
     let mut scheduler = Scheduler::new(wake_ups);
     let remedy = match path.is_dir() {
