@@ -6,7 +6,7 @@
 //! Other increments (by a computed amount, or between two calls of one block that may not return) are counted by a counter of the unit's
 //! own ([`OwnCounters`]).
 
-use crate::map::Position;
+use crate::position::Position;
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node};
 

@@ -7,6 +7,7 @@ use crate::edge_profile::EdgeProfile;
 use crate::events::{CELLS, EventSource};
 use crate::experiment::Experiment;
 use crate::line_graphs::LineGraphs;
+use crate::position::Position;
 use crate::segment_words::SegmentWords;
 use crate::storage::{CountTable, InterestingWords, LabelWords, Storage};
 use serde::{Deserialize, Serialize};
@@ -105,19 +106,6 @@ pub struct Scope {
     pub line: u32,
     /// Where it was inlined: the calling position, whose scope comes earlier in [`UnitMap::scopes`]. `None` for the function itself.
     pub inlined_at: Option<Position>,
-}
-
-/// A place in the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Position {
-    /// Place of its scope in [`UnitMap::scopes`].
-    pub scope: u32,
-    /// Place of its file in [`UnitMap::files`].
-    pub file: u32,
-    /// Line, from 1; 0 where the compiler made the code up.
-    pub line: u32,
-    /// Column, from 1; 0 if unknown.
-    pub column: u32,
 }
 
 /// A function that was not instrumented.

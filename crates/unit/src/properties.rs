@@ -7,7 +7,8 @@
 //!
 //! Wire format: postcard of [`UnitProperties`]; [`PROPERTIES_VERSION`] comes first in it.
 
-use crate::map::{Position, Scope};
+use crate::map::Scope;
+use crate::position::Position;
 use serde::{Deserialize, Serialize};
 use trodden_flow::Node;
 

@@ -1,7 +1,7 @@
 //! A recording on disk: its processes and their threads. Calls are read as streams.
 
 use crate::process_file::ProcessFile;
-use crate::threads_file::{Piece, ThreadsFile};
+use crate::threads_file::{Piece, ThreadsFile, u32_at, u64_at};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -285,14 +285,4 @@ fn sample(bytes: &[u8]) -> SampleRecord {
         calls: u32_at(bytes, 20),
         position: u64_at(bytes, 24),
     }
-}
-
-/// A little-endian word of four bytes.
-pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
-}
-
-/// A little-endian word of eight bytes.
-pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
 }

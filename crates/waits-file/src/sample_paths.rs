@@ -1,4 +1,4 @@
-//! Paths that samples interrupted, as somebody else knows them who has the streams of the same run.
+//! Paths that samples interrupted. Streams of the same run know them, which the caller reads.
 
 use crate::process_file::ProcessFile;
 use anyhow::Result;

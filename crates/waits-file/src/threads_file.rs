@@ -3,7 +3,6 @@
 //! Headers say where the next one is, and have checksums. Behind a damaged one, the next valid one is searched; what lies between is a
 //! loss. Memory is that of the headers of threads and chunks.
 
-use crate::recording::{u32_at, u64_at};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -262,4 +261,14 @@ fn thread_header(bytes: &[u8]) -> ThreadHeader {
         anchor_ticks: u64_at(bytes, 32),
         anchor_ns: u64_at(bytes, 40),
     }
+}
+
+/// A little-endian word of four bytes.
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
+}
+
+/// A little-endian word of eight bytes.
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
 }

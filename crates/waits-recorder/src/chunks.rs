@@ -8,9 +8,9 @@
 use crate::lock::Lock;
 use crate::output::{self, page_size};
 use crate::own_file::OwnFile;
-use crate::process::{self, say_disk_full, say_full};
+use crate::{memory, naming};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use trodden_wire::waits::{CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, ChunkHeader, EXTENT_HEADER_SIZE, ExtentHeader, ThreadHeader, chunk_kind};
 
 /// Sizes of a process's first extents, and of all others. Multiples of the usual page sizes.
@@ -67,8 +67,8 @@ static STATE: Lock<ThreadsFile> = Lock::new(ThreadsFile::NONE);
 
 /// Makes the file. False if that is not possible.
 pub fn open() -> bool {
-    let file = process::path(b".threads").and_then(|path| OwnFile::create(&path, 0));
-    let (Some(file), Some(size)) = (file, output::memory_shared::<AtomicU64>()) else { return false };
+    let file = naming::path(b".threads").and_then(|path| OwnFile::create(&path, 0));
+    let (Some(file), Some(size)) = (file, memory::memory_shared::<AtomicU64>()) else { return false };
     SIZE.store(size, Ordering::Release);
     STATE.with(|state| state.file = file);
     true
@@ -125,7 +125,7 @@ pub fn begin_child() {
 }
 
 fn path() -> Option<output::Path> {
-    process::path(b".threads")
+    naming::path(b".threads")
 }
 
 impl ThreadsFile {
@@ -183,7 +183,6 @@ impl ThreadsFile {
         let sizes = EXTENTS[..=self.count.min(EXTENTS.len() - 1)].iter().rev().map(|size| size.next_multiple_of(page));
         let file = self.file.descriptor(path);
         let Some(extent) = file.and_then(|(file, _)| sizes.filter_map(|size| new_extent(file, size, page)).next()) else {
-            say_full();
             return false;
         };
         // SAFETY: both are mapped.
@@ -222,18 +221,18 @@ fn new_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent
         return None;
     }
     let extent = map(file, offset, size, page)?;
-    let (process, start) = process::name();
+    let (process, start) = naming::name();
     // SAFETY: an extent is larger.
     unsafe { (*extent).base.cast::<ExtentHeader>().write(ExtentHeader::new(process, start, size as u32)) };
     Some(extent)
 }
 
 fn map(file: libc::c_int, offset: u64, size: usize, page: usize) -> Option<*mut Extent> {
-    let base: *mut u8 = output::memory(size + page)?;
+    let base: *mut u8 = memory::memory(size + page)?;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
     // SAFETY: replaces the first part of memory that was just mapped.
     if unsafe { libc::mmap(base.cast(), size, protection, flags, file, offset as i64) } == libc::MAP_FAILED {
-        output::release(base, size + page);
+        memory::release(base, size + page);
         return None;
     }
     // SAFETY: the page behind it is this function's, and aligned.
@@ -247,5 +246,15 @@ fn map(file: libc::c_int, offset: u64, size: usize, page: usize) -> Option<*mut 
 fn unmap(extent: *mut Extent) {
     // SAFETY: nothing uses it any more.
     let (base, size) = unsafe { ((*extent).base, (*extent).size) };
-    output::release(base, size + page_size());
+    memory::release(base, size + page_size());
+}
+
+/// Says once in a process, on standard error, that the disk is full.
+fn say_disk_full() {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        let text = b"trodden: no room for the recording, what threads call from here on is missing in it: free space, or name a folder \
+            elsewhere by --output\n";
+        output::write(libc::STDERR_FILENO, text);
+    }
 }

@@ -3,7 +3,7 @@
 //! A count may be that of another object with the same hash: then a release is recorded in vain, and no wait is lost. Independent of
 //! how the C library lays locks out.
 
-use crate::output::memory_shared;
+use crate::memory::memory_shared;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 

@@ -7,18 +7,18 @@
 //! |---|---|
 //! | `clock.rs`, `schedule.rs` | the time-stamp counter; time without a processor |
 //! | `real.rs` | the functions stood in for |
-//! | `output.rs`, `own_file.rs` | system calls, memory, text; files that stay open |
+//! | `output.rs`, `memory.rs`, `own_file.rs` | system calls, text; memory; files that stay open |
 //! | `lock.rs` | a lock for what threads share |
 //! | `chunks.rs`, `records.rs` | the file of a process's threads, in chunks; the records of one thread |
-//! | `process.rs` | what is written once per process |
+//! | `process.rs`, `naming.rs` | what is written once per process; names of files and processes |
 //! | `thread.rs` | the state of a recorded thread; begin and end of a record |
 //! | `handles.rs` | tables of handles |
 //! | `images.rs` | the images that are loaded |
 //! | `caller.rs` | whether the program calls, or an MPI library |
-//! | `stack.rs` | stacks of return addresses, unwound once per call path |
+//! | `stack.rs`, `walk.rs` | stacks of return addresses, unwound once per call path |
 //! | `paths.rs` | where a thread is in its stream of paths |
 //! | `signals.rs` | the sampler's signal, hidden from the program |
-//! | `restrictions.rs` | filters of system calls, limits of the address space |
+//! | `restrictions.rs`, `limits.rs` | filters of system calls, limits of the address space |
 //! | `thread/sample.rs` | samples of what a thread computes, by its processor time |
 //! | `pthread.rs`, `c11.rs`, `contention.rs` | locks, condition variables, barriers, semaphores, threads, of POSIX and C11 |
 //! | `futex.rs`, `blocked.rs`, `process/fork.rs` | futexes; sleeping and input; child processes |
@@ -39,8 +39,11 @@ mod contention;
 mod futex;
 mod handles;
 mod images;
+mod limits;
 mod lock;
+mod memory;
 mod mpi;
+mod naming;
 mod output;
 mod own_file;
 mod paths;
@@ -53,3 +56,4 @@ mod schedule;
 mod signals;
 mod stack;
 mod thread;
+mod walk;

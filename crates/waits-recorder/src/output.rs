@@ -1,10 +1,8 @@
-//! System calls on files, memory, and text of bounded length.
+//! System calls on files, and text of bounded length.
 //!
 //! The C library's functions for files are cancellation points, or are recorded by this library: system calls are made directly.
 
-use crate::{images, restrictions};
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::c_int;
 
 /// Opens a file; -1 where that fails.
@@ -67,53 +65,6 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error };
     result
-}
-
-/// Private memory, until [`release`].
-pub fn memory<T>(count: usize) -> Option<*mut T> {
-    map(count, libc::MAP_PRIVATE)
-}
-
-/// Memory that this process shares with the children it makes.
-pub fn memory_shared<T>() -> Option<*mut T> {
-    map(1, libc::MAP_SHARED)
-}
-
-/// Bytes that are mapped by [`memory`].
-static MAPPED: AtomicU64 = AtomicU64::new(0);
-
-/// Bytes of the address space that this library takes: its image, and what it has mapped.
-pub fn mapped() -> u64 {
-    MAPPED.load(Ordering::Relaxed) + images::own_size() as u64
-}
-
-fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
-    let size = page_rounded(count * size_of::<T>());
-    if !restrictions::adjust(size as i64) {
-        return None;
-    }
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new anonymous mapping, zeroed by the kernel.
-    let place = unsafe { libc::mmap(null_mut(), size, protection, sharing | libc::MAP_ANONYMOUS, -1, 0) };
-    if place == libc::MAP_FAILED {
-        restrictions::adjust(-(size as i64));
-        return None;
-    }
-    MAPPED.fetch_add(size as u64, Ordering::Relaxed);
-    Some(place.cast())
-}
-
-/// Gives memory of [`memory`] back.
-pub fn release<T>(place: *mut T, count: usize) {
-    let size = page_rounded(count * size_of::<T>());
-    // SAFETY: it was mapped with this size.
-    unsafe { libc::munmap(place.cast(), size) };
-    MAPPED.fetch_sub(size as u64, Ordering::Relaxed);
-    restrictions::adjust(-(size as i64));
-}
-
-fn page_rounded(size: usize) -> usize {
-    size.next_multiple_of(page_size())
 }
 
 /// Size of a page.

@@ -16,11 +16,11 @@
 pub mod fork;
 
 use crate::lock::{Lock, give_way, without_signals};
-use crate::output::{self, OutputLine, Path, Text};
+use crate::naming::{FIRST, FOLDER_VARIABLE, START, name, names_folder, path};
+use crate::output::{self, OutputLine, Text};
 use crate::own_file::OwnFile;
-use crate::{chunks, clock, images, restrictions, thread};
+use crate::{chunks, clock, images, limits, memory};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use trodden_wire::waits::OUTPUT_VARIABLE;
 
 /// Whether the process is recorded: one of the following.
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -31,15 +31,10 @@ const SEALED: u8 = 3;
 /// What it was before it was [`SEALED`], and the first byte of the folder's name then.
 static SEALED_FROM: AtomicU8 = AtomicU8::new(UNKNOWN);
 static SEALED_FOLDER: AtomicU8 = AtomicU8::new(0);
-const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
 /// The file of lines.
 static LINES: Lock<OwnFile> = Lock::new(OwnFile::NONE);
-/// Ticks when the recording began: with the process's number, its name.
-static START: AtomicU64 = AtomicU64::new(0);
 /// What [`add_place`] adds.
 static PLACE: Lock<OutputLine> = Lock::new(OutputLine::new());
-/// Number and start of the process that made the files; 0: none has. Forked children write to them, too.
-static FIRST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Images that were mapped when maps were written last.
 static IMAGES: AtomicU64 = AtomicU64::new(0);
 /// Whether a recorded process made this one by a fork.
@@ -72,7 +67,6 @@ pub fn seal() {
         note(b"a process has set a filter of system calls (seccomp): what it calls from then on is not recorded");
     }
     SEALED_FROM.store(STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
-    thread::end_timers();
     change_folder(0);
 }
 
@@ -90,43 +84,6 @@ fn change_folder(first: u8) {
         // SAFETY: as above.
         SEALED_FOLDER.store(unsafe { folder.cast::<u8>().replace(first) }, Ordering::Relaxed);
     }
-}
-
-/// Whether the environment names a folder.
-pub fn names_folder() -> bool {
-    // SAFETY: a C string, and the environment's own.
-    unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()).as_ref() }.is_some_and(|first| *first != 0)
-}
-
-/// Number of this process, and its start.
-pub fn name() -> (u32, u64) {
-    // SAFETY: asks the kernel.
-    (unsafe { libc::getpid() } as u32, START.load(Ordering::Relaxed))
-}
-
-/// Path of a file: `ending` behind the files' common part.
-pub fn path(ending: &[u8]) -> Option<Path> {
-    let mut path = stem()?;
-    path.add(ending);
-    Some(path)
-}
-
-fn stem() -> Option<Path> {
-    // SAFETY: a C string.
-    let folder = unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()) };
-    debug_assert_eq!(OUTPUT_VARIABLE, "TRODDEN_WAITS");
-    if folder.is_null() {
-        return None;
-    }
-    // SAFETY: the environment's strings end with zero.
-    let folder = unsafe { core::ffi::CStr::from_ptr(folder) }.to_bytes();
-    if folder.is_empty() {
-        return None;
-    }
-    let mut path = Path::new();
-    let [process, start] = FIRST.each_ref().map(|part| part.load(Ordering::Relaxed));
-    path.add(folder).add(b"/").number(process).add(b"-").number(start);
-    Some(path)
 }
 
 #[cold]
@@ -167,7 +124,7 @@ fn make_lines() -> bool {
 
 /// Makes the file of threads.
 fn begin_threads() -> bool {
-    if restrictions::began_limited() {
+    if limits::began_limited() {
         write_block(b"note a program is not recorded: its address space is limited (RLIMIT_AS, `ulimit -v`), and the recorder needs some");
         return false;
     }
@@ -264,16 +221,6 @@ pub fn say_full() {
     }
 }
 
-/// Says once in a process, on standard error, that the disk is full.
-pub fn say_disk_full() {
-    static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !IS_SAID.swap(true, Ordering::Relaxed) {
-        let text = b"trodden: no room for the recording, what threads call from here on is missing in it: free space, or name a folder \
-            elsewhere by --output\n";
-        output::write(libc::STDERR_FILENO, text);
-    }
-}
-
 fn add_anchor<const N: usize>(line: &mut Text<N>) {
     let (ticks, ns) = clock::anchor();
     line.add(b"anchor ").number(ticks).add(b" ").number(ns).add(b" ").number(clock::real_ns()).add(b"\n");
@@ -353,13 +300,13 @@ struct Scratch {
 
 /// Copies the lines of executable mappings, and of memory that other processes may write. A line longer than 4 KiB is cut.
 fn copy_executable(from: i32) {
-    let Some(memory) = output::memory::<Scratch>(1) else { return };
+    let Some(memory) = memory::memory::<Scratch>(1) else { return };
     // SAFETY: zeroed memory of this size; zeros are empty lines.
     let scratch = unsafe { &mut *memory };
     add_name(&mut scratch.lines);
     copy_lines(from, scratch);
     write(scratch.lines.as_bytes());
-    output::release(memory, 1);
+    memory::release(memory, 1);
 }
 
 fn copy_lines(from: i32, Scratch { buffer, line, lines }: &mut Scratch) {

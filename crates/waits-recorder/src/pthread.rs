@@ -4,10 +4,10 @@
 
 use crate::caller::is_programs;
 use crate::handles::Handles;
-use crate::output::{memory, release};
+use crate::memory::{memory, release};
 use crate::real::{Real, real};
 use crate::thread::{self, OpenRecord, Thread, begin, finish, outside, unrecorded};
-use crate::{contention, process, stack};
+use crate::{contention, process, walk};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::{EBUSY, clockid_t, pthread_attr_t, pthread_t, sem_t, timespec};
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn pthread_create(
     let create = |routine: Routine, argument: *mut c_void| {
         real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int, handle, attributes, routine, argument)
     };
-    if !is_programs(stack::walk(0).addresses[0]) {
+    if !is_programs(walk::walk(0).addresses[0]) {
         return create(routine, argument);
     }
     made(CallName::pthread_create, handle, attributes, (routine, run), argument, create)

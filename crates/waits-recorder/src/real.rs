@@ -3,8 +3,9 @@
 //! not lead to it.
 
 use crate::images;
-use crate::output::{Path, memory, release};
-use crate::stack;
+use crate::memory::{memory, release};
+use crate::output::Path;
+use crate::walk;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -91,14 +92,14 @@ fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usi
             None => libc::dlsym(handle, name.as_ptr()),
         }
     } as usize;
-    stack::own_range();
-    if stack::is_own(address) { 0 } else { address }
+    walk::own_range();
+    if walk::is_own(address) { 0 } else { address }
 }
 
 /// Looks a symbol up as the image that called this library would, by what that image names; else in all images.
 #[cold]
 fn elsewhere(name: &CStr) -> usize {
-    let caller = stack::walk(0).addresses[0];
+    let caller = walk::walk(0).addresses[0];
     let Some(path) = memory::<Path>(1) else { return 0 };
     // SAFETY: zeroed memory of this size; zeros are an empty path.
     let place = unsafe { &mut *path };

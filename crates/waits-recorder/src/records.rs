@@ -1,6 +1,7 @@
 //! What a thread records of one kind: a sequence of chunks.
 
 use crate::chunks::{self, Chunk, FIRST_SIZE, GROWTH, MAX_SIZE};
+use crate::process;
 use core::marker::PhantomData;
 
 /// Records of a kind, in the chunks of one thread.
@@ -64,6 +65,7 @@ impl<T> Records<T> {
         }
         let Some(chunk) = chunks::add(self.kind, self.thread, self.count, self.size) else {
             self.is_full = true;
+            process::say_full();
             return false;
         };
         let before = core::mem::replace(&mut self.previous, self.chunk.replace(chunk));

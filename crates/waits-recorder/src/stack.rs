@@ -6,45 +6,20 @@
 //! outside of the thread's own stack are read by the kernel. Stacks are numbered per thread in the order of their records, with [`DEPTH`]
 //! innermost frames at most.
 
-use crate::images;
 use crate::process;
 use crate::real::Variable;
 use crate::records::Records;
+use crate::walk::{DEPTH, StackWalk, stack_pointer, walk};
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use trodden_wire::waits::{NO_STACK, chunk_kind};
 
-/// Frames that are kept.
-pub const DEPTH: usize = 40;
 /// Entries of the cache; a power of two.
 const CACHE: usize = 512;
 /// Entries of the table of known stacks; a power of two.
 const KNOWN: usize = 8192;
-
-unsafe extern "C" {
-    fn _Unwind_Backtrace(step: extern "C" fn(*mut c_void, *mut c_void) -> i32, state: *mut c_void) -> i32;
-    fn _Unwind_GetIP(context: *mut c_void) -> usize;
-    fn _Unwind_GetCFA(context: *mut c_void) -> usize;
-}
-
-/// The stack pointer here: where it is equal at two calls from equal paths, the frames are laid out equally.
-#[inline(always)]
-pub fn stack_pointer() -> usize {
-    let pointer: usize;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads a register.
-    unsafe {
-        core::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads a register.
-    unsafe {
-        core::arch::asm!("mov {}, sp", out(reg) pointer, options(nomem, nostack, preserves_flags));
-    }
-    pointer
-}
 
 struct Cached {
     pointer: usize,
@@ -77,15 +52,6 @@ pub struct Stacks {
     tables: *mut StackTables,
     /// The thread's own stack: all of it above the stack pointer is mapped.
     own: Range<usize>,
-}
-
-/// What an unwinding finds.
-pub struct StackWalk {
-    pub addresses: [usize; DEPTH],
-    slots: [usize; DEPTH],
-    pub count: usize,
-    /// Frames up to this address are left out; 0: none.
-    from: usize,
 }
 
 impl Stacks {
@@ -240,59 +206,4 @@ fn is_same_elsewhere(slots: &[usize], addresses: &[usize]) -> bool {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error };
     read == size as isize && found[..addresses.len()] == *addresses
-}
-
-/// Unwinds the calling thread's stack. `from`: an instruction, above which the stack begins (that of an interrupted function); 0: at the
-/// first frame that is not this library's.
-pub fn walk(from: usize) -> StackWalk {
-    own_range();
-    let mut walk = StackWalk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, from };
-    // SAFETY: `step` gets this state.
-    unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
-    walk
-}
-
-extern "C" fn step(context: *mut c_void, state: *mut c_void) -> i32 {
-    const GO_ON: i32 = 0;
-    const STOP: i32 = 4;
-    // SAFETY: `walk` passes its state, the unwinder its context.
-    let (walk, address, frame) = unsafe { (&mut *state.cast::<StackWalk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
-    if walk.from != 0 {
-        if address == walk.from {
-            walk.from = 0;
-        }
-        return GO_ON;
-    }
-    if is_own(address) {
-        return GO_ON;
-    }
-    if walk.count == DEPTH || address == 0 {
-        return STOP;
-    }
-    walk.addresses[walk.count] = address;
-    walk.slots[walk.count] = frame.wrapping_sub(size_of::<usize>());
-    walk.count += 1;
-    GO_ON
-}
-
-static OWN_START: AtomicUsize = AtomicUsize::new(0);
-static OWN_END: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether an address lies in this library.
-pub fn is_own(address: usize) -> bool {
-    (OWN_START.load(Ordering::Relaxed)..OWN_END.load(Ordering::Relaxed)).contains(&address)
-}
-
-/// Finds this library's addresses, once.
-pub fn own_range() {
-    if OWN_END.load(Ordering::Acquire) == 0 {
-        images::any(|info| {
-            let range = images::segment_at(info, own_range as *const () as usize);
-            if let Some(range) = &range {
-                OWN_START.store(range.start, Ordering::Release);
-                OWN_END.store(range.end, Ordering::Release);
-            }
-            range.is_some()
-        });
-    }
 }

@@ -6,10 +6,11 @@
 mod sample;
 
 use crate::lock::Lock;
-use crate::output::{memory, release};
+use crate::memory::{memory, release};
 use crate::records::Records;
 use crate::schedule::Schedule;
-use crate::stack::{StackTables, Stacks, stack_pointer};
+use crate::stack::{StackTables, Stacks};
+use crate::walk::stack_pointer;
 use crate::{chunks, clock, process};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -141,7 +142,7 @@ fn take_memory() -> Option<*mut ThreadMemory> {
     let ended = THREADS.with(|threads| {
         let first = threads.ended;
         if !first.is_null() {
-            // SAFETY: memory in the list is nobody's.
+            // SAFETY: no thread uses memory in the list.
             threads.ended = unsafe { (*first).next };
             threads.ended_count -= 1;
         }

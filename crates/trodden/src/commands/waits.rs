@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `waits/record.rs` | running a program under the preload library |
 //! | `waits/paths.rs` | paths that samples interrupted, by the streams of the same run |
-//! | `waits/text.rs`, `waits/json.rs`, `waits/page.rs`, `waits/chrome.rs` | what `trodden-waits-file` makes of a recording, as text, JSON, a page and Chrome trace JSON |
+//! | `waits/text.rs`, `waits/json.rs`, `waits/page.rs`, `waits/chrome.rs` | reports as text, JSON, a page and Chrome trace JSON |
+//!
+//! Recordings and traces of other tools are read by `trodden-waits-file`.
 
 mod chrome;
 mod json;

@@ -6,7 +6,7 @@ use super::implementation::{Implementation, STATUS_WORDS, implementation};
 use crate::output::OutputLine;
 use crate::real::{Real, real};
 use crate::thread::{self, OpenRecord, Thread, add, finish};
-use crate::{process, stack};
+use crate::{process, walk};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, kind};
@@ -329,7 +329,7 @@ pub fn init(call: MpiCall) -> i32 {
         process::line(&line);
     });
     process::maps();
-    stack::own_range();
+    walk::own_range();
     result
 }
 

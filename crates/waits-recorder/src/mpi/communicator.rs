@@ -136,13 +136,13 @@ impl CommunicatorMembers {
         let mut size = 0i32;
         real!(SIZE, fn(usize, *mut i32) -> i32, group, &raw mut size);
         let count = size.max(0) as usize;
-        let (Some(own), Some(ranks)) = (crate::output::memory::<i32>(count.max(1)), crate::output::memory::<i32>(count.max(1))) else {
+        let (Some(own), Some(ranks)) = (crate::memory::memory::<i32>(count.max(1)), crate::memory::memory::<i32>(count.max(1))) else {
             return CommunicatorMembers::none();
         };
         // SAFETY: fresh memory of this size.
         (0..count).for_each(|rank| unsafe { own.add(rank).write(rank as i32) });
         real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, to, ranks);
-        crate::output::release(own, count.max(1));
+        crate::memory::release(own, count.max(1));
         CommunicatorMembers { ranks, count }
     }
 
@@ -159,7 +159,7 @@ impl CommunicatorMembers {
 impl Drop for CommunicatorMembers {
     fn drop(&mut self) {
         if !self.ranks.is_null() {
-            crate::output::release(self.ranks, self.count.max(1));
+            crate::memory::release(self.ranks, self.count.max(1));
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::call::MpiCall;
 use super::communicator;
 use super::implementation::{Implementation, implementation};
-use crate::output::{memory, release};
+use crate::memory::{memory, release};
 use crate::real::{Real, real};
 use crate::thread::{add, finish};
 use trodden_wire::waits::{CallRecord, kind};

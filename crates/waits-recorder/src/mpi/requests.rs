@@ -5,7 +5,7 @@
 use super::behaviour::{cancelled, completed};
 use super::call::{MpiCall, source_and_tag};
 use super::implementation::{STATUS_WORDS, implementation};
-use crate::output::{memory, release};
+use crate::memory::{memory, release};
 use crate::thread::{OpenRecord, Thread, add, finish, outside};
 use trodden_wire::waits::{CallRecord, kind};
 

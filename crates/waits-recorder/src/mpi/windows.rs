@@ -4,7 +4,7 @@
 use super::call::MpiCall;
 use super::communicator::{self, CommunicatorMembers, MemberKind, WINDOW_GROUP, mixed, with_group};
 use crate::handles::Handles;
-use crate::output::{memory, release};
+use crate::memory::{memory, release};
 use crate::process;
 use crate::thread::{add, finish};
 use core::sync::atomic::{AtomicPtr, Ordering};

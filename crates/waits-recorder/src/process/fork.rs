@@ -3,7 +3,7 @@
 use crate::caller::is_programs;
 use crate::real::{Real, real};
 use crate::thread::{self, begin, finish, outside};
-use crate::{chunks, contention, process, restrictions, schedule, stack};
+use crate::{chunks, contention, limits, naming, process, schedule, walk};
 use core::ffi::{c_int, c_long};
 use libc::pid_t;
 use trodden_wire::waits::{CallName, kind};
@@ -21,7 +21,7 @@ unsafe extern "C" fn begin_child() {
     if !process::has_begun() {
         return process::forget_opening();
     }
-    restrictions::begin_child();
+    limits::begin_child();
     chunks::begin_child();
     schedule::begin_child();
     thread::begin_child();
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
     static REAL: Real = Real::new(c"fork");
     let call = || real!(REAL, fn() -> pid_t,);
     // A process that made no thread and uses no MPI is recorded from its first fork on.
-    if thread::current().is_none() && process::names_folder() && process::is_users() && is_programs(stack::walk(0).addresses[0]) {
+    if thread::current().is_none() && naming::names_folder() && process::is_users() && is_programs(walk::walk(0).addresses[0]) {
         thread::register(0, 0);
     }
     let Some(thread) = outside() else {

@@ -5,7 +5,7 @@
 //! `signals.rs` has its signal. Samples inside a recorded call are not taken.
 
 use super::{Thread, current};
-use crate::{clock, paths, process, signals, stack};
+use crate::{clock, paths, process, signals, walk};
 use core::mem::zeroed;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use trodden_wire::waits::SampleRecord;
@@ -67,7 +67,7 @@ fn prepare() -> bool {
         return false;
     }
     // The unwinder's first use may load a library: here, not in the handler.
-    stack::walk(0);
+    walk::walk(0);
     paths::find();
     let Some((signal, value)) = signals::install(handle) else {
         process::note(b"no samples: the program has a handler for every real-time signal");
@@ -112,7 +112,7 @@ fn note(thread: &mut Thread, context: *mut libc::c_void) {
     #[cfg(target_arch = "aarch64")]
     let address = registers.pc as usize;
     let position = paths::position();
-    let walk = stack::walk(address);
+    let walk = walk::walk(address);
     let stack = thread.stacks.intern(&walk.addresses[..walk.count]);
     if let Some(record) = thread.samples.next() {
         // SAFETY: room for one record.
