@@ -13,7 +13,7 @@ use crate::memory::{MemoryEffect, common, mappings, outside, overlap, pages};
 use crate::ptrace::{self, Registers, Resume, TRAP_FLAG, Tid};
 use crate::sink::{RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber, Trap};
 use crate::subject::TracedProcess;
-use iced_x86::Mnemonic;
+use iced_x86::{Instruction, Mnemonic};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -61,8 +61,20 @@ struct Stepped {
     traps_itself: bool,
     /// The instruction pushes the flags; what follows it in memory.
     pushes_flags: Option<u64>,
-    /// The instruction pops flags in which the program has the trap flag cleared.
-    clears_trap_flag: bool,
+    /// What the instruction makes of the program's own trap flag.
+    makes: OwnFlag,
+}
+
+/// What an instruction makes of the program's own trap flag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum OwnFlag {
+    /// The kernel knows.
+    #[default]
+    Unknown,
+    /// It stays as it is.
+    Kept,
+    /// It is popped.
+    Popped(bool),
 }
 
 /// How a thread has come to an instruction.
@@ -201,7 +213,7 @@ impl Stepping {
     pub fn before_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if let Some(stepped) = self.threads.get_mut(&thread) {
             let own = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
-            *stepped = Stepped { stepping: true, call: false, traps_itself: own, pushes_flags: None, clears_trap_flag: false, ..*stepped };
+            *stepped = Stepped { stepping: true, call: false, traps_itself: own, pushes_flags: None, makes: OwnFlag::Unknown, ..*stepped };
             self.allow(subject, thread)?;
         }
         Ok(())
@@ -241,11 +253,6 @@ impl Stepping {
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
-                if code == BY_TRAP_FLAG && stepped.clears_trap_flag {
-                    // The kernel takes the flag that it has set for the step for the program's.
-                    let registers = ptrace::registers(thread)?;
-                    ptrace::set_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
-                }
                 if code == AT_HANDLER && !stepped.traps_itself {
                     hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
                 }
@@ -296,6 +303,7 @@ impl Stepping {
         let at = registers.rip;
         let inside = self.is_inside(at);
         let last = self.threads.get(&thread).copied().unwrap_or_default();
+        let traps_itself = own_trap_flag(thread, &registers, last, arrival)?;
         if last.pushes_flags == Some(at) && !last.traps_itself {
             hide_trap_flag(subject, registers.rsp)?;
         }
@@ -313,11 +321,9 @@ impl Stepping {
             stepping: true,
             last: at,
             call: code.starts_with(&[0x0f, 0x05]),
-            // The kernel shows the flag only if the program has set it.
-            traps_itself: registers.eflags & TRAP_FLAG != 0,
+            traps_itself,
             pushes_flags: pushes.map(|i| i.next_ip()),
-            clears_trap_flag: instruction.is_some_and(|i| matches!(i.mnemonic(), Mnemonic::Popf | Mnemonic::Popfd | Mnemonic::Popfq))
-                && matches!(subject.memory.read_some(registers.rsp + 1, 1).as_slice(), [flags] if flags & (TRAP_FLAG >> 8) as u8 == 0),
+            makes: makes_own_flag(subject, instruction.as_ref(), registers.rsp),
         };
         self.threads.insert(thread, stepped);
         // A repeated string instruction stops at each repetition.
@@ -408,6 +414,35 @@ fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>
         parts.filter(|(range, _)| !range.is_empty()).map(|(range, protection)| SteppedCode { range, protection }).collect::<Vec<_>>()
     };
     Ok(code.iter().flat_map(of).collect())
+}
+
+/// Whether the program itself has set the trap flag, of a thread that has come to an instruction. The kernel hides the flag that it sets for
+/// a step, and only that, except around `popf`, which it takes for one that sets the flag: it is told.
+fn own_trap_flag(thread: Tid, registers: &Registers, last: Stepped, arrival: Arrival) -> io::Result<bool> {
+    let shown = registers.eflags & TRAP_FLAG != 0;
+    let own = match last.makes {
+        OwnFlag::Popped(own) if arrival == Arrival::Next && last.stepping => own,
+        OwnFlag::Kept if arrival == Arrival::Next && last.stepping => last.traps_itself,
+        _ => shown,
+    };
+    if own != shown {
+        let flag = if own { TRAP_FLAG } else { 0 };
+        ptrace::set_registers(thread, &Registers { eflags: registers.eflags & !TRAP_FLAG | flag, ..*registers })?;
+    }
+    Ok(own)
+}
+
+/// What an instruction makes of the program's own trap flag.
+fn makes_own_flag(subject: &TracedProcess, instruction: Option<&Instruction>, stack_pointer: u64) -> OwnFlag {
+    let popped = || match subject.memory.read_some(stack_pointer + 1, 1).as_slice() {
+        [flags] => OwnFlag::Popped(flags & (TRAP_FLAG >> 8) as u8 != 0),
+        _ => OwnFlag::Unknown,
+    };
+    match instruction.map(Instruction::mnemonic) {
+        Some(Mnemonic::Popf | Mnemonic::Popfd | Mnemonic::Popfq) => popped(),
+        None | Some(Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq | Mnemonic::Syscall | Mnemonic::Int) => OwnFlag::Unknown,
+        Some(_) => OwnFlag::Kept,
+    }
 }
 
 /// Clears the trap flag in flags that have been pushed.

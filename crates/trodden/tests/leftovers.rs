@@ -92,6 +92,8 @@ fn left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn()
 fn left_by_command(place: &Place, mut command: Command, signal: &str, has_begun: impl Fn(u32) -> bool) -> Vec<String> {
     let temporary = place.path("temporary");
     fs::create_dir_all(&temporary).unwrap();
+    // Clang takes SIGQUIT for a crash of its own, and would leave files of llvm-symbolizer.
+    command.env("LLVM_DISABLE_SYMBOLIZATION", "1");
     command.env("TMPDIR", &temporary).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     let arguments = format!("{command:?}");
     let mut child = command.spawn().unwrap();

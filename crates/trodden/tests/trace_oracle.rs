@@ -247,6 +247,22 @@ fn a_program_that_steps_itself_through_blocks_gets_its_signals() {
     }
 }
 
+/// Flags that are pushed and popped again, as the runtime of counting does: what follows the `popf` is one byte long.
+#[test]
+fn flags_are_restored_by_a_program_that_is_stepped() {
+    let text = r#"
+#include <stdio.h>
+__attribute__((naked, noinline)) static void restore(void) {
+    __asm__("push %rbp; mov %rsp,%rbp; pushf; push %rcx; pop %rcx; popf; pop %rbp; ret");
+}
+int main(void) {
+    for (int i = 0; i < 5; i++) restore();
+    return puts("restored") < 0;
+}
+"#;
+    agrees(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
+}
+
 /// A static program looks for the vDSO, and its trace says that it found none.
 #[test]
 fn a_hidden_vdso_is_said_to_be_hidden() {
