@@ -416,8 +416,8 @@ fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>
     Ok(code.iter().flat_map(of).collect())
 }
 
-/// Whether the program itself has set the trap flag, of a thread that has come to an instruction. The kernel hides the flag that it sets for
-/// a step, and only that, except around `popf`, which it takes for one that sets the flag: it is told.
+/// Whether the program itself has set the trap flag, of a thread that has come to an instruction. The kernel hides the flag that it sets
+/// for a step, and only that, except around `popf`, which it takes for an instruction that sets the flag: there it is corrected.
 fn own_trap_flag(thread: Tid, registers: &Registers, last: Stepped, arrival: Arrival) -> io::Result<bool> {
     let shown = registers.eflags & TRAP_FLAG != 0;
     let own = match last.makes {
