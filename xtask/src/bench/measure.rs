@@ -74,6 +74,9 @@ impl Runs<'_> {
     }
 }
 
+/// How near a sampled run comes to the full profile: the overlap of shares, and margins against true counts.
+type Nearness = (f64, Margins);
+
 impl Bench<'_> {
     /// Measures a program.
     ///
@@ -175,7 +178,7 @@ impl Bench<'_> {
     }
 
     /// One run: what it used and printed, and how near a sampled one comes to the full profile.
-    fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<(f64, Margins)>)> {
+    fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<Nearness>)> {
         let (usage, sum) = usage::of_run(self.corpus, program, variant, self.input)?;
         let full = full.filter(|_| variant.is_recorded());
         let Some(full) = full else { return Ok((usage, sum, None)) };
