@@ -99,7 +99,8 @@ impl Files {
         is_static || names.into_iter().any(|name| name.starts_with("libc.so") || name.starts_with("ld-"))
     }
 
-    /// Where bytes end in blocks that could be a call of what is behind it, by which code learns its own address: a jump.
+    /// Addresses after bytes that could be a call of the next instruction. Position-independent code learns its own address by such a call,
+    /// which never returns and so is a jump.
     pub fn behind_calls_of_next(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
         const CALL_OF_NEXT: [u8; 5] = [0xe8, 0, 0, 0, 0];
         let mut found = BTreeSet::new();
@@ -112,7 +113,7 @@ impl Files {
         found
     }
 
-    /// The address behind the instruction at an address.
+    /// The address of the instruction that follows the one at `address`.
     pub fn next_instruction(&self, address: u64) -> Option<u64> {
         let (binary, at) = self.at(address);
         Some(address + decode(binary.code_at(at)?, at)?.len() as u64)

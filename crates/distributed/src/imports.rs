@@ -208,13 +208,14 @@ impl ImportingImage {
     }
 }
 
-/// Whether a function leaves the frames of its callers, in whatever way.
+/// Whether a function unwinds or abandons the frames of its callers: by an exception, `longjmp`, a switch of contexts, or the end of a
+/// thread.
 pub fn leaves_frames(name: &str) -> bool {
     JUMP.contains(&plain(name)) || opaque(name, Assumption::Usual).unwinds
 }
 
-/// Whether a function of another file may go on with another stack, by its name and version: that of a coroutine. The libraries of the
-/// languages themselves have versions, and no coroutines but contexts.
+/// Whether a function of another file may switch to another stack, as libraries of coroutines do. Symbols of the C and C++ runtimes are
+/// known by their versions; of these only the functions of contexts do so.
 pub fn import_switches_stacks(name: &str) -> bool {
     const OF_LANGUAGES: &[&str] = &["@GLIBC_", "@GLIBCXX_", "@CXXABI_", "@GCC_"];
     matches!(plain(name), "swapcontext" | "setcontext") || !OF_LANGUAGES.iter().any(|version| name.contains(version))

@@ -30,8 +30,9 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     jumps.into_iter().collect()
 }
 
-/// All blocks, ascending, for code to be replaced in, with the `pieces` behind their calls; and where those start that are in functions
-/// with a jump that may lead elsewhere, into their middle, or with bytes that could be code with such a jump.
+/// The blocks in which trampolines may replace code, in ascending order; a block includes its `pieces`, which start after its calls. The
+/// second result has the starts of blocks in which only one byte may be replaced, since an indirect jump of their function may lead into
+/// the middle of a block (`leads_elsewhere`), or unreached bytes of it could be such a jump.
 pub fn replaceable(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,
@@ -74,11 +75,12 @@ fn switches_stack(code: &Code, files: &Files, block: TraceBlock) -> bool {
     loads_stack_pointer(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
 }
 
-/// Functions, by their place in the graphs, from which code that goes on with another stack may be reached: a call of one that returns need
-/// not be the call that was open before. `switching`: blocks that load the stack pointer.
+/// Functions that may call, directly or through others, code that switches to another stack. After such a switch the frames of the callers
+/// are unknown, so the blocks that follow cannot show that a call of one of these functions has returned. Functions are numbered as in the
+/// graphs; `switching` has the blocks that load the stack pointer.
 pub fn may_switch_stacks(graphs: &ProgramGraph, image: &ImportingImage, code: &Code, switching: &HashSet<TraceBlock>) -> HashSet<usize> {
     let mut callers: HashMap<u64, Vec<usize>> = HashMap::new();
-    // What is called by its address, and who calls so.
+    // Functions whose address is taken, and the callers of functions by address.
     let (mut of_any, mut callers_of_any) = (HashSet::new(), Vec::new());
     let mut found: HashSet<usize> = switching.iter().map(|block| code.function_of(*block)).collect();
     for (number, function) in graphs.functions.iter().enumerate() {
@@ -118,7 +120,7 @@ pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 }
 
 /// Whether the graphs know that a jump leads to a target: a block of its function, by a tail call another function or another file, or by
-/// `longjmp` a place behind a call.
+/// `longjmp` the instruction after a call.
 pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
     let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);

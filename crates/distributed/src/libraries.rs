@@ -9,7 +9,7 @@ use trodden_trace::Library;
 /// The libraries of these names or paths: those that the program's loader loads, or that the process has in memory.
 ///
 /// # Errors
-/// There is no such library, or it cannot be watched.
+/// The program or process has no library of that name, or the library's file cannot be read.
 pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Result<Vec<Library>> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for name in names {

@@ -170,7 +170,8 @@ fn comes_back(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &
     comes_back && call.returns == Returns::Maybe
 }
 
-/// Whether a call may leave its frame for good without a block of what is called: then nothing that follows says that it was reached.
+/// Whether a call may leave its frame for good (by `longjmp`, an exception or a switch of stacks) before any watched block of the callee is
+/// executed. Then no later block shows that the call was reached.
 fn may_leave_unseen(call: &CallSite, image: &ImportingImage, is_seen: &dyn Fn(u64) -> bool) -> bool {
     match &call.callee {
         CodeCallee::Function(entry) => !is_seen(*entry),

@@ -133,20 +133,9 @@ fn limits_of_a_control_group_hold_as_without_counting_and_tracing() {
 }
 
 /// It allows itself three system calls; all others end it.
-const FILTERED: &str = r#"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-static struct sock_filter filter[] = {
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-    ALLOW(SYS_write), ALLOW(SYS_exit_group), ALLOW(SYS_exit),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-};
+const FILTERED: &str = concat!(
+    include_str!("cases/filter.h"),
+    r#"
 __attribute__((noinline)) static int step(int n) { return n & 1 ? n * 3 : n / 2; }
 int main(int count, char **words) {
     char text[64];
@@ -158,7 +147,8 @@ int main(int count, char **words) {
     if (write(1, text, snprintf(text, sizeof text, "%d\n", sum)) < 0) syscall(SYS_exit, 8);
     syscall(SYS_exit, 3);
 }
-"#;
+"#
+);
 
 #[test]
 fn programs_that_filter_their_system_calls_are_counted_to_their_end() {

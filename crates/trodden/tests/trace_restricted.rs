@@ -190,21 +190,9 @@ fn what_yama_forbids_is_refused_by_name_before_the_program_starts() {
 }
 
 /// It computes, allows itself a few system calls, and computes on; all others end it.
-const FILTERED: &str = r#"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-static struct sock_filter filter[] = {
-    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-    ALLOW(SYS_write), ALLOW(SYS_exit_group), ALLOW(SYS_exit),
-    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-};
+const FILTERED: &str = concat!(
+    include_str!("cases/filter.h"),
+    r#"
 __attribute__((noinline)) static int work(int x) { int sum = 0; for (int i = 0; i < 10; i++) sum += i & 1 ? x : 2; return sum; }
 int main(int count, char **arguments) {
     char text[64];
@@ -219,7 +207,8 @@ int main(int count, char **arguments) {
     }
     syscall(SYS_exit, 0);
 }
-"#;
+"#
+);
 
 #[test]
 fn programs_that_filter_their_system_calls_run_to_their_end() {
