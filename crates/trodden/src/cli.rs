@@ -59,10 +59,11 @@ pub use trace::{
     CollectorKind, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
     WeightsFrom,
 };
+pub use trodden_console::output::Color;
 pub use waits::{Waits, WaitsRecord, WaitsReport};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -106,17 +107,6 @@ Environment:
 With ccache, set CCACHE_EXTRAFILES to the plugin's file (`trodden doctor` names it), and another CCACHE_DIR (or `ccache -C`) for other \
 words in
 TRODDEN_INSTRUMENT: ccache sees neither.";
-
-/// Output in colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    /// On a terminal, unless NO_COLOR is set.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
-}
 
 /// A subcommand.
 #[derive(Debug, Subcommand)]

@@ -8,7 +8,6 @@
 //! | `running` | what commands that run a program share: processes and signals, bursts, raw counts, where profiles go |
 //! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
 //! | `decompress.rs` | files compressed by gzip, zstd or xz |
-//! | `output.rs`, `notes.rs` | standard output, in which names do not steer terminals; notes on standard error |
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -16,8 +15,6 @@ mod commands;
 mod decompress;
 mod driver;
 mod git;
-mod notes;
-mod output;
 mod profiles;
 mod running;
 mod sources;
@@ -35,6 +32,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use trodden_console::{notes, output};
 
 /// Exit status when trodden itself fails.
 const FAILED: u8 = 2;
@@ -44,6 +42,7 @@ pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let name = &*called.to_string_lossy().into_owned();
+    notes::show_log();
     survive_file_size_limit();
     trodden_profile::temporary::before_names(running::temporary::remove_on_signals);
     let ended = run(name, arguments).and_then(|status| {

@@ -9,8 +9,8 @@ use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use trodden_report::escape;
-pub use trodden_report::words::listed;
+use trodden_text::escape;
+pub use trodden_text::words::listed;
 
 /// Variable that silences notes.
 pub const QUIET_VARIABLE: &str = "TRODDEN_QUIET";
@@ -25,6 +25,33 @@ pub fn note(text: impl Display) {
 /// Prints what may spoil the user's result, even if notes are silenced.
 pub fn warn(text: impl Display) {
     say(format_args!("trodden: warning: {text}\n"));
+}
+
+/// Shows what libraries report through `log`: `info!` as notes, `warn!` and `error!` as warnings. Lower levels are not shown.
+pub fn show_log() {
+    if log::set_logger(&LibraryMessages).is_ok() {
+        log::set_max_level(log::LevelFilter::Info);
+    }
+}
+
+/// Messages of trodden's own libraries; those of others are not for the user.
+struct LibraryMessages;
+
+impl log::Log for LibraryMessages {
+    fn enabled(&self, message: &log::Metadata) -> bool {
+        message.target().starts_with("trodden")
+    }
+
+    fn log(&self, message: &log::Record) {
+        match message.level() {
+            _ if !self.enabled(message.metadata()) => {}
+            log::Level::Error | log::Level::Warn => warn(message.args()),
+            log::Level::Info => note(message.args()),
+            log::Level::Debug | log::Level::Trace => {}
+        }
+    }
+
+    fn flush(&self) {}
 }
 
 /// Prints why the command failed.

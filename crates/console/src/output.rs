@@ -1,13 +1,13 @@
 //! Standard output for text and JSON that hold names of files, functions and commands: the one place where these pass to a terminal.
 //!
 //! Such names come from file systems, images, profiles and the environment, and may hold any character. A control
-//! character could steer the terminal that it is printed to, and a bidirectional one deceive its reader (see `trodden_report::escape`). In
+//! character could steer the terminal that it is printed to, and a bidirectional one deceive its reader (see `trodden_text::escape`). In
 //! text it becomes U+FFFD, as do bytes that are no UTF-8; in JSON it becomes `\uXXXX`, which every reader takes for the same character.
 //!
 //! What a traced or copied program prints itself is its own, and passes by.
 
-use crate::cli::Color;
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use std::env;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -17,6 +17,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_profile::whole_file::{self, WholeFile};
 use trodden_report::escape;
 use trodden_report::text::TextOptions;
+
+/// Output in colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
 
 /// The first error of writing to standard output.
 static FIRST_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
@@ -112,6 +123,7 @@ pub fn most(top: Option<usize>, json: bool) -> usize {
     top.unwrap_or(if json { 0 } else { SHOWN })
 }
 
+/// Options of text for standard output as it is: colour, width, and how many steps of a path are shown.
 pub fn text_options(color: Color, steps: usize) -> TextOptions {
     TextOptions { color: wants_color(color), width: width(), steps }
 }

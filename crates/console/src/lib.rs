@@ -1,0 +1,11 @@
+//! Standard output and standard error of trodden's programs. Libraries print nothing: they return values, write to writers that they are
+//! given, and report through `log`, whose messages [`notes::show_log`] shows.
+//!
+//! | file | what |
+//! |---|---|
+//! | `output.rs` | standard output, where names from outside cannot steer a terminal; result files |
+//! | `notes.rs` | notes, warnings and errors on standard error |
+#![forbid(unsafe_code)]
+
+pub mod notes;
+pub mod output;
