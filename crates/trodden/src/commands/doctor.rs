@@ -7,7 +7,7 @@ use crate::driver::other_programs::run as printed;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, on_path};
 use crate::notes::reasons;
 use crate::output;
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use serde::Serialize;

@@ -10,13 +10,13 @@
 //! The end of the client ends the command, too. The command always ends after the processes have been let go as they were, and leaves no
 //! temporary file. A program whose output goes through the tracer has it until it ends.
 
-use super::temporary;
 use anyhow::{Context, Result};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use trodden_launch::temporary;
 use trodden_trace::{ClientLink, ClientMessage, InheritedSignals, Launcher, TracerSplit, send_signal};
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();

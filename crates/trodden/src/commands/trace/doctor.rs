@@ -4,7 +4,8 @@
 use super::collectors::COLLECTORS;
 use crate::driver::assets;
 use crate::driver::other_programs::succeeded;
-use crate::running::{temporary, tracer};
+use crate::running::tracer;
+use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
 use std::fs::File;
