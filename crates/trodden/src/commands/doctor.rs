@@ -72,7 +72,7 @@ const CHECKS: &[Check] = &[
 /// # Errors
 /// Standard output is closed.
 pub fn run(json: bool) -> Result<ExitCode> {
-    crate::running::tracer::in_this_process()?;
+    trodden_trace::command::in_this_process()?;
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {

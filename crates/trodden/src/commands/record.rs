@@ -16,7 +16,7 @@ use crate::notes::{note, reasons, warn};
 use crate::running::bursts::{self, BurstFiles, Bursting};
 use crate::running::{
     Lacking, PROGRAM_VARIABLE, RunFolder, TEST_VARIABLE, circumstances, command, deliver, ending, exit_code_with, is_in_use,
-    nothing_counted, one_run, run_folder, tracer,
+    nothing_counted, one_run, run_folder,
 };
 use crate::temporary;
 use anyhow::{Context, Result};
@@ -30,6 +30,7 @@ use trodden_launch::process::wait_forwarding;
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
 use trodden_report::words::{plural, shell_word};
+use trodden_trace::command as tracer;
 use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
 /// Records a run; gives the command's exit status.

@@ -4,7 +4,6 @@ pub mod bursts;
 mod delivery;
 mod folder;
 mod processor_time;
-pub mod tracer;
 mod waiting;
 
 pub use delivery::{Lacking, deliver, nothing_counted, streams_beside};

@@ -4,7 +4,6 @@
 use super::collectors::COLLECTORS;
 use crate::driver::assets;
 use crate::driver::other_programs::succeeded;
-use crate::running::tracer;
 use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
@@ -15,6 +14,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use trodden_binary::Binary;
+use trodden_trace::command as tracer;
 use trodden_trace::{
     Collector, Compiled, Executable, FollowEnding, ProgramStart, RepeatRecipe, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun,
     first_sled, wait_child,
