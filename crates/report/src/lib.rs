@@ -41,6 +41,7 @@ pub mod sarif;
 mod schema;
 pub mod segments;
 pub mod select;
+pub mod simulation;
 pub mod source;
 pub mod text;
 mod turn;

@@ -7,12 +7,10 @@
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
 //! | `running` | what commands that run a program share: processes and signals, bursts, raw counts, where profiles go |
 //! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
-//! | `decompress.rs` | files compressed by gzip, zstd or xz |
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
-mod decompress;
 mod driver;
 mod git;
 mod profiles;
