@@ -47,6 +47,7 @@ pub mod text;
 mod turn;
 pub mod users;
 pub mod view;
+pub mod waits;
 pub mod words;
 
 pub use error::ReportError;

@@ -7,7 +7,7 @@ use crate::driver::other_programs::run as printed;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, on_path};
 use crate::notes::reasons;
 use crate::output;
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use serde::Serialize;
@@ -72,7 +72,7 @@ const CHECKS: &[Check] = &[
 /// # Errors
 /// Standard output is closed.
 pub fn run(json: bool) -> Result<ExitCode> {
-    crate::running::tracer::in_this_process()?;
+    trodden_trace::command::in_this_process()?;
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {

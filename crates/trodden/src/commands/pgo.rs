@@ -17,7 +17,7 @@ use crate::commands::record;
 use crate::driver::experiment;
 use crate::driver::profdata;
 use crate::notes::note;
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use building::Building;
 use std::env;

@@ -12,22 +12,25 @@ use crate::cli::{Bursts, Collect, Record};
 use crate::commands::copies;
 use crate::commands::stream;
 use crate::driver::assets;
-use crate::notes::{not_run, note, reasons, warn};
+use crate::notes::{note, reasons, warn};
 use crate::running::bursts::{self, BurstFiles, Bursting};
-use crate::running::temporary;
 use crate::running::{
     Lacking, PROGRAM_VARIABLE, RunFolder, TEST_VARIABLE, circumstances, command, deliver, ending, exit_code_with, is_in_use,
-    nothing_counted, one_run, run_folder, tracer, wait_forwarding,
+    nothing_counted, one_run, run_folder,
 };
+use crate::temporary;
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trodden_launch::process::not_run;
+use trodden_launch::process::wait_forwarding;
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
 use trodden_report::words::{plural, shell_word};
+use trodden_trace::command as tracer;
 use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
 /// Records a run; gives the command's exit status.

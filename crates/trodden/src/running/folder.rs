@@ -1,12 +1,12 @@
 //! The temporary folder of a run's raw counts.
 
-use super::temporary::{self, TemporaryFolder};
 use crate::cli::Record;
 use crate::profiles;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use trodden_launch::temporary::{self, TemporaryFolder};
 use trodden_profile::private;
 use trodden_profile::store::RAW;
 

@@ -4,32 +4,22 @@ pub mod bursts;
 mod delivery;
 mod folder;
 mod processor_time;
-pub mod temporary;
-pub mod tracer;
 mod waiting;
 
 pub use delivery::{Lacking, deliver, nothing_counted, streams_beside};
 pub use folder::{RunFolder, is_in_use, run_folder};
 
 use crate::driver::cc::CARGO_FOLDER_VARIABLE;
-pub use crate::driver::link::exit_code;
 use crate::driver::rust::ROLE_VARIABLE;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
-use nix::unistd::Pid;
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::SignalsInfo;
-use signal_hook::iterator::exfiltrator::WithOrigin;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::mpsc::{Sender, channel};
+use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
+use trodden_launch::process::exit_code;
 use trodden_profile::{ProcessEnding, Run};
 use trodden_wire::OUTPUT_VARIABLE;
 
@@ -106,59 +96,4 @@ pub fn pattern(folder: &Path, names: &str) -> OsString {
     bytes.push(b'/');
     bytes.extend(names.as_bytes());
     OsString::from_vec(bytes)
-}
-
-/// Runs a command to its end and hands on the signals that come to us meanwhile.
-pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
-    forwarding_signals(|begun| {
-        let mut child: Child = command.spawn()?;
-        begun.report(child.id());
-        child.wait()
-    })?
-}
-
-/// Takes the number of the process that gets our signals.
-pub struct BegunRun(Sender<u32>);
-
-impl BegunRun {
-    /// It runs.
-    pub fn report(&self, process: u32) {
-        // The thread that listens ends after the process.
-        let _ = self.0.send(process);
-    }
-}
-
-/// Does something that begins a process, and meanwhile hands on to that process the signals that come to us.
-pub fn forwarding_signals<T>(work: impl FnOnce(BegunRun) -> T) -> io::Result<T> {
-    // For good: what came to both the process and us must not end us when the process has ended first.
-    temporary::take_signals();
-    let ignored = ignored_signals();
-    let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
-    let mut signals = SignalsInfo::<WithOrigin>::new(forwarded)?;
-    let handle = signals.handle();
-    let (sender, process) = channel();
-    let forwarder = std::thread::spawn(move || {
-        let Ok(process) = process.recv() else { return };
-        let process = Pid::from_raw(process as i32);
-        for origin in signals.forever() {
-            // What the terminal sends (no process did) goes to the whole group, so the command has it already.
-            if origin.process.is_some()
-                && let Ok(signal) = Signal::try_from(origin.signal)
-            {
-                // It may just have ended.
-                let _ = kill(process, signal);
-            }
-        }
-    });
-    let result = work(BegunRun(sender));
-    handle.close();
-    let _ = forwarder.join();
-    Ok(result)
-}
-
-/// Signals that the caller wants ignored (`nohup`): a handler here would have the command not ignore them.
-pub fn ignored_signals() -> Vec<i32> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).and_then(|m| u64::from_str_radix(m.trim(), 16).ok()).unwrap_or(0);
-    (1..=64).filter(|signal| mask & (1 << (signal - 1)) != 0).collect()
 }

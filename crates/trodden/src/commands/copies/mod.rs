@@ -39,7 +39,8 @@ use crate::driver::other_programs::named;
 use crate::driver::recipe::SystemText;
 use crate::notes::{note, warn};
 use crate::output;
-use crate::running::{circumstances, deliver, temporary};
+use crate::running::{circumstances, deliver};
+use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use before::{CopyInput, Failed, WorkFolder};
 use costs::Costs;
@@ -81,7 +82,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     before::check_destinations(record)?;
     let input = CopyInput::read(record.copies.input.as_deref())?;
     // Only now: reading and printing are what signals have to end, everything between ends itself.
-    crate::running::temporary::take_signals();
+    trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let mut work = WorkFolder::from_record(record)?;
     let spec = spec(&record.command, Vec::new(), work.path(), record.copies.own_folders, input);
@@ -244,7 +245,7 @@ fn one_by_one(memory: Option<u64>) -> Engine {
 pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let program = program(&command[0])?;
     let input = CopyInput::read(None)?;
-    crate::running::temporary::take_signals();
+    trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let folder = temporary::folder("trodden-doctor-")?;
     let runs = runs as usize;

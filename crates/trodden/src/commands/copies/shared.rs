@@ -93,7 +93,7 @@ pub fn run<S: Partition>(record: &Record, share: impl FnOnce(&Path) -> Result<S>
     let share = share(&program)?;
     before::check_destinations(record)?;
     let input = CopyInput::read(options.input.as_deref())?;
-    crate::running::temporary::take_signals();
+    trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let mut work = WorkFolder::from_record(record)?;
     let spec = spec(&record.command, Vec::new(), work.path(), options.own_folders, input);

@@ -12,7 +12,6 @@ use crate::commands::stream::files::{LOG, with_extension};
 use crate::driver::assets;
 use crate::output::write_file;
 use crate::running::bursts::{BurstFiles, Bursting};
-use crate::running::temporary::{self, TemporaryFolder};
 use crate::running::{self, cpu_time, host, one_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
@@ -23,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::RESULT_VARIABLE;
+use trodden_launch::temporary::TemporaryFolder;
 use trodden_profile::stream::Drained;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
@@ -105,7 +105,7 @@ struct Place {
 impl Place {
     fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<Place> {
         // Names of one length: the environment's size moves the stack.
-        let temporary = |prefix: &str| temporary::folder_of_users(folder, &format!("{prefix}-{copy:04}-"));
+        let temporary = |prefix: &str| trodden_launch::temporary::folder_of_users(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
         let Some(pristine) = &spec.pristine else { return Ok(Place { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;

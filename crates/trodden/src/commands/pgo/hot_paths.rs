@@ -5,7 +5,7 @@
 //! simulate` on the program, which lies beside it.
 
 use crate::running::PROGRAM_VARIABLE;
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -9,13 +9,14 @@ use crate::cli::{BranchKind, Record};
 use crate::commands::import;
 use crate::driver::other_programs::named;
 use crate::notes::{reasons, warn};
-use crate::running::temporary;
-use crate::running::{self, wait_forwarding};
+use crate::running;
+use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use trodden_launch::process::wait_forwarding;
 use trodden_profile::Run;
 
 /// From one sample to the next, in branches; prime, so that it keeps no step with loops.

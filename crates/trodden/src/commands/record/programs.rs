@@ -9,9 +9,8 @@ use crate::cli::Record;
 use crate::commands::stream::recorder::{PAUSE, Recorder, longer};
 use crate::commands::stream::{self, files};
 use crate::driver::assets;
-use crate::notes::{not_run, note, reasons, warn};
+use crate::notes::{note, reasons, warn};
 use crate::profiles;
-use crate::running::tracer::{self, ActiveRun, RunRole};
 use crate::running::{self, TEST_VARIABLE};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -21,10 +20,12 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::UNIX_EPOCH;
+use trodden_launch::process::not_run;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_report::words::{plural, shell_word};
 use trodden_sequence::CompressionMethod;
+use trodden_trace::command::{self as tracer, ActiveRun, RunRole};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
@@ -85,7 +86,7 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
 
 fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
     match error {
-        TraceError::Start(error) => not_run(program, error),
+        TraceError::Start(error) => not_run(program, error).into(),
         _ => {
             anyhow::anyhow!("cannot run {}: {error}: --together makes one run of all processes, without following them", program.display())
         }

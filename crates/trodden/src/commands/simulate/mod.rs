@@ -19,7 +19,8 @@ use crate::driver::other_programs::named;
 use crate::driver::toolchain::is_program;
 use crate::notes::note;
 use crate::output::OutputFile;
-use crate::running::{exit_code, one_run, temporary};
+use crate::running::one_run;
+use crate::temporary;
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
 use std::io::Write;
@@ -30,6 +31,7 @@ use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParam
 use trodden_hardware::{
     CounterWidth, DetectorParameters, Lane, Metric, OperationMapping, Preset, ProfilerParameters, Repair, TableParameters,
 };
+use trodden_launch::process::exit_code;
 use trodden_profile::Run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{

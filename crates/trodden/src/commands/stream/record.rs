@@ -11,10 +11,8 @@ use crate::cli::{Record, StreamCollect};
 use crate::driver::assets;
 use crate::notes::{note, reasons, warn};
 use crate::profiles;
-use crate::running::temporary;
 use crate::running::{
     self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern, run_folder, streams_beside,
-    wait_forwarding,
 };
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, Permissions};
@@ -23,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use trodden_launch::process::wait_forwarding;
 use trodden_profile::private;
 use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, raw_files};
@@ -222,7 +221,7 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
     }
     ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream) in the folders given");
     let store = profiles::create_store(&std::env::current_dir()?)?;
-    let folder = temporary::folder_of_users(store.folder(), "streams-")?;
+    let folder = trodden_launch::temporary::folder_of_users(store.folder(), "streams-")?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
         // What a recorder that was killed wrote before.

@@ -5,8 +5,6 @@
 //! binary is asked for the list, and run for each. A binary that has no such list is one test.
 
 use super::run::{Recorder, SuiteOutcome, TestCommand, TestCounts, all_kept, run_all};
-use crate::notes::not_run;
-use crate::running;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,6 +12,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use trodden_launch::process::not_run;
 use trodden_report::words::plural;
 
 /// Options that go on to each test.
@@ -29,7 +28,7 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
     let (binary, arguments) = command.split_first().context("a test binary is needed")?;
     let has = |option: &str| arguments.iter().any(|a| a == option);
     if has("--list") {
-        return Err(not_run(binary, Command::new(binary).args(arguments).exec()));
+        return Err(not_run(binary, Command::new(binary).args(arguments).exec()).into());
     }
     let recorder = Recorder::new(suite, project)?;
     let crate_name = crate_name(Path::new(binary));
@@ -58,7 +57,7 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
 fn one(recorder: &Recorder, name: &str, command: &[OsString]) -> Result<ExitCode> {
     let (status, counts) = recorder.run(name, command)?;
     all_kept(usize::from(counts == TestCounts::Lost))?;
-    Ok(running::exit_code(status))
+    Ok(trodden_launch::process::exit_code(status))
 }
 
 /// How many tests to run at a time, as the test harness has it.
