@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `tracer.rs`, `launcher.rs` | the tracer's own process, and who starts programs where the user is |
+//! | `command.rs` | a command that traces: its runs, what signals mean for them, when it may end |
 //! | `programs.rs` | every program that a command runs, with its processes, its arguments and how it ended |
 //! | `collect.rs` | collectors: a run to a partial trace |
 //! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
@@ -21,6 +22,8 @@
 //! | `hot_paths/` | the same from the paths of a detector of the hardware path profiler |
 //! | `probe_graphs.rs` | graphs of functions for both |
 //! | `system.rs`, `ptrace.rs`, `process_status.rs` | the system calls, and what the kernel says of a process |
+//! | `decompress.rs` | files compressed by gzip, zstd or xz |
+//! | `simulation/` | sources through that model: opening them, their paths in the code |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
 mod attach;
@@ -30,7 +33,9 @@ mod branch_import;
 mod breakpoints;
 mod calls;
 mod collect;
+pub mod command;
 pub mod container;
+pub mod decompress;
 mod displaced;
 mod error;
 mod folder;
@@ -55,6 +60,7 @@ mod rings;
 mod run;
 mod session;
 mod shown_mappings;
+pub mod simulation;
 mod single_step;
 mod sink;
 mod sleds;
