@@ -42,11 +42,13 @@ pub mod sarif;
 mod schema;
 pub mod segments;
 pub mod select;
+pub mod simulation;
 pub mod source;
 pub mod text;
 mod turn;
 pub mod users;
 pub mod view;
+pub mod waits;
 pub mod words;
 
 pub use error::ReportError;

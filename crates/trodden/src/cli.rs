@@ -52,7 +52,7 @@ pub use sequences::{
     StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
 };
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
-pub use simulate::{ModelKind, ProfileKind, Simulate, SimulateAction, SourceFormat, Sweep};
+pub use simulate::{Simulate, SimulateAction, Sweep};
 pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun};
 pub use trace::{

@@ -7,12 +7,10 @@
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
 //! | `surroundings.rs`, `temporary.rs` | what libraries are told of this process; where temporary files lie |
 //! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
-//! | `decompress.rs` | files compressed by gzip, zstd or xz |
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
-mod decompress;
 mod driver;
 mod git;
 mod profiles;
@@ -118,7 +116,7 @@ pub mod fuzzing {
     /// # Errors
     /// A line is not understood.
     pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
-        crate::commands::read_otf2_text(definitions, events)
+        trodden_waits_file::import::read_otf2_text(definitions, events)
     }
 }
 

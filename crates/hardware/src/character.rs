@@ -3,9 +3,11 @@
 //!
 //! Source: K. Vaswani, *Efficient Online Path Profiling*, figures 5.2 and 5.3, sections 5.3 and 5.5.2.
 
+use crate::processor::ProcessorEvent;
+use crate::profile::{PathProfile, overlap};
+use crate::profiler::{Metric, Profiler};
+use crate::statistics::{cumulative, rank_correlation};
 use serde::Serialize;
-use trodden_hardware::processor::ProcessorEvent;
-use trodden_hardware::{Metric, PathProfile, Profiler, cumulative, overlap, rank_correlation};
 
 /// The character of a program's paths.
 #[derive(Clone, Debug, Serialize)]

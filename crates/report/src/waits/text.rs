@@ -1,11 +1,10 @@
 //! The report on a terminal.
 
-use crate::cli::WaitsReport;
+use crate::escape;
+use crate::words::plural;
 use anyhow::Result;
 use std::io::{self, Write};
 use std::path::Path;
-use trodden_report::escape;
-use trodden_report::words::plural;
 use trodden_waits::{LocationState, Step};
 use trodden_waits_file::causes::Cause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
@@ -17,26 +16,24 @@ const CALLERS: usize = 3;
 /// Classes of a site that are shown.
 const CLASSES: usize = 3;
 
-/// Prints it.
+/// Writes the report, with at most `top` causes and wait sites.
 ///
 /// # Errors
-/// Standard output cannot be written.
-pub fn print(summary: &WaitSummary, job: &WaitsReport) -> Result<()> {
-    let mut out = io::BufWriter::new(crate::output::text());
-    headline(&mut out, summary)?;
-    causes(&mut out, summary, job.top)?;
-    for site in summary.sites.iter().take(job.top) {
-        print_site(&mut out, summary, site)?;
+/// It cannot be written.
+pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> Result<()> {
+    headline(out, summary)?;
+    causes(out, summary, top)?;
+    for site in summary.sites.iter().take(top) {
+        write_site(out, summary, site)?;
     }
-    if summary.sites.len() > job.top {
-        writeln!(out, "\n{} more wait sites (--top)", summary.sites.len() - job.top)?;
+    if summary.sites.len() > top {
+        writeln!(out, "\n{} more wait sites (--top)", summary.sites.len() - top)?;
     }
     let classes: usize = summary.sites.iter().map(|site| site.classes.len()).sum();
     let others = summary.replayed.outcome.other_classes.iter().map(|(threshold, count)| format!("{count} at {threshold}"));
     writeln!(out, "\n{classes} classes at threshold {} ({})", summary.threshold, others.collect::<Vec<_>>().join(", "))?;
-    overview(&mut out, summary, job.top)?;
-    lacks(&mut out, summary)?;
-    out.flush()?;
+    overview(out, summary, top)?;
+    lacks(out, summary)?;
     Ok(())
 }
 
@@ -66,16 +63,16 @@ fn causes(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result
     }
     if !summary.causes.is_empty() {
         writeln!(out, "\nCauses: the code that others wait for, summed over all waits")?;
-        print_causes(out, summary, &summary.causes, top)?;
+        write_causes(out, summary, &summary.causes, top)?;
     }
     if !summary.communication.is_empty() {
         writeln!(out, "\nNot caused by code: calls that take long to complete, code without a processor, start-up")?;
-        print_causes(out, summary, &summary.communication, top.min(4))?;
+        write_causes(out, summary, &summary.communication, top.min(4))?;
     }
     Ok(())
 }
 
-fn print_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], top: usize) -> io::Result<()> {
+fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], top: usize) -> io::Result<()> {
     for cause in causes.iter().take(top) {
         let place = place(&cause.file, cause.line);
         let state = if cause.state == LocationState::Computing { String::new() } else { format!(", {}", cause.state.name()) };
@@ -107,7 +104,7 @@ fn callers(cause: &Cause) -> String {
     }
 }
 
-fn print_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -> io::Result<()> {
+fn write_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -> io::Result<()> {
     let code = summary.code(site.code);
     writeln!(
         out,
@@ -120,7 +117,7 @@ fn print_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -
         time(site.total_ns)
     )?;
     for class in site.classes.iter().take(CLASSES) {
-        print_class(out, summary, class)?;
+        write_class(out, summary, class)?;
     }
     if site.classes.len() > CLASSES {
         writeln!(out, "  {} more classes at threshold {}", site.classes.len() - CLASSES, summary.threshold)?;
@@ -128,7 +125,7 @@ fn print_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -
     Ok(())
 }
 
-fn print_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary) -> io::Result<()> {
+fn write_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary) -> io::Result<()> {
     let mut who: Vec<String> = class.waits.locations.iter().take(4).map(|l| summary.location_name(*l)).collect();
     if class.waits.locations.len() > 4 {
         who.push(format!("{} more", class.waits.locations.len() - 4));
@@ -143,8 +140,8 @@ fn print_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary
         who.join(", "),
         if class.waits.locations.len() == 1 { "waits" } else { "wait" }
     )?;
-    print_path(out, summary, "executed", &class.plus, class)?;
-    print_path(out, summary, "instead of", &class.minus, class)?;
+    write_path(out, summary, "executed", &class.plus, class)?;
+    write_path(out, summary, "instead of", &class.minus, class)?;
     let (plus, minus) = class.dropped_ns;
     if plus + minus > 0 {
         writeln!(out, "      (left out: what both executed, {} and {})", time(plus), time(minus))?;
@@ -152,7 +149,7 @@ fn print_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary
     Ok(())
 }
 
-fn print_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(Step, u64)], class: &ClassSummary) -> io::Result<()> {
+fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(Step, u64)], class: &ClassSummary) -> io::Result<()> {
     for (index, (step, ns)) in path.iter().take(STEPS).enumerate() {
         writeln!(
             out,
@@ -179,7 +176,7 @@ fn print_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
 }
 
 /// A step's code in words.
-pub fn step_name(summary: &WaitSummary, step: &Step) -> String {
+fn step_name(summary: &WaitSummary, step: &Step) -> String {
     let code = summary.code(step.code);
     let at = place(&code.file, summary.line(step.code));
     let taken = match &code.taken {
@@ -258,7 +255,7 @@ fn lacks(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
 }
 
 /// `(file:line)` with a blank before it, or nothing.
-pub fn place(file: &str, line: u32) -> String {
+fn place(file: &str, line: u32) -> String {
     let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
     match (name.is_empty(), line) {
         (true, _) => String::new(),
@@ -268,7 +265,7 @@ pub fn place(file: &str, line: u32) -> String {
 }
 
 /// A time with its unit.
-pub fn time(ns: u64) -> String {
+fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),

@@ -1,10 +1,7 @@
 //! Running a program under the preload library.
 
-use crate::cli::WaitsRecord;
-use crate::driver::assets;
-use crate::notes::{note, warn};
-use crate::temporary;
-use anyhow::{Context, Result, bail};
+use crate::recording::{Recording, files, threads_in};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -12,48 +9,61 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use trodden_launch::process::{exit_code, forwarding_signals};
-use trodden_report::words::{plural, shell_word};
-use trodden_waits_file::recording::{Recording, files, threads_in};
+use std::process::{Command, ExitStatus};
+use trodden_launch::process::wait_forwarding;
+use trodden_text::words::{plural, shell_word};
 use trodden_wire::waits::{MAGIC, OUTPUT_VARIABLE, RATE_VARIABLE};
 
 /// How the file of a process begins.
 const PROCESS_MAGIC: &str = "trodden-waits ";
 
-/// Records a run; gives the command's exit status.
-///
-/// # Errors
-/// The recorder is missing, the folder cannot be made, or the command not be started.
-pub fn run(job: &WaitsRecord) -> Result<ExitCode> {
-    let recorder = assets::waits_recorder()?;
-    refuse_restricted(&job.command[0])?;
-    let folder = folder(&job.output)?;
-    let mut command = Command::new(&job.command[0]);
-    command.args(&job.command[1..]);
-    command.env("LD_PRELOAD", preloads(&recorder)).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, job.rate.to_string());
-    let status = forwarding_signals(|begun| {
-        let mut child = command.spawn()?;
-        begun.report(child.id());
-        child.wait()
-    })?;
-    let status = status.with_context(|| format!("cannot run {}", job.command[0].display()))?;
-    let threads = threads_in(&folder)?;
-    if threads == 0 {
-        match Recording::open(&folder) {
-            Err(error) if !files(&folder, "process")?.is_empty() => warn(format_args!("nothing was recorded: {error}")),
-            _ => warn(format_args!(
-                "nothing was recorded: no process of the command started MPI or a thread with shared libraries of its system ({} stays \
-                    empty)",
-                job.output.display()
-            )),
+/// The preload library that records, and what it comes before.
+pub struct Recorder {
+    /// Its file; the name has no blank and no colon.
+    pub library: PathBuf,
+    /// What is preloaded already (`LD_PRELOAD`).
+    pub others: Option<OsString>,
+}
+
+/// A program that is run to be recorded.
+pub struct RecordedProgram<'a> {
+    /// The program and its arguments.
+    pub command: &'a [OsString],
+    /// The folder of the recording. `%p` is the number of this process, `%h` the host.
+    pub output: &'a Path,
+    /// Samples per second of processor time and thread; 0: none.
+    pub rate: u32,
+}
+
+impl RecordedProgram<'_> {
+    /// Records a run, and reports what there is of it; gives the command's end.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or the command not be started or recorded.
+    pub fn run(&self, recorder: &Recorder) -> Result<ExitStatus> {
+        refuse_restricted(&self.command[0])?;
+        let folder = folder(self.output)?;
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
+        command.env("LD_PRELOAD", recorder.preloads()).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, self.rate.to_string());
+        let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", self.command[0].display()))?;
+        let threads = threads_in(&folder)?;
+        if threads == 0 {
+            match Recording::open(&folder) {
+                Err(error) if !files(&folder, "process")?.is_empty() => log::warn!("nothing was recorded: {error}"),
+                _ => log::warn!(
+                    "nothing was recorded: no process of the command started MPI or a thread with shared libraries of its system ({} stays \
+                        empty)",
+                    self.output.display()
+                ),
+            }
+        } else {
+            let folder = self.output.to_string_lossy();
+            let folder = shell_word(&folder);
+            log::info!("{} recorded; show them by `trodden waits report {folder}`", plural(threads as u128, "thread", "threads"));
         }
-    } else {
-        let folder = job.output.to_string_lossy();
-        let folder = shell_word(&folder);
-        note(format_args!("{} recorded; show them by `trodden waits report {folder}`", plural(threads as u128, "thread", "threads")));
+        Ok(status)
     }
-    Ok(exit_code(status))
 }
 
 /// Refuses a command that would be disturbed, or could not be recorded.
@@ -77,36 +87,36 @@ fn refuse_restricted(command: &OsStr) -> Result<()> {
     Ok(())
 }
 
-/// Whether the recorder is there and loads into a program.
-///
-/// # Errors
-/// It is missing, or the loader refuses it; says why.
-pub fn trial() -> Result<String> {
-    let recorder = assets::waits_recorder()?;
-    let folder = temporary::folder("trodden-waits-")?;
-    let mut command = Command::new("true");
-    command.env("LD_PRELOAD", preloads(&recorder)).env(OUTPUT_VARIABLE, folder.path());
-    let out = command.output().context("cannot run `true`")?;
-    let said = String::from_utf8_lossy(&out.stderr);
-    // The loader only complains, and runs the program all the same.
-    anyhow::ensure!(
-        out.status.success() && said.is_empty(),
-        "`true` with {} preloaded: {} {}",
-        recorder.display(),
-        out.status,
-        said.trim()
-    );
-    Ok(format!("{} loads into programs", recorder.display()))
-}
-
-/// The recorder, before what is preloaded already.
-fn preloads(recorder: &Path) -> OsString {
-    let mut list = recorder.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|l| !l.is_empty()) {
-        list.push(":");
-        list.push(others);
+impl Recorder {
+    /// Preloads the library into a program that does nothing; what it writes goes to a folder.
+    ///
+    /// # Errors
+    /// The loader refuses the library; says why.
+    pub fn trial(&self, folder: &Path) -> Result<()> {
+        let mut command = Command::new("true");
+        command.env("LD_PRELOAD", self.preloads()).env(OUTPUT_VARIABLE, folder);
+        let out = command.output().context("cannot run `true`")?;
+        let said = String::from_utf8_lossy(&out.stderr);
+        // The loader only complains, and runs the program all the same.
+        ensure!(
+            out.status.success() && said.is_empty(),
+            "`true` with {} preloaded: {} {}",
+            self.library.display(),
+            out.status,
+            said.trim()
+        );
+        Ok(())
     }
-    list
+
+    /// The recorder, before what is preloaded already.
+    fn preloads(&self) -> OsString {
+        let mut list = self.library.as_os_str().to_owned();
+        if let Some(others) = self.others.as_ref().filter(|l| !l.is_empty()) {
+            list.push(":");
+            list.push(others);
+        }
+        list
+    }
 }
 
 /// An empty folder of that name. A recording that is there is replaced, anything else is not.

@@ -5,9 +5,9 @@
 //! behind its last one. Extension counters are followed as the detector counts them.
 
 use super::places::Memory;
+use crate::hot_paths::HotPathExit;
 use trodden_binary::instruction::{BranchInstruction, branch, decode, text};
 use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, OperationMapping, PathDescriptor};
-use trodden_trace::HotPathExit;
 
 /// No path has more instructions than the walk goes.
 const LONGEST: usize = 1 << 14;

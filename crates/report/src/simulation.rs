@@ -1,28 +1,34 @@
-//! The report of `trodden simulate`, as text and as JSON.
+//! The report of the hardware path profiler's model, as text and as JSON.
 
-use super::character::{Agreement, Character, LengthPoint, Skew, character};
-use super::lane::{Lane, LaneTiming};
-use super::places::{Memory, Places, SourcePlace};
-use super::walk::{InstructionWalk, walk};
-use crate::cli::Simulate;
+use crate::words;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::Write;
+use trodden_hardware::character::{Agreement, Character, LengthPoint, Skew, character};
 use trodden_hardware::processor::ProcessorEvent;
 use trodden_hardware::{
-    BranchKind, DetectorCounts, DetectorParameters, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters, TableResult,
-    overlap, paths_for_share,
+    BranchKind, DetectorCounts, DetectorParameters, Lane, LaneTiming, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters,
+    TableResult, overlap, paths_for_share,
 };
-use trodden_report::words;
+use trodden_trace::simulation::{InstructionStep, InstructionWalk, Memory, Places, SourcePlace, walk};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 /// Paths of a text report, unless asked for others.
 const TOP: usize = 10;
 
+/// How much is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct SimulationView {
+    /// Maximum number of paths; by default 10 in text, and all in JSON.
+    pub top: Option<usize>,
+    /// Maximum number of instructions of a path; 0: all.
+    pub steps: usize,
+}
+
 /// Everything that is reported.
-pub struct Report<'a> {
-    job: &'a Simulate,
+pub struct SimulationReport<'a> {
+    shown: SimulationView,
     origin: &'a str,
     iterations: Option<u64>,
     detector: DetectorParameters,
@@ -163,24 +169,24 @@ struct StepJson {
     line: Option<String>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> SimulationReport<'a> {
     /// Collects what is reported.
     pub fn new(
-        job: &'a Simulate,
+        shown: SimulationView,
         origin: &'a str,
         iterations: Option<u64>,
         parameters: &ProfilerParameters,
         lane: &'a Lane,
         places: &'a Places,
-    ) -> Report<'a> {
+    ) -> SimulationReport<'a> {
         let profiler = &lane.profiler;
         let is_counted = |e: &ProcessorEvent| parameters.metrics.contains(&Metric::Event(*e as usize));
         let counted: Vec<Metric> = parameters.metrics.iter().copied().filter(|m| *m != Metric::Instructions).collect();
-        Report {
+        SimulationReport {
             timing: lane.timing(),
             character: character(profiler, &counted),
             events: ProcessorEvent::ALL.into_iter().filter(is_counted).collect(),
-            job,
+            shown,
             origin,
             iterations,
             detector: parameters.detector,
@@ -196,9 +202,9 @@ impl<'a> Report<'a> {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write_json(&self, out: &mut impl Write) -> Result<()> {
+    pub fn write_json(&self, out: &mut dyn Write) -> Result<()> {
         let total: u64 = self.complete.iter().map(|(_, count)| count).sum();
-        let top = self.job.top.unwrap_or(usize::MAX);
+        let top = self.shown.top.unwrap_or(usize::MAX);
         let json = Json {
             schema_version: SCHEMA_VERSION,
             source: self.origin,
@@ -239,17 +245,17 @@ impl<'a> Report<'a> {
     fn path(&self, path: &PathDescriptor, count: u64, total: u64) -> PathJson {
         let place = self.memory.place(path.start);
         let InstructionWalk { mut steps, stopped, .. } = walk(&self.memory, &self.detector, path);
-        if self.job.steps > 0 {
-            steps.truncate(self.job.steps);
+        if self.shown.steps > 0 {
+            steps.truncate(self.shown.steps);
         }
-        let step = |step: super::walk::InstructionStep| StepJson {
+        let step = |step: InstructionStep| StepJson {
             address: step.address.to_string(),
             line: self.memory.place(step.address).and_then(|p| p.line).map(|(file, line)| format!("{file}:{line}")),
             text: step.text,
             outcome: step.outcome,
         };
         PathJson {
-            descriptor: DescriptorJson { start: path.start.to_string(), length: path.length, outcomes: outcomes(path) },
+            descriptor: DescriptorJson { start: path.start.to_string(), length: path.length, outcomes: path.outcome_digits() },
             function: place.as_ref().and_then(|p| p.function.clone()),
             offset: place.as_ref().map(|p| p.offset),
             file: place.map(|p| p.file),
@@ -265,20 +271,20 @@ impl<'a> Report<'a> {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write_text(&self, out: &mut impl Write) -> Result<()> {
+    pub fn write_text(&self, out: &mut dyn Write) -> Result<()> {
         self.write_summary(out)?;
         let hottest = self.held.hottest();
         let total = self.held.total();
         if let Some(first) = self.tables.first() {
             writeln!(out, "\nHot paths in the table {}:", first.parameters.name())?;
         }
-        for (number, (path, count)) in hottest.iter().take(self.job.top.unwrap_or(TOP)).enumerate() {
+        for (number, (path, count)) in hottest.iter().take(self.shown.top.unwrap_or(TOP)).enumerate() {
             self.write_path(out, number + 1, path, *count, total)?;
         }
         Ok(())
     }
 
-    fn write_summary(&self, out: &mut impl Write) -> Result<()> {
+    fn write_summary(&self, out: &mut dyn Write) -> Result<()> {
         let branches = branches(self.profiler);
         let counts = self.profiler.detector_counts();
         writeln!(out, "{}", self.origin)?;
@@ -316,7 +322,7 @@ impl<'a> Report<'a> {
         self.write_timing(out)
     }
 
-    fn write_events(&self, out: &mut impl Write) -> Result<()> {
+    fn write_events(&self, out: &mut dyn Write) -> Result<()> {
         if self.events.is_empty() {
             return Ok(());
         }
@@ -333,7 +339,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    fn write_timing(&self, out: &mut impl Write) -> Result<()> {
+    fn write_timing(&self, out: &mut dyn Write) -> Result<()> {
         let Some(timing) = self.timing.as_ref().map(processor) else { return Ok(()) };
         let (cycles, mispredictions) = (grouped(timing.cycles), grouped(timing.mispredictions));
         writeln!(out, "\n  processor: {cycles} cycles, {:.2} instructions per cycle", timing.instructions_per_cycle)?;
@@ -345,14 +351,20 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    fn write_path(&self, out: &mut impl Write, number: usize, path: &PathDescriptor, count: u64, total: u64) -> Result<()> {
+    fn write_path(&self, out: &mut dyn Write, number: usize, path: &PathDescriptor, count: u64, total: u64) -> Result<()> {
         let place = self.memory.place(path.start);
         let name = place.as_ref().map_or_else(|| path.start.to_string(), SourcePlace::name);
         let file = place.as_ref().map_or("?", |p| p.file.rsplit('/').next().unwrap_or(&p.file));
         let share = 100.0 * count as f64 / total as f64;
-        writeln!(out, "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} {}", grouped(count), branch_count(path), outcomes(path))?;
+        writeln!(
+            out,
+            "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} {}",
+            grouped(count),
+            branch_count(path),
+            path.outcome_digits()
+        )?;
         let walk = walk(&self.memory, &self.detector, path);
-        let shown = if self.job.steps == 0 { walk.steps.len() } else { self.job.steps.min(walk.steps.len()) };
+        let shown = if self.shown.steps == 0 { walk.steps.len() } else { self.shown.steps.min(walk.steps.len()) };
         let mut before = None;
         for step in &walk.steps[..shown] {
             let line = self.memory.place(step.address).and_then(|p| p.line);
@@ -423,11 +435,6 @@ fn processor(timing: &LaneTiming) -> ProcessorJson {
         slowdown_percent: timing.slowdown,
         slowdown_percent_frozen_predictions: timing.frozen_slowdown,
     }
-}
-
-/// A digit for each branch, first branch first; 1 is taken.
-pub fn outcomes(path: &PathDescriptor) -> String {
-    path.outcomes().map(|taken| if taken { '1' } else { '0' }).collect()
 }
 
 fn percent(value: Option<f64>) -> String {

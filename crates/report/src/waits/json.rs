@@ -5,8 +5,6 @@
 //! rely on. `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
 //! `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
 
-use crate::output::print_json;
-use anyhow::Result;
 use serde_json::{Value, json};
 use trodden_waits::{CodeId, LocationId, Step};
 use trodden_waits_file::causes::Cause;
@@ -14,14 +12,6 @@ use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
 /// Version of the form.
 const SCHEMA_VERSION: u32 = 1;
-
-/// Prints it.
-///
-/// # Errors
-/// Standard output cannot be written.
-pub fn print(summary: &WaitSummary) -> Result<()> {
-    print_json(&value(summary))
-}
 
 /// The report as a value.
 pub fn value(summary: &WaitSummary) -> Value {

@@ -1,11 +1,12 @@
 //! One configuration that is fed from a source: the profiler and, if it is asked for, the processor around it.
 
-use crate::cli::ModelKind;
-use anyhow::Result;
+use crate::detector::CompletedPath;
+use crate::error::HardwareError;
+use crate::events::EventCounts;
+use crate::processor::{FastModel, Instruction, ProcessorEvent, ProcessorModel, ProcessorParameters, ProcessorTotals, ReferenceModel};
+use crate::profiler::{Profiler, ProfilerParameters};
+use crate::stream::{RetiredBranch, StreamEvent, ThreadId};
 use std::collections::VecDeque;
-use trodden_hardware::processor::{FastModel, ProcessorEvent, ProcessorParameters, ProcessorTotals, ReferenceModel};
-use trodden_hardware::{CompletedPath, EventCounts, Instruction, Profiler, ProfilerParameters, RetiredBranch, StreamEvent, ThreadId};
-use trodden_trace::sources::Batch;
 
 /// A profiler and a processor.
 pub struct Lane {
@@ -48,7 +49,7 @@ impl Lane {
     ///
     /// # Errors
     /// A parameter is out of its range.
-    pub fn new(parameters: ProfilerParameters, processor: Option<(ModelKind, ProcessorParameters)>) -> Result<Lane> {
+    pub fn new(parameters: ProfilerParameters, processor: Option<(ProcessorModel, ProcessorParameters)>) -> Result<Lane, HardwareError> {
         let processor = processor.map(|(model, parameters)| Processor::new(model, parameters)).transpose()?;
         Ok(Lane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
     }
@@ -59,20 +60,26 @@ impl Lane {
         self.profiler.memory() + self.processor.as_ref().map_or(0, |p| p.memory) + waiting as u64
     }
 
-    /// Feeds a batch; paths that end are handed to `observe`.
+    /// Feeds what threads did, with the instructions that these events count if the source knows them; paths that end are handed to
+    /// `observe`.
     ///
     /// # Errors
     /// None with parameters that were checked.
-    pub fn feed(&mut self, batch: &Batch, observe: &mut impl FnMut(ThreadId, &CompletedPath)) -> Result<()> {
+    pub fn feed(
+        &mut self,
+        events: &[(ThreadId, StreamEvent)],
+        instructions: &[Instruction],
+        observe: &mut impl FnMut(ThreadId, &CompletedPath),
+    ) -> Result<(), HardwareError> {
         let Some(processor) = &mut self.processor else {
-            for (thread, event) in &batch.events {
+            for (thread, event) in events {
                 self.profiler.take(*thread, event, &instructions_of(event), observe)?;
             }
             return Ok(());
         };
-        self.carried.extend_from_slice(&batch.instructions);
+        self.carried.extend_from_slice(instructions);
         let mut used = 0;
-        for (thread, event) in &batch.events {
+        for (thread, event) in events {
             self.waiting.push_back((*thread, *event));
             let (number, branch) = match event {
                 StreamEvent::Branch(branch) => (branch.instructions as usize, Some(branch)),
@@ -102,7 +109,7 @@ impl Lane {
     ///
     /// # Errors
     /// As [`Lane::feed`].
-    pub fn finish(&mut self, observe: &mut impl FnMut(ThreadId, &CompletedPath)) -> Result<()> {
+    pub fn finish(&mut self, observe: &mut impl FnMut(ThreadId, &CompletedPath)) -> Result<(), HardwareError> {
         let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
         if let Some(Processor { main: MainModel::Reference(model), .. }) = &mut self.processor {
             model.finish(&mut |_, events| take_waiting(profiler, waiting, events, observe).unwrap_or(0));
@@ -143,7 +150,7 @@ fn take_waiting(
     waiting: &mut VecDeque<(ThreadId, StreamEvent)>,
     events: &EventCounts,
     observe: &mut impl FnMut(ThreadId, &CompletedPath),
-) -> Result<u32> {
+) -> Result<u32, HardwareError> {
     while let Some((thread, event)) = waiting.pop_front() {
         let is_branch = matches!(event, StreamEvent::Branch(_));
         let events = if is_branch { *events } else { EventCounts::default() };
@@ -156,14 +163,14 @@ fn take_waiting(
 }
 
 impl Processor {
-    fn new(model: ModelKind, parameters: ProcessorParameters) -> Result<Processor> {
-        let has_queue = parameters.branch_queue > 0 && model == ModelKind::Fast;
+    fn new(model: ProcessorModel, parameters: ProcessorParameters) -> Result<Processor, HardwareError> {
+        let has_queue = parameters.branch_queue > 0 && model == ProcessorModel::Fast;
         let fast = |parameters| FastModel::new(parameters);
         let bare = has_queue.then(|| fast(ProcessorParameters { branch_queue: 0, ..parameters })).transpose()?;
         let frozen = has_queue.then(|| fast(parameters)).transpose()?;
         let main = match model {
-            ModelKind::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
-            ModelKind::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
+            ProcessorModel::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
+            ProcessorModel::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
         };
         let models = if has_queue { 3 } else { 1 };
         Ok(Processor { memory: models * parameters.memory(), main, bare, frozen })

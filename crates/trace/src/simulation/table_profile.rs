@@ -5,25 +5,31 @@
 
 use super::places::Places;
 use super::walk::{InstructionWalk, walk};
-use crate::cli::{ProfileKind, Simulate};
-use crate::driver::assets;
-use crate::notes::{note, warn};
-use anyhow::{Context, Result, bail, ensure};
+use crate::hot_paths::{HotPath, HotPathImport, import_hot_paths};
+use anyhow::{Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::path::Path;
-use trodden_binary::ProbedImage;
+use trodden_binary::{MappedFile, ProbedImage};
 use trodden_hardware::{
     BranchType, DetectorCounts, DetectorParameters, Extension, Metric, OperationMapping, Overflow, PathDescriptor, PathProfile, Profiler,
 };
-use trodden_profile::Run;
-use trodden_recording::one_run;
-use trodden_trace::{HotPath, HotPathImport, import_hot_paths};
+use trodden_profile::{Profile, Run};
+use trodden_unit::UnitStore;
+
+/// Which profile becomes paths of units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileKind {
+    /// What the first table holds.
+    Table,
+    /// All paths that the detector found.
+    Complete,
+}
 
 /// Whether a detector's paths can become paths of units.
 ///
 /// # Errors
 /// They cross procedures, or end at calls.
-pub fn check(mapping: &OperationMapping) -> Result<()> {
+pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
     let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
     ensure!(
         follows && !matches!(mapping.extension, Extension::Calls(_)),
@@ -32,43 +38,39 @@ pub fn check(mapping: &OperationMapping) -> Result<()> {
     Ok(())
 }
 
-/// Makes the profile, writes it, and says what could not be counted.
+/// Makes the profile of a run, and reports what could not be counted. `store` has the units of programs that do not bring their own.
 ///
 /// # Errors
-/// No mapped program has addresses of blocks, none of the paths lies in one, or the file cannot be written.
-pub fn write(
-    job: &Simulate,
-    file: &Path,
+/// No mapped program has addresses of blocks, or none of the paths lies in one.
+pub fn table_profile(
+    kind: ProfileKind,
     detector: &DetectorParameters,
     profiler: &Profiler,
-    places: &Places,
-    mappings: &[trodden_binary::MappedFile],
-) -> Result<()> {
-    let held = match job.profile_of {
+    (places, mappings): (&Places, &[MappedFile]),
+    store: Option<&UnitStore>,
+    run: Run,
+) -> Result<Profile> {
+    let held = match kind {
         ProfileKind::Table => profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
         ProfileKind::Complete => profiler.complete(Metric::Frequency).cloned().unwrap_or_default(),
     };
-    let images = images(mappings)?;
+    let images = images(mappings, store)?;
     let paths = hot_paths(&held, detector, places);
-    let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let run = Run { command, ..one_run() };
     let imported = import_hot_paths(images, mappings, &paths, run)?;
-    note(format_args!(
+    log::info!(
         "the profile has {} executions of paths, {} of them joined of pieces (estimates); of {} executions the detector found, {} lie in \
         other code",
         imported.whole + imported.joined,
         imported.joined,
         held.total(),
         imported.elsewhere
-    ));
-    say_losses(job, &imported, &profiler.detector_counts());
-    imported.profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
-    note(format_args!("the profile is in {}", file.display()));
-    Ok(())
+    );
+    report_losses(kind, detector, &imported, &profiler.detector_counts());
+    Ok(imported.profile)
 }
 
-/// Says what was not counted, and why: a table holds only some of the detector's paths, and the detector itself drops some.
-fn say_losses(job: &Simulate, imported: &HotPathImport, counts: &DetectorCounts) {
+/// Reports what was not counted, and why: a table holds only some of the detector's paths, and the detector itself drops some.
+fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &HotPathImport, counts: &DetectorCounts) {
     let losses = imported.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
     let parts = [
         (imported.without_beginning, "paths of which the profile holds the end, but not all before it"),
@@ -77,10 +79,10 @@ fn say_losses(job: &Simulate, imported: &HotPathImport, counts: &DetectorCounts)
     let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} executions of {what}")).collect();
     if !parts.is_empty() {
         let mut why: Vec<String> = Vec::new();
-        if job.profile_of == ProfileKind::Table {
+        if kind == ProfileKind::Table {
             why.push("the table holds only some of the paths (--profile-of complete takes all)".to_owned());
         }
-        let is_dropped = job.stack_overflow == Overflow::Drop;
+        let is_dropped = detector.overflow == Overflow::Drop;
         for (number, what) in [
             (
                 if is_dropped { counts.overflows } else { 0 },
@@ -93,26 +95,22 @@ fn say_losses(job: &Simulate, imported: &HotPathImport, counts: &DetectorCounts)
         ] {
             why.extend((number > 0).then(|| format!("{number} {what}")));
         }
-        note(format_args!("not counted: {}", parts.join(", and ")));
+        log::info!("not counted: {}", parts.join(", and "));
         if !why.is_empty() {
-            note(format_args!("why: {}", why.join("; ")));
+            log::info!("why: {}", why.join("; "));
         }
     }
     if losses.inconsistent > 0 {
-        warn(format_args!(
-            "{} times blocks follow each other that the graphs do not allow: is this the program that ran?",
-            losses.inconsistent
-        ));
+        log::warn!("{} times blocks follow each other that the graphs do not allow: is this the program that ran?", losses.inconsistent);
     }
 }
 
 /// The mapped programs that have addresses of blocks.
-fn images(mappings: &[trodden_binary::MappedFile]) -> Result<Vec<ProbedImage>> {
-    let store = assets::store().ok();
+fn images(mappings: &[MappedFile], store: Option<&UnitStore>) -> Result<Vec<ProbedImage>> {
     let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
     let (mut images, mut why) = (Vec::new(), Vec::new());
     for path in paths {
-        match ProbedImage::read(Path::new(path), store.as_ref()) {
+        match ProbedImage::read(Path::new(path), store) {
             Ok(image) => images.push(image),
             Err(error) => why.push(error.to_string()),
         }
@@ -121,7 +119,7 @@ fn images(mappings: &[trodden_binary::MappedFile]) -> Result<Vec<ProbedImage>> {
         bail!("no program that ran has addresses of its blocks; build it with `trodden build --addresses`:\n{}", why.join("\n"));
     }
     for image in &images {
-        image.without.iter().for_each(|what| warn(format_args!("no addresses: {}: {what}", image.path.display())));
+        image.without.iter().for_each(|what| log::warn!("no addresses: {}: {what}", image.path.display()));
     }
     Ok(images)
 }
