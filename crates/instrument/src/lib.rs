@@ -47,6 +47,7 @@ mod stream;
 mod supergraph;
 mod transform;
 mod trip_count;
+mod unasked;
 mod unit;
 mod unoptimised;
 mod values;
