@@ -25,6 +25,7 @@ mod entry;
 mod error;
 mod events;
 mod flags;
+mod handle_map;
 mod hoisting;
 mod identical_phis;
 mod interesting;
