@@ -67,9 +67,6 @@ use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The run that is meant when none is named.
-pub const LAST: &str = "last";
-
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
 #[command(name = "trodden", version, about = "Shows which execution paths native programs really \

@@ -6,18 +6,14 @@
 //! | `commands` | one file or folder for each verb |
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
 //! | `running` | what commands that run a program share: processes and signals, bursts, raw counts, where profiles go |
-//! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
-//! | `decompress.rs` | files compressed by gzip, zstd or xz |
+//! | `surroundings.rs` | what libraries are told of the environment |
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
-mod decompress;
 mod driver;
-mod git;
-mod profiles;
 mod running;
-mod sources;
+mod surroundings;
 
 use anyhow::{Context, Result};
 use clap::FromArgMatches;

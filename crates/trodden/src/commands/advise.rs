@@ -8,14 +8,14 @@ use crate::commands::sequences::iterations::IterationPattern;
 use crate::driver::properties::{self, KnownProperties};
 use crate::notes::note;
 use crate::output;
-use crate::profiles;
-use crate::sources;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::advise::{AdviceKind, AdviseOptions};
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::sarif::append;
+use trodden_report::source_files;
 use trodden_report::{SourceCache, View};
+use trodden_stored::named;
 
 /// Looks for findings and writes them.
 ///
@@ -23,9 +23,9 @@ use trodden_report::{SourceCache, View};
 /// There is no such profile or function; a share is none; a unit's bitcode cannot be read by the compiler.
 pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let wanted = wanted(job)?;
-    let profile = profiles::load(&job.profile)?;
+    let profile = named::load(&job.profile)?;
     let view = View::from_profile(&profile);
-    let provider = sources::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match wanted.includes(AdviceKind::Redundant) {
         true => properties::of(&wanted.functions(&view)?)?,

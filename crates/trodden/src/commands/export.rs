@@ -6,13 +6,13 @@ use super::residual;
 use crate::cli::{Export, Format};
 use crate::driver::profdata;
 use crate::output::{json_text, write_or_print};
-use crate::profiles;
-use crate::sources::{locate, sources};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_report::html::{self, HtmlOptions};
+use trodden_report::source_files::{locate, sources};
 use trodden_report::view::MappedLines;
 use trodden_report::{Selection, SourceCache, View, events, folded, json, lcov, pprof};
+use trodden_stored::named;
 
 /// Writes the export.
 ///
@@ -22,7 +22,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     ensure!(job.program.is_none() || job.format == Format::Known, "--for is for `trodden export known`");
     let of_files = !job.include.is_empty() || !job.exclude.is_empty() || job.relative_to.is_some();
     ensure!(!of_files || job.format == Format::Lcov, "--include, --exclude and --relative-to are for `trodden export lcov`");
-    let profile = profiles::load(&job.profile)?;
+    let profile = named::load(&job.profile)?;
     let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);

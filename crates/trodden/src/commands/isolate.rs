@@ -5,8 +5,6 @@ use crate::cli::{Color, Isolate};
 use crate::commands::remarks;
 use crate::notes::warn;
 use crate::output;
-use crate::profiles;
-use crate::sources;
 use anyhow::{Context, Result, bail};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -15,8 +13,10 @@ use std::process::ExitCode;
 use trodden_analysis::isolate::Isolation;
 use trodden_profile::{Builds, Maps, Merger, ProcessEnding, Profile};
 use trodden_report::isolation::{SuspectSelection, Suspects};
+use trodden_report::source_files;
 use trodden_report::words::{base_name, plural};
 use trodden_report::{SourceCache, View};
+use trodden_stored::named;
 use trodden_unit::Identity;
 
 /// Ranks the paths of runs.
@@ -35,7 +35,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         );
     }
     let view = View::from_profile(&profile);
-    let provider = sources::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let suspects = Suspects::new(
         &isolation,
@@ -83,7 +83,7 @@ fn runs(job: &Isolate) -> Result<Vec<Run>> {
                 continue;
             }
         };
-        profiles::losses(&file, &found.lost).iter().for_each(warn);
+        named::losses(&file, &found.lost).iter().for_each(warn);
         let profile = found.profile;
         let (Some(program), images) = (profile.images.first().map(|i| i.path.clone()), profile.images.iter().map(|i| i.identity).collect())
         else {
@@ -169,7 +169,7 @@ fn files(job: &Isolate) -> Result<Vec<(PathBuf, Option<bool>)>> {
     let mut all = Vec::new();
     for (wanted, failed) in [(&job.runs, None), (&job.failing, Some(true)), (&job.passing, Some(false))] {
         for name in wanted {
-            all.extend(profiles::files(name)?.into_iter().map(|file| (file, failed)));
+            all.extend(named::files(name)?.into_iter().map(|file| (file, failed)));
         }
     }
     // What is said of a run beats how it ended.

@@ -6,19 +6,19 @@ use super::sequences::in_report;
 use crate::cli::{Color, Report, Shown};
 use crate::notes::note;
 use crate::output::{json_text, most, print, print_text, text_options, write_file};
-use crate::profiles;
-use crate::sources::sources;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
+use trodden_report::source_files::sources;
 use trodden_report::{Selection, SourceCache, View, events, html, json, text};
+use trodden_stored::named;
 
 /// Prints the report, or writes the page.
 ///
 /// # Errors
 /// There is no such profile or function.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
-    let (profile, lost) = profiles::recover(&job.profile)?;
+    let (profile, lost) = named::recover(&job.profile)?;
     // Only the page shows whole sources.
     let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
     view.damaged.extend(lost);

@@ -15,9 +15,7 @@ use crate::driver::assets;
 use crate::driver::experiment;
 use crate::notes::{reasons, warn};
 use crate::output::{self, json_text};
-use crate::profiles;
 use crate::running::one_run;
-use crate::sources;
 use across::{SegmentProfiles, UntestedSegments};
 use anyhow::{Context, Result, bail};
 use schemes::Schemes;
@@ -30,8 +28,11 @@ use std::process::ExitCode;
 use trodden_analysis::untested::{self, Sightings};
 use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, collect, raw_files};
 use trodden_report::residual::{ResidualReport as Untested, RunLabel, UntestedInput, UntestedSelection, hot_json, hot_text};
+use trodden_report::source_files;
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
+use trodden_stored::known::known_paths;
+use trodden_stored::named;
 use trodden_unit::experiment::{InputError, InputKind};
 use trodden_unit::{Identity, Image, KnownPaths, UnitMap};
 use trodden_wire::{COUNTERS_SECTION, KNOWN_MAGIC, checksum};
@@ -90,7 +91,7 @@ fn report(job: &Residual, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     let wanted = UntestedSelection { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order: job.by };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = Untested::new(field, &wanted)?;
-    let provider = sources::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let across = across.as_ref().map(|observed| UntestedSegments::new(observed, job, most)).transpose()?;
     let both = ResidualAnswer { paths: &untested, across: across.as_ref(), schemes, is_alone: profile.images.is_empty() };
@@ -138,7 +139,7 @@ fn form(job: &Residual, color: Color, both: &ResidualAnswer, sources: &SourceCac
             json_text(&log)
         }
         ResidualFormat::Lcov => {
-            let (files, found) = (Files::new(&[], &[], None)?, sources::locate(&job.source, directory));
+            let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&job.source, directory));
             let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
             remarks::left_out(&files);
             Ok(text.into_bytes())
@@ -193,7 +194,7 @@ impl ProfileInput {
     fn read(&self) -> Result<(RunLabel, Profile)> {
         match self {
             ProfileInput::Stored(file, number) => {
-                let profile = profiles::load_file(file)?;
+                let profile = named::load_file(file)?;
                 let command = profile.run.command.join(" ");
                 let words = if command.is_empty() { file.display().to_string() } else { command };
                 Ok((RunLabel { number: *number, words }, profile))
@@ -240,7 +241,7 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<ProfileInput>> {
             continue;
         }
         let raws = if path.is_dir() { raw_files(path)? } else { Vec::new() };
-        let entries = profiles::find_store(Path::new(".")).and_then(|store| store.select(name));
+        let entries = named::find_store(Path::new(".")).and_then(|store| store.select(name));
         match entries {
             // A suite may well have the name of a folder.
             Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
@@ -270,7 +271,7 @@ pub fn is_raw(file: &Path) -> bool {
 
 /// What residual builds wrote into the run store by themselves, and the runs of such builds.
 fn of_residual_builds() -> Result<Vec<ProfileInput>> {
-    let store = profiles::find_store(Path::new("."))?;
+    let store = named::find_store(Path::new("."))?;
     let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
     // Runs of one build are all alike in this: one of them is looked at.
     let (mut residual, mut others) = (BTreeSet::new(), BTreeSet::new());
@@ -316,7 +317,7 @@ impl KnownInput {
     /// # Errors
     /// There is no such profile, or its paths are cut otherwise.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
-        let known = experiment::known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
+        let known = known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
         Ok(self.paths.unite(known)?)
     }
 

@@ -3,7 +3,6 @@
 use crate::cli::{Runs, RunsCommand};
 use crate::notes::{note, warn};
 use crate::output::{json_text, print, print_text};
-use crate::profiles;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -13,6 +12,7 @@ use std::process::ExitCode;
 use trodden_profile::store::Left;
 use trodden_profile::{ProcessEnding, RunEntry, RunStore};
 use trodden_report::words::plural;
+use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 2;
@@ -22,7 +22,7 @@ const SCHEMA_VERSION: u32 = 2;
 /// # Errors
 /// There is no run store or no such run.
 pub fn run(job: &Runs) -> Result<ExitCode> {
-    let store = profiles::find_store(Path::new("."))?;
+    let store = named::find_store(Path::new("."))?;
     match &job.command {
         None if job.json => {
             let runs: Vec<Value> = store.list()?.iter().map(run_json).collect();

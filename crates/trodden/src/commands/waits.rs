@@ -19,10 +19,10 @@ pub use record::trial;
 pub use trodden_waits_file::import::read_otf2_text;
 
 use crate::cli::{Color, Waits, WaitsReport};
-use crate::decompress;
 use crate::output::write_file;
 use anyhow::Result;
 use std::process::ExitCode;
+use trodden_stored::decompress;
 use trodden_waits_file::import;
 use trodden_waits_file::recording::Recording;
 use trodden_waits_file::replay::{ReportOptions, replay};

@@ -2,13 +2,14 @@
 
 use crate::cli::Destination;
 use crate::notes::{note, warn};
-use crate::profiles;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use trodden_profile::{CollectProblem, Collected};
 use trodden_report::words::plural;
+use trodden_stored::named;
+use trodden_stored::streams::streams_beside;
 
 /// What a profile lacks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,18 +48,11 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacki
         note(format_args!("the profile is in {}", output.display()));
     }
     if !destination.no_store {
-        let entry = profiles::create_store(&std::env::current_dir()?)?.add_run(&collected.profile)?;
+        let entry = named::create_store(&std::env::current_dir()?)?.add_run(&collected.profile)?;
         note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
         lacking.run = Some(entry.number);
     }
     Ok(lacking)
-}
-
-/// Where the logs of a run lie whose profile is in a file.
-pub fn streams_beside(profile: &Path) -> PathBuf {
-    let mut name = profile.as_os_str().to_owned();
-    name.push(".streams");
-    name.into()
 }
 
 /// Removes the logs of the run whose profile was in a file before: with those of a new run they would be counted twice.

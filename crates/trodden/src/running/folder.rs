@@ -2,13 +2,13 @@
 
 use super::temporary::{self, TemporaryFolder};
 use crate::cli::Record;
-use crate::profiles;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use trodden_profile::private;
 use trodden_profile::store::RAW;
+use trodden_stored::named;
 
 /// A temporary folder of raw counts. It is locked as long as it is used, so that `trodden runs clean` leaves it alone.
 pub struct RunFolder {
@@ -88,7 +88,7 @@ pub fn run_folder(record: &Record) -> Result<RunFolder> {
     let base = fs::canonicalize(&base)?;
     if !record.destination.no_store {
         // What a recorder leaves that is killed is found by its store.
-        profiles::create_store(&std::env::current_dir()?)?;
+        named::create_store(&std::env::current_dir()?)?;
     }
     let folder = RunFolder::within(&base)?;
     // What the program has counted stays, for `trodden runs clean` to find.

@@ -8,7 +8,7 @@ pub mod temporary;
 pub mod tracer;
 mod waiting;
 
-pub use delivery::{Lacking, deliver, nothing_counted, streams_beside};
+pub use delivery::{Lacking, deliver, nothing_counted};
 pub use folder::{RunFolder, is_in_use, run_folder};
 
 use crate::driver::cc::CARGO_FOLDER_VARIABLE;

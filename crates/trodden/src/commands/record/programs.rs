@@ -6,11 +6,10 @@
 //! on. With `--whole-program` they write streams: a thread takes what they write, and makes the logs of a program when it has ended.
 
 use crate::cli::Record;
+use crate::commands::stream;
 use crate::commands::stream::recorder::{PAUSE, Recorder, longer};
-use crate::commands::stream::{self, files};
 use crate::driver::assets;
 use crate::notes::{not_run, note, reasons, warn};
-use crate::profiles;
 use crate::running::tracer::{self, ActiveRun, RunRole};
 use crate::running::{self, TEST_VARIABLE};
 use anyhow::{Context, Result, bail};
@@ -25,6 +24,7 @@ use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_report::words::{plural, shell_word};
 use trodden_sequence::CompressionMethod;
+use trodden_stored::{named, streams};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
@@ -35,7 +35,7 @@ use trodden_wire::stream::STREAM_VARIABLE;
 /// The command cannot be started or followed, or there is no place for its counts.
 pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     let folder = running::run_folder(job)?;
-    let store = profiles::create_store(&std::env::current_dir()?)?;
+    let store = named::create_store(&std::env::current_dir()?)?;
     let (mut command, raw) = (running::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
     let (ended, mut programs) = channel();
     if job.stream.whole_program {
@@ -134,7 +134,7 @@ fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
 
 /// Moves the files of a process that has left its program. What cannot be moved is found at the end.
 fn keep_files(folder: &Path, program: ProgramId, process: u32) {
-    let ends = ["raw", files::STREAM].map(|extension| format!(".{process}.{extension}"));
+    let ends = ["raw", streams::STREAM].map(|extension| format!(".{process}.{extension}"));
     let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
     let ours: Vec<_> = all.filter(|name| ends.iter().any(|end| name.to_string_lossy().ends_with(end))).collect();
     if ours.is_empty() {
@@ -178,9 +178,9 @@ impl ProgramRecorder {
 
     /// Stores a run, and removes its raw files.
     fn keep(&mut self, run: Run, place: &Path) -> Result<()> {
-        let logs = files::with_extension(place, files::LOG)?;
+        let logs = streams::with_extension(place, streams::LOG)?;
         logs.iter().try_for_each(|log| stream::fold(log).map(drop))?;
-        let left = files::with_extension(place, files::STREAM)?;
+        let left = streams::with_extension(place, streams::STREAM)?;
         if let Some(left) = left.first() {
             bail!("the stream {} is not recorded", left.display());
         }
@@ -215,7 +215,7 @@ impl ProgramRecorder {
     /// Stores what no process could be found for, and reports what there is.
     fn finish(mut self, job: &Record, status: ExitStatus) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
-        rest.extend(files::with_extension(&self.folder, files::LOG)?);
+        rest.extend(streams::with_extension(&self.folder, streams::LOG)?);
         if !rest.is_empty() {
             warn(format_args!(
                 "{} raw files are of processes that could not be followed (another namespace?); they are kept as one run",

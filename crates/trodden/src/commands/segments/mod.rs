@@ -20,7 +20,6 @@ use crate::cli::{Color, SegmentFormat, Segments};
 use crate::commands::remarks;
 use crate::notes::{note, warn};
 use crate::output;
-use crate::sources;
 use anyhow::{Result, ensure};
 use observed::NamedCounts;
 use serde_json::{Value, json};
@@ -29,6 +28,7 @@ use std::process::ExitCode;
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{CountedSegments, FunctionCounters, Segment, map, unit};
 use trodden_report::segments::{SegmentList, Segments as Shown};
+use trodden_report::source_files;
 use trodden_report::words::plural;
 use trodden_report::{Name, SourceCache, View};
 
@@ -59,7 +59,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let is_text = !job.json && job.format == SegmentFormat::Text;
     let top = trodden_report::select::limit(output::most(job.top, !is_text));
     let view = View::from_profile(&observed.profile);
-    let provider = sources::sources(&job.source, &observed.profile.run.directory);
+    let provider = source_files::sources(&job.source, &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
     let kind = if job.untested { SegmentList::Untested } else { SegmentList::Executed };
     let shown = Shown::new(kind, depth, &found, &view, top, all);

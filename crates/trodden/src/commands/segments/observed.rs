@@ -2,9 +2,8 @@
 //!
 //! Several runs (a suite) and several processes of a run add up, by image.
 
-use crate::commands::stream::{event_names, files};
 use crate::notes::warn;
-use crate::profiles;
+use crate::surroundings::folders;
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,6 +11,9 @@ use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, Se
 use trodden_profile::stream::{Places, SegmentReader, StreamLog};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::words::plural;
+use trodden_stored::maps::maps_of;
+use trodden_stored::named;
+use trodden_stored::streams as files;
 
 /// Segments of some runs.
 pub struct ObservedSegments {
@@ -52,7 +54,7 @@ impl ObservedSegments {
         if !logs.is_empty() {
             return of_logs(&logs, depth).map(Some);
         }
-        let profile = profiles::load(wanted)?;
+        let profile = named::load(wanted)?;
         Ok(profile.images.iter().any(segments::are_counted).then(|| ObservedSegments::from_profile(profile)))
     }
 
@@ -111,7 +113,7 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     if path.is_dir() || path.extension().is_some_and(|e| e == files::LOG) {
         return files::logs(wanted);
     }
-    let Ok(store) = profiles::find_store(Path::new(".")) else { return Ok(Vec::new()) };
+    let Ok(store) = named::find_store(Path::new(".")) else { return Ok(Vec::new()) };
     if path.is_file() {
         return Ok(Vec::new());
     }
@@ -133,7 +135,7 @@ fn of_logs(logs: &[PathBuf], depth: usize) -> Result<ObservedSegments> {
             let events = plural(lost.into(), "event", "events");
             warn(format_args!("{} lost {events}: calls around gaps may be missing or wrong", file.display()));
         }
-        let mut maps = event_names::maps_of(&log)?;
+        let mut maps = maps_of(&log, &folders())?;
         let image = maps.events.images.swap_remove(0);
         let place = images.iter().position(|i| i.0.identity == image.identity).unwrap_or_else(|| {
             images.push((image, SegmentCounts::new()));

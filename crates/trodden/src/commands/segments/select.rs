@@ -6,8 +6,6 @@
 
 use super::callees::{Callees, executed, functions};
 use super::observed::ObservedSegments;
-use crate::cli::LAST;
-use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use trodden_flow::Edge;
@@ -15,6 +13,8 @@ use trodden_profile::segments::{FunctionPath, Segment, map, of_depth, unit};
 use trodden_profile::stream::FunctionPlace;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::Name;
+use trodden_stored::named;
+use trodden_stored::named::LAST;
 use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
 /// Segments with their images and executions.
@@ -27,7 +27,7 @@ type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 pub fn asked(depth: usize, only: &[String], wanted: &str) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {
-        "calls" => following_calls(&profiles::load(rest)?)?,
+        "calls" => following_calls(&named::load(rest)?)?,
         "top" | "share" => {
             let (number, run) = rest.split_once(':').unwrap_or((rest, LAST));
             let observed = ObservedSegments::load(run, depth)?;
@@ -119,7 +119,7 @@ fn of_rows(rows: &Rows, run: &str) -> SegmentSet {
 
 /// Says how often edges are executed, where the run's profile does.
 fn weigh(builder: &mut SegmentSetBuilder, run: &str) {
-    let Ok(profile) = profiles::load(run) else { return };
+    let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
     // A function of a stream is named by the graph of its events here, and counted by its own.
     let mut streamed = HashMap::new();

@@ -8,9 +8,7 @@ use super::phases::page::{escaped, strips};
 use super::phases::{self, PhaseDocument as PhasesFound};
 use super::recording::EventTable;
 use super::streams;
-use crate::commands::stream::files;
 use crate::notes::warn;
-use crate::running::streams_beside;
 use anyhow::Result;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -19,6 +17,8 @@ use std::path::{Path, PathBuf};
 use trodden_profile::stream::StreamLog;
 use trodden_report::advice::sarif::Turns;
 use trodden_report::words::{count, plural};
+use trodden_stored::streams as files;
+use trodden_stored::streams::streams_beside;
 
 /// Consecutive iterations that make a path.
 const ITERATIONS: usize = 4;

@@ -4,7 +4,6 @@ use super::open::{self, Opened};
 use super::recording::EventTable;
 use super::{first, percent, print, streams, write_sources};
 use crate::cli::StreamIterations;
-use crate::commands::stream::files;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -14,6 +13,7 @@ use trodden_report::words::plural;
 use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
 use trodden_sequence::general_paths::{GeneralPaths, GeneralPosition};
 use trodden_sequence::iterations::IterationProfile;
+use trodden_stored::streams as files;
 
 /// The longest pattern that is searched for.
 const LONGEST_PERIOD: usize = 8;

@@ -7,17 +7,20 @@
 //! Complexity: O(items), not O(events).
 
 use super::recording::{EventTable, PathEvent};
-use crate::commands::stream::{event_names, files};
+use crate::commands::stream::event_names;
 use crate::notes::warn;
-use crate::sources;
+use crate::surroundings::folders;
 use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;
 use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_report::source_files;
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_sequence::Grammar;
 use trodden_sequence::events::{Convention, SubpathEnd};
+use trodden_stored::maps::maps_of;
+use trodden_stored::streams as files;
 
 /// Whether a file is a log of streams.
 pub fn is_log(file: &Path) -> bool {
@@ -54,9 +57,9 @@ pub fn read_all(file: &Path, table: &mut EventTable) -> Result<Vec<Grammar>> {
 }
 
 fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> Result<Grammar> {
-    let maps = event_names::maps_of(log)?;
+    let maps = maps_of(log, &folders())?;
     let view = View::from_profile(&maps.events);
-    let provider = sources::sources(&[], &std::env::current_dir()?.display().to_string());
+    let provider = source_files::sources(&[], &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
     let event_names = event_names::EventNames::new(log.head(), &maps, &view, &sources);
     let mut reader = Reader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };

@@ -1,7 +1,6 @@
 //! Opens a source of branches: a program under QEMU, with the plugin that lies beside this program, or a file.
 
 use crate::cli::{Simulate, SourceFormat};
-use crate::decompress;
 use crate::driver::assets::{installed_library, named_library};
 use crate::driver::link::exit_code;
 use crate::driver::other_programs::named;
@@ -17,6 +16,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread::JoinHandle;
+use trodden_stored::decompress;
 use trodden_trace::sources::{
     Batch, BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource,
 };

@@ -1,67 +1,17 @@
 //! Events in words: functions by name, paths by the lines they run through, calls by their place.
 
-use crate::driver::assets;
-use crate::running::temporary;
-use anyhow::{Context, Result, bail};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead, StreamLog, write_raw};
-use trodden_profile::{CollectProblem, EventPaths, FunctionPaths, ImageProfile, Profile, Run, collect};
+use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead};
+use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
 use trodden_report::path_listing::{Ends, PathListing};
 use trodden_report::view::{Function, file_of};
 use trodden_report::{Name, SourceCache, View, words};
-use trodden_wire::LostThreads;
+use trodden_stored::maps::StreamMaps;
 
 /// Most lines of a path in one line of output.
 const OUTLINE: usize = 12;
-
-/// The maps of a stream's image.
-pub struct StreamMaps {
-    /// With a path for each event; nothing is counted.
-    pub events: Profile,
-    /// As counting builds number paths.
-    counted: ImageProfile,
-}
-
-impl StreamMaps {
-    /// The image, with a path for each event.
-    pub fn image(&self) -> &ImageProfile {
-        &self.events.images[0]
-    }
-}
-
-/// The maps of the image of a log.
-///
-/// # Errors
-/// There are none, or the log is damaged.
-pub fn maps_of(log: &StreamLog) -> Result<StreamMaps> {
-    maps(log.head()).with_context(|| log.path().display().to_string())
-}
-
-/// The maps of a stream's image.
-///
-/// # Errors
-/// There are none.
-pub fn maps(head: &StreamHead) -> Result<StreamMaps> {
-    let folder = temporary::folder("trodden-names-")?;
-    let raw = folder.path().join("maps.raw");
-    write_raw(&raw, head, &[], LostThreads::default())?;
-    let collected = collect(vec![raw.clone()], Run::default(), assets::store().ok().as_ref());
-    // The file was made here, of the head.
-    let said = |problem: &CollectProblem| problem.to_string().replace(&*raw.to_string_lossy(), "the head of the stream");
-    let mut profile = collected.profile;
-    if profile.images.is_empty() {
-        match collected.problems.first() {
-            Some(problem) => bail!("{}", said(problem)),
-            None => bail!("`{}` has no units", head.image_path.display()),
-        }
-    }
-    collected.problems.iter().map(said).for_each(crate::notes::warn);
-    let counted = profile.images.swap_remove(0);
-    profile.images = vec![counted.of_events()];
-    Ok(StreamMaps { events: profile, counted })
-}
 
 /// Says what events are.
 pub struct EventNames<'a> {

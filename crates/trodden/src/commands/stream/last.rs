@@ -4,22 +4,24 @@
 //! call. The paths before come from the ring of events. Of the innermost frame nothing is known behind its last event:
 //! where in the code it was, a core file says.
 
-use super::event_names::{EventNames, SourceLine, maps, place};
-use super::files;
+use super::event_names::{EventNames, SourceLine, place};
 use super::stopped::{Core, Stopped};
 use super::unfinished::{Unfinished, unfinished};
 use crate::cli::Last;
 use crate::notes::warn;
 use crate::output;
-use crate::sources;
+use crate::surroundings::folders;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_profile::stream::{Depth, LiveStream, LiveThread, Nesting, NestingStep};
+use trodden_report::source_files;
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
+use trodden_stored::maps::maps;
+use trodden_stored::streams;
 use trodden_wire::stream::Event;
 
 const SCHEMA_VERSION: u32 = 2;
@@ -84,7 +86,7 @@ struct EventReport {
 /// There are no stream files, or they cannot be read.
 pub fn run(job: &Last) -> Result<ExitCode> {
     let mut streams = Vec::new();
-    let given = if job.files.is_empty() { vec![files::newest_last()?] } else { job.files.clone() };
+    let given = if job.files.is_empty() { vec![streams::newest_last()?] } else { job.files.clone() };
     for path in given {
         ensure!(
             path.exists(),
@@ -93,7 +95,7 @@ pub fn run(job: &Last) -> Result<ExitCode> {
             path.display()
         );
         match path.is_dir() {
-            true => streams.extend(files::streams_in(&path)?),
+            true => streams.extend(streams::streams_in(&path)?),
             false => streams.push(path),
         }
     }
@@ -126,9 +128,9 @@ fn check_core(job: &Last, core: Option<&Core>, report: &Report) -> Result<()> {
 }
 
 fn of_file(stream: &LiveStream, job: &Last, mut core: Option<&mut Core>) -> Result<StreamReport> {
-    let maps = maps(stream.head())?;
+    let maps = maps(stream.head(), &folders())?;
     let view = View::from_profile(&maps.events);
-    let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
+    let provider = source_files::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(stream.head(), &maps, &view, &sources);
     // A thread whose frames are all left has ended, or waits in code that is not instrumented.

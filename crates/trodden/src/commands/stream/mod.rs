@@ -4,14 +4,12 @@
 //! |---|---|
 //! | `record.rs` | `trodden record --whole-program`, `--last N`; `trodden stream collect` |
 //! | `recorder.rs` | stream files to logs, while programs run |
-//! | `files.rs` | where a run's streams are kept |
 //! | `event_names.rs` | events in words, with source |
 //! | `last.rs` | `trodden last` |
 //! | `stopped.rs`, `unfinished.rs` | what a core file says of a thread's end |
 //! | `show.rs`, `statistics.rs` | `trodden stream show`, `statistics` |
 
 pub mod event_names;
-pub mod files;
 mod last;
 mod record;
 pub mod recorder;

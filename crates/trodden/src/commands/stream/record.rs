@@ -5,16 +5,13 @@
 //! file has that size, and counts what it loses then; `trodden stream collect` makes the log later. If the program is killed, all it wrote
 //! is in the file.
 
-use super::files::{self, LOG, STREAM};
 use super::recorder::{PAUSE, Recorder, longer, note_lost};
 use crate::cli::{Record, StreamCollect};
 use crate::driver::assets;
 use crate::notes::{note, reasons, warn};
-use crate::profiles;
 use crate::running::temporary;
 use crate::running::{
-    self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern, run_folder, streams_beside,
-    wait_forwarding,
+    self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern, run_folder, wait_forwarding,
 };
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, Permissions};
@@ -28,6 +25,8 @@ use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, raw_files};
 use trodden_report::words::{count, plural, shell_word};
 use trodden_sequence::CompressionMethod;
+use trodden_stored::named;
+use trodden_stored::streams::{self, LOG, STREAM, streams_beside, with_extension};
 use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
 
@@ -47,14 +46,14 @@ pub fn run(job: &Record) -> Result<ExitCode> {
 
 /// Runs a command with flight recorders.
 fn record_last(job: &Record, last: u64) -> Result<ExitCode> {
-    let store = profiles::create_store(&std::env::current_dir()?)?;
-    let folder = files::new_last(store.folder())?;
+    let store = named::create_store(&std::env::current_dir()?)?;
+    let folder = streams::new_last(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
     let mut command = running::command(&job.command, &folder, NAMES);
     command.env(STREAM_VARIABLE, last.to_string());
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", job.command[0].display()))?;
-    let streams = files::with_extension(&folder, STREAM)?;
-    let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
+    let found = with_extension(&folder, STREAM)?;
+    let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = found.into_iter().partition(|f| is_stream_file(f));
     if let Some(other) = others.first() {
         warn(format_args!("{} is no stream: what wrote it was built without --stream, and only counted", other.display()));
     }
@@ -136,7 +135,7 @@ fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<Drained> {
 
 /// Makes the profile of logs, and puts both where they are wanted; whether nothing is lacking.
 fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool> {
-    let logs = files::with_extension(folder, LOG)?;
+    let logs = with_extension(folder, LOG)?;
     let mut lossy = 0;
     for log in &logs {
         lossy += fold(log)?;
@@ -158,7 +157,7 @@ fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool
         return Ok(lacking.problems == 0 && lossy == 0);
     }
     let place = match (lacking.run, &job.destination.output) {
-        (Some(run), _) => profiles::create_store(&std::env::current_dir()?)?.streams(run),
+        (Some(run), _) => named::create_store(&std::env::current_dir()?)?.streams(run),
         (None, output) => streams_beside(&output.clone().unwrap_or_default()),
     };
     move_logs(&logs, &place)?;
@@ -216,12 +215,12 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
     let mut streams = Vec::new();
     for path in &job.files {
         match path.is_dir() {
-            true => streams.extend(files::with_extension(path, STREAM)?),
+            true => streams.extend(with_extension(path, STREAM)?),
             false => streams.push(path.clone()),
         }
     }
     ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream) in the folders given");
-    let store = profiles::create_store(&std::env::current_dir()?)?;
+    let store = named::create_store(&std::env::current_dir()?)?;
     let folder = temporary::folder_of_users(store.folder(), "streams-")?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
@@ -241,7 +240,7 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
     let profile = collect_profile(raw_files(folder.path())?, run, assets::store().ok().as_ref());
     profile.problems.iter().for_each(warn);
     let entry = store.add_run(&profile.profile)?;
-    move_logs(&files::with_extension(folder.path(), LOG)?, &store.streams(entry.number))?;
+    move_logs(&with_extension(folder.path(), LOG)?, &store.streams(entry.number))?;
     note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
     ensure!(lossy == 0, "events of {} are lost", plural(lossy.into(), "thread", "threads"));
     Ok(ExitCode::SUCCESS)

@@ -1,34 +1,36 @@
 //! `trodden stream show`: paths and calls of a thread, from any place on.
 
-use super::event_names::{EventNames, maps_of};
-use super::files;
+use super::event_names::EventNames;
 use crate::cli::StreamShow;
 use crate::notes::note;
 use crate::output;
-use crate::sources;
+use crate::surroundings::folders;
 use anyhow::{Context, Result};
 use std::io::{self, BufWriter, Write};
 use std::iter;
 use std::process::ExitCode;
 use trodden_profile::stream::{Nesting, NestingStep, Symbol};
+use trodden_report::source_files;
 use trodden_report::words::count;
 use trodden_report::{SourceCache, View};
 use trodden_sequence::Grammar;
 use trodden_sequence::grammar::Frames;
+use trodden_stored::maps::maps_of;
+use trodden_stored::streams;
 
 /// Prints events.
 ///
 /// # Errors
 /// There is no such thread, or its log cannot be read.
 pub fn run(job: &StreamShow) -> Result<ExitCode> {
-    let logs = files::logs(&job.run)?.iter().map(|file| files::open_log(file)).collect::<Result<Vec<_>>>()?;
+    let logs = streams::logs(&job.run)?.iter().map(|file| streams::open_log(file)).collect::<Result<Vec<_>>>()?;
     let threads: usize = logs.iter().map(|log| log.threads().len()).sum();
     let mut all = logs.iter().flat_map(|log| log.threads().iter().map(move |thread| (log, thread)));
     let none = || format!("there is no thread {}: the streams have {threads}, from 0 on", job.thread);
     let (log, thread) = all.nth(job.thread).with_context(none)?;
-    let maps = maps_of(log)?;
+    let maps = maps_of(log, &folders())?;
     let view = View::from_profile(&maps.events);
-    let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
+    let provider = source_files::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.head(), &maps, &view, &sources);
     // Frames that are live at the first event are read off the grammar.

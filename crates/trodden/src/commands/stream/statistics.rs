@@ -2,10 +2,9 @@
 //!
 //! Complexity: O(items) for each window, times the frames that a rule leaves open or closes.
 
-use super::event_names::maps_of;
-use super::files;
 use crate::cli::StreamStatistics;
 use crate::output;
+use crate::surroundings::folders;
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -13,6 +12,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamLog, Symbol, ThreadLog};
 use trodden_report::words::{count, plural};
+use trodden_stored::maps::maps_of;
+use trodden_stored::streams;
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -64,9 +65,9 @@ struct ThreadReport {
 /// There are no streams, or they cannot be read.
 pub fn run(job: &StreamStatistics) -> Result<ExitCode> {
     let mut report = Report { schema_version: SCHEMA_VERSION, logs: Vec::new() };
-    for file in files::logs(&job.run)? {
-        let log = files::open_log(&file)?;
-        let maps = maps_of(&log)?;
+    for file in streams::logs(&job.run)? {
+        let log = streams::open_log(&file)?;
+        let maps = maps_of(&log, &folders())?;
         let places = Places::new(log.head(), maps.image());
         let threads = log.threads().iter().map(|t| of_thread(&log, t, &places)).collect::<Result<_>>()?;
         let bytes = std::fs::metadata(&file)?.len();

@@ -6,10 +6,8 @@ mod run;
 mod show;
 
 use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions};
-use crate::git::{self, GitDifference};
 use crate::notes::{Progress, note, warn};
 use crate::output::{json_text, print};
-use crate::profiles;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::io::Read;
@@ -17,12 +15,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trodden_analysis::changes::ChangedLines;
+use trodden_analysis::git::{self, GitDifference};
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{Problem, exact, greedy};
 use trodden_analysis::suite::order::{average_covered, order};
 use trodden_profile::{Maps, Profile};
 use trodden_report::escape;
 use trodden_report::words::plural;
+use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -48,7 +48,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
 }
 
 fn list_suites(as_json: bool) -> Result<()> {
-    let suites = profiles::find_store(Path::new("."))?.suites()?;
+    let suites = named::find_store(Path::new("."))?.suites()?;
     if as_json {
         let suites: Vec<_> = suites.iter().map(|(name, runs)| json!({ "suite": name, "runs": runs })).collect();
         return print(&json_text(&json!({ "schema_version": SCHEMA_VERSION, "kind": "suites", "suites": suites }))?);
@@ -60,12 +60,12 @@ fn list_suites(as_json: bool) -> Result<()> {
 
 /// Reads the runs of a suite, and keeps the paths of the functions that are meant.
 fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
-    let runs = profiles::runs_of_suite(name)?;
+    let runs = named::runs_of_suite(name)?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
     for entry in &runs {
         let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
-        profiles::losses(&entry.profile, &found.lost).iter().for_each(warn);
+        named::losses(&entry.profile, &found.lost).iter().for_each(warn);
         let profile = found.profile;
         if profile.sampling.is_some() {
             warn(format_args!("run {} was sampled: paths of it are missing", entry.number));

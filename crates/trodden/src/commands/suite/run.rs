@@ -9,7 +9,6 @@ use crate::driver::assets;
 use crate::driver::cargo;
 use crate::driver::other_programs::succeeded;
 use crate::notes::{not_run, note, warn};
-use crate::profiles;
 use crate::running::{self, RunFolder};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -24,6 +23,7 @@ use std::time::{Instant, UNIX_EPOCH};
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Run, RunStore, collect, raw_files};
 use trodden_report::words::{plural, shell_word};
+use trodden_stored::named;
 
 /// Exit status when a test failed.
 const TEST_FAILED: u8 = 1;
@@ -82,7 +82,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
 }
 
 fn runs_of(suite: &str) -> Result<u64> {
-    let store = profiles::create_store(&std::env::current_dir()?)?;
+    let store = named::create_store(&std::env::current_dir()?)?;
     Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
 }
 
@@ -219,7 +219,7 @@ impl Recorder {
     /// # Errors
     /// The store cannot be made.
     pub fn new(suite: &str, project: &Path) -> Result<Recorder> {
-        let store = profiles::create_store(&std::path::absolute(project)?)?;
+        let store = named::create_store(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
         Ok(Recorder { store: Mutex::new(store), suite: suite.into(), folder, reported: Mutex::default() })
     }

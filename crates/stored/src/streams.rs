@@ -6,9 +6,7 @@
 //! .trodden/last/NUMBER/NAME.stream      what flight recorders had at the end of a command
 //! ```
 
-use crate::notes::warn;
-use crate::profiles;
-use crate::running::streams_beside;
+use crate::named;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::Read;
@@ -16,7 +14,7 @@ use std::path::{Path, PathBuf};
 use trodden_profile::ProfileError;
 use trodden_profile::private;
 use trodden_profile::stream::StreamLog;
-use trodden_report::words::plural;
+use trodden_text::words::plural;
 
 /// Extension of stream files.
 pub const STREAM: &str = "stream";
@@ -55,10 +53,10 @@ pub fn open_log(path: &Path) -> Result<StreamLog> {
     let log = StreamLog::open(path)?;
     if log.damaged_bytes() > 0 {
         let bytes = plural(log.damaged_bytes().into(), "byte", "bytes");
-        warn(format_args!("{} is damaged: {bytes} cannot be read, and events that were there are missing", path.display()));
+        log::warn!("{} is damaged: {bytes} cannot be read, and events that were there are missing", path.display());
     }
     if log.is_cut() {
-        warn(format_args!("{} is cut: events that were in the rest are missing", path.display()));
+        log::warn!("{} is cut: events that were in the rest are missing", path.display());
     }
     Ok(log)
 }
@@ -146,7 +144,7 @@ fn folder(wanted: &str) -> Result<PathBuf> {
     match path.is_dir() {
         true => Ok(path.to_owned()),
         false => {
-            let store = profiles::find_store(Path::new("."))?;
+            let store = named::find_store(Path::new("."))?;
             let runs = store.select(wanted)?;
             let [run] = runs.as_slice() else { bail!("`{wanted}` is a suite of several runs: name one run by its number") };
             let folder = store.streams(run.number);
@@ -166,7 +164,7 @@ pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     let folder = if Path::new(wanted).exists() {
         streams_beside(Path::new(wanted))
     } else {
-        let store = profiles::find_store(Path::new(".")).ok()?;
+        let store = named::find_store(Path::new(".")).ok()?;
         let runs = store.select(wanted).ok()?;
         let [run] = runs.as_slice() else { return None };
         store.streams(run.number)
@@ -175,6 +173,13 @@ pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
         return None;
     }
     with_extension(&folder, LOG).ok().filter(|logs| !logs.is_empty())
+}
+
+/// Where the logs of a run lie whose profile is in a file.
+pub fn streams_beside(profile: &Path) -> PathBuf {
+    let mut name = profile.as_os_str().to_owned();
+    name.push(".streams");
+    name.into()
 }
 
 /// A new folder for what flight recorders had. Of those before, the newest [`KEPT`] stay.
@@ -213,7 +218,7 @@ fn prune(base: &Path, new: u64) -> Result<()> {
 /// There is none.
 pub fn newest_last() -> Result<PathBuf> {
     let none = "nothing was recorded here by `trodden record --last N -- PROGRAM` (built with --stream): record, or name the stream files";
-    let store = match profiles::find_store(Path::new(".")) {
+    let store = match named::find_store(Path::new(".")) {
         Err(ProfileError::NoStore { .. }) => bail!(none),
         other => other?,
     };
