@@ -22,6 +22,8 @@ pub mod field;
 pub mod git;
 pub mod isolate;
 pub mod libraries;
+pub mod residual;
+pub mod segments;
 pub mod suite;
 pub mod transformations;
 pub mod untested;

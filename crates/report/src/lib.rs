@@ -14,6 +14,7 @@
 
 pub mod advice;
 pub mod annotate;
+pub mod counted_segments;
 pub mod coverage;
 pub mod difference;
 pub mod dot;
@@ -40,12 +41,14 @@ pub mod residual;
 mod sampled;
 pub mod sarif;
 mod schema;
+pub mod schemes;
 pub mod segments;
 pub mod select;
 pub mod source;
 pub mod source_files;
 pub mod text;
 mod turn;
+pub mod untested_segments;
 pub mod users;
 pub mod view;
 pub mod words;

@@ -1,6 +1,8 @@
 //! Stored profiles as the command line names them: files, or runs of the run store (`12`, `last`, `last~1`, a suite).
 
 use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_profile::merge::{Builds, merge_files};
@@ -119,4 +121,10 @@ pub fn runs_of_suite(name: &str) -> Result<Vec<RunEntry>> {
     let runs = store.select(name)?;
     ensure!(store.suites()?.iter().any(|(suite, _)| suite == name), "`{name}` is a run, not a suite");
     Ok(runs)
+}
+
+/// Whether a file is what a program wrote.
+pub fn is_raw(file: &Path) -> bool {
+    let mut magic = [0; 8];
+    fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == trodden_wire::RAW_MAGIC
 }

@@ -2,12 +2,13 @@
 
 use super::coverage::{files::Files, view_of};
 use super::remarks::{left_out, report_partial};
-use super::residual;
 use crate::cli::{Export, Format};
 use crate::driver::profdata;
 use crate::output::{json_text, write_or_print};
+use crate::surroundings::folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
+use trodden_analysis::residual::known_to;
 use trodden_report::html::{self, HtmlOptions};
 use trodden_report::source_files::{locate, sources};
 use trodden_report::view::MappedLines;
@@ -37,7 +38,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
         Format::Known => match &job.program {
-            Some(program) => residual::known_to(program, &profile.known_paths()?)?,
+            Some(program) => known_to(program, &profile.known_paths()?, &folders())?,
             None => profile.known_paths()?.to_bytes(),
         },
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),

@@ -5,10 +5,11 @@ mod rows;
 use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
 use crate::commands::copies::distribute;
 use crate::commands::remarks;
-use crate::commands::residual::{KnownInput, inputs};
 use crate::driver::assets;
 use crate::notes::{note, warn};
 use crate::output::{self, json_text};
+use crate::running::one_run;
+use crate::surroundings::folders;
 use anyhow::{Context, Result};
 use rows::Rows;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator,
 use trodden_analysis::field::estimate::UserSample;
 use trodden_analysis::field::reporting::ReportingUsers;
 use trodden_analysis::field::{FieldReport, user_of};
+use trodden_analysis::residual::{KnownInput, inputs};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
 use trodden_profile::whole_file::{Access, UnnamedFile};
@@ -93,16 +95,17 @@ fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
 fn filtered(job: &Pack) -> Result<Profile> {
+    let folders = folders();
     let mut known = KnownInput::default();
     job.known.iter().try_for_each(|wanted| known.add_named(wanted))?;
     let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
     // A copy of which nothing came up has written nothing.
     let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
-    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted)? };
+    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted, &folders)? };
     for input in inputs {
-        let Some((label, mut profile)) = input.read_or_warn()? else { continue };
-        known.add_of_builds(&profile)?;
+        let Some((label, mut profile)) = input.read(&one_run(), &folders)? else { continue };
+        known.add_of_builds(&profile, &folders)?;
         sightings.add(0, &mut profile, &known.paths)?;
         of_copies |= profile.images.iter().any(is_copy);
         merger.add(&label.words, profile)?;
@@ -114,7 +117,7 @@ fn filtered(job: &Pack) -> Result<Profile> {
     let mut profile = merger.finish().context("no profile can be read")?;
     match of_copies {
         true => profile.images.retain(is_copy),
-        false => known.check(&profile)?,
+        false => known.check(&profile, &folders)?,
     }
     Ok(profile)
 }

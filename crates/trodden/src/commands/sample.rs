@@ -12,7 +12,6 @@
 //! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
 
 use crate::cli::Sample;
-use crate::commands::residual::is_raw;
 use crate::driver::assets;
 use crate::notes::warn;
 use crate::running::bursts::{BurstFiles, Bursting, read};
@@ -27,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::sampling::subtract;
 use trodden_profile::{Run, Sampling, Switch, collect};
+use trodden_stored::named::is_raw;
 
 /// `trodden sample`: counts programs that run already.
 ///

@@ -1,24 +1,21 @@
 //! Whether a variant counts the segments that it was asked to count.
 
-use crate::driver::experiment;
-use crate::notes::warn;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
-use trodden_report::Name;
-use trodden_report::words::plural;
-use trodden_unit::experiment::InputKind;
+use trodden_text::names::Name;
+use trodden_text::words::plural;
+use trodden_unit::experiment::{InputFolder, InputKind};
 use trodden_unit::{Identity, Image, SegmentFunction, SegmentSet, UnitMap};
 
 /// Functions that are named.
 const NAMED: usize = 5;
 
-/// Says which functions of a set a variant of `program` does not have.
+/// Warns of functions of a set that a variant of `program` does not have.
 ///
 /// # Errors
 /// It has none of them: it counts nothing, and is removed.
-pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path) -> Result<()> {
-    let folder = experiment::inputs()?;
+pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path, folder: &InputFolder) -> Result<()> {
     let bytes = folder.get(InputKind::Segments, set)?;
     let set = SegmentSet::from_bytes(&bytes).with_context(|| folder.path(set).display().to_string())?;
     let maps: Vec<UnitMap> = made.frames.iter().map(|f| f.map()).collect::<Result<_, _>>()?;
@@ -40,11 +37,11 @@ pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path)
         let names: Vec<String> = missing.iter().take(NAMED).map(|f| Name::from_linkage(&f.name).short).collect();
         let more = if missing.len() > NAMED { ", ..." } else { "" };
         let functions = plural(missing.len() as u128, "function", "functions");
-        warn(format_args!(
+        log::warn!(
             "{functions} of these segments {program} does not have, or in another state: they are not counted ({}{more}): record again",
             names.join(", "),
             program = program.display()
-        ));
+        );
     }
     Ok(())
 }

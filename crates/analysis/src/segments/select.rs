@@ -12,9 +12,9 @@ use trodden_flow::Edge;
 use trodden_profile::segments::{FunctionPath, Segment, map, of_depth, unit};
 use trodden_profile::stream::FunctionPlace;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_report::Name;
-use trodden_stored::named;
-use trodden_stored::named::LAST;
+use trodden_stored::Folders;
+use trodden_stored::named::{self, LAST};
+use trodden_text::names::Name;
 use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
 /// Segments with their images and executions.
@@ -24,13 +24,13 @@ type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 ///
 /// # Errors
 /// There is no such run, or nothing is left.
-pub fn asked(depth: usize, only: &[String], wanted: &str) -> Result<SegmentSet> {
+pub fn asked(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {
         "calls" => following_calls(&named::load(rest)?)?,
         "top" | "share" => {
             let (number, run) = rest.split_once(':').unwrap_or((rest, LAST));
-            let observed = ObservedSegments::load(run, depth)?;
+            let observed = ObservedSegments::load(run, depth, folders)?;
             let mut rows = observed.of_depth(depth);
             rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
             let most = if kind == "top" { top(number)? } else { share(number, &rows)? };
@@ -38,7 +38,7 @@ pub fn asked(depth: usize, only: &[String], wanted: &str) -> Result<SegmentSet> 
             of_rows(&rows, run)
         }
         _ => {
-            let observed = ObservedSegments::load(wanted, depth)?;
+            let observed = ObservedSegments::load(wanted, depth, folders)?;
             let mut rows: Rows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
             for only in only {
                 ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}: `trodden segments {wanted}` lists them");
@@ -56,8 +56,8 @@ pub fn asked(depth: usize, only: &[String], wanted: &str) -> Result<SegmentSet> 
 ///
 /// # Errors
 /// There is no such run.
-pub fn tested(wanted: &str, depth: usize) -> Result<SegmentSet> {
-    let observed = ObservedSegments::load(wanted, depth)?;
+pub fn tested(wanted: &str, depth: usize, folders: &Folders) -> Result<SegmentSet> {
+    let observed = ObservedSegments::load(wanted, depth, folders)?;
     let mut builder = SegmentSetBuilder::default();
     for (image, found) in observed.profile.images.iter().zip(&observed.images) {
         let mut callees = Callees::from_image(image);

@@ -2,18 +2,15 @@
 //!
 //! Several runs (a suite) and several processes of a run add up, by image.
 
-use crate::notes::warn;
-use crate::surroundings::folders;
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, map, unit};
 use trodden_profile::stream::{Places, SegmentReader, StreamLog};
 use trodden_profile::{ImageProfile, Profile};
-use trodden_report::words::plural;
 use trodden_stored::maps::maps_of;
-use trodden_stored::named;
-use trodden_stored::streams as files;
+use trodden_stored::{Folders, named as stored, streams};
+use trodden_text::words::plural;
 
 /// Segments of some runs.
 pub struct ObservedSegments {
@@ -35,8 +32,8 @@ impl ObservedSegments {
     ///
     /// # Errors
     /// There is no such thing, or it has neither streams nor counts of segments.
-    pub fn load(wanted: &str, depth: usize) -> Result<ObservedSegments> {
-        let Some(observed) = ObservedSegments::load_if_any(wanted, depth)? else {
+    pub fn load(wanted: &str, depth: usize, folders: &Folders) -> Result<ObservedSegments> {
+        let Some(observed) = ObservedSegments::load_if_any(wanted, depth, folders)? else {
             bail!(
                 "`{wanted}` has no segments: record a program built with --stream by `trodden record --whole-program`, or one made by \
                     `trodden instrument PROGRAM --segments RUN`. The streams of a run in the store are found by its number"
@@ -49,12 +46,12 @@ impl ObservedSegments {
     ///
     /// # Errors
     /// There is no such thing.
-    pub fn load_if_any(wanted: &str, depth: usize) -> Result<Option<ObservedSegments>> {
+    pub fn load_if_any(wanted: &str, depth: usize, folders: &Folders) -> Result<Option<ObservedSegments>> {
         let logs = logs(wanted)?;
         if !logs.is_empty() {
-            return of_logs(&logs, depth).map(Some);
+            return of_logs(&logs, depth, folders).map(Some);
         }
-        let profile = named::load(wanted)?;
+        let profile = stored::load(wanted)?;
         Ok(profile.images.iter().any(segments::are_counted).then(|| ObservedSegments::from_profile(profile)))
     }
 
@@ -110,10 +107,10 @@ pub fn named(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
 /// The logs of what a name stands for; none if it is no run with streams.
 fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
-    if path.is_dir() || path.extension().is_some_and(|e| e == files::LOG) {
-        return files::logs(wanted);
+    if path.is_dir() || path.extension().is_some_and(|e| e == streams::LOG) {
+        return streams::logs(wanted);
     }
-    let Ok(store) = named::find_store(Path::new(".")) else { return Ok(Vec::new()) };
+    let Ok(store) = stored::find_store(Path::new(".")) else { return Ok(Vec::new()) };
     if path.is_file() {
         return Ok(Vec::new());
     }
@@ -122,20 +119,20 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     if !with.is_empty() && !without.is_empty() {
         bail!("some runs of `{wanted}` have streams and others have not: name the ones or the others");
     }
-    let logs = with.iter().map(|folder| files::with_extension(folder, files::LOG)).collect::<Result<Vec<_>>>()?;
+    let logs = with.iter().map(|folder| streams::with_extension(folder, streams::LOG)).collect::<Result<Vec<_>>>()?;
     Ok(logs.concat())
 }
 
-fn of_logs(logs: &[PathBuf], depth: usize) -> Result<ObservedSegments> {
+fn of_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<ObservedSegments> {
     let mut images: Vec<(ImageProfile, SegmentCounts)> = Vec::new();
     for file in logs {
-        let log = files::open_log(file)?;
+        let log = streams::open_log(file)?;
         let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
         if lost > 0 {
             let events = plural(lost.into(), "event", "events");
-            warn(format_args!("{} lost {events}: calls around gaps may be missing or wrong", file.display()));
+            log::warn!("{} lost {events}: calls around gaps may be missing or wrong", file.display());
         }
-        let mut maps = maps_of(&log, &folders())?;
+        let mut maps = maps_of(&log, folders)?;
         let image = maps.events.images.swap_remove(0);
         let place = images.iter().position(|i| i.0.identity == image.identity).unwrap_or_else(|| {
             images.push((image, SegmentCounts::new()));
@@ -148,8 +145,7 @@ fn of_logs(logs: &[PathBuf], depth: usize) -> Result<ObservedSegments> {
     }
     let (images, found): (Vec<ImageProfile>, Vec<SegmentCounts>) = images.into_iter().unzip();
     let found = found.into_iter().map(|counts| CountedSegments { counts, ..CountedSegments::default() }).collect();
-    let directory = std::env::current_dir()?.display().to_string();
-    let run = trodden_profile::Run { directory, ..trodden_profile::Run::default() };
+    let run = trodden_profile::Run { directory: folders.current_text(), ..trodden_profile::Run::default() };
     Ok(ObservedSegments { profile: Profile { run, images, sampling: None }, images: found, is_counted: false })
 }
 
