@@ -54,7 +54,7 @@ pub use sequences::{
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
 pub use simulate::{ModelKind, ProfileKind, Simulate, SimulateAction, SourceFormat, Sweep};
 pub use stream::{Last, Stream, StreamCollect, StreamShow, StreamStatistics};
-pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun};
+pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
 pub use trace::{
     CollectorKind, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
     WeightsFrom,

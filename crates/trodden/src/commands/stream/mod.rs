@@ -4,25 +4,20 @@
 //! |---|---|
 //! | `record.rs` | `trodden record --whole-program`, `--last N`; `trodden stream collect` |
 //! | `recorder.rs` | stream files to logs, while programs run |
-//! | `event_names.rs` | events in words, with source |
-//! | `last.rs` | `trodden last` |
-//! | `stopped.rs`, `unfinished.rs` | what a core file says of a thread's end |
-//! | `show.rs`, `statistics.rs` | `trodden stream show`, `statistics` |
 
-pub mod event_names;
-mod last;
 mod record;
 pub mod recorder;
-mod show;
-mod statistics;
-mod stopped;
-mod unfinished;
 
-use crate::cli::Stream;
+use crate::cli::{Last, Stream, StreamShow, StreamStatistics as Statistics};
+use crate::notes::note;
+use crate::output;
+use crate::surroundings::folders;
 use anyhow::Result;
+use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_report::streams::{EventRange, LastQuestion, LastReport, StreamStatistics, write_events};
+use trodden_report::words::count;
 
-pub use last::run as last;
 pub use record::{NAMES, bounds, draining, fold, move_logs, run as record};
 
 /// `trodden stream`
@@ -31,9 +26,40 @@ pub use record::{NAMES, bounds, draining, fold, move_logs, run as record};
 /// As of its parts.
 pub fn run(job: &Stream) -> Result<ExitCode> {
     match job {
-        Stream::Statistics(job) => statistics::run(job),
-        Stream::Show(job) => show::run(job),
+        Stream::Statistics(job) => statistics(job),
+        Stream::Show(job) => show(job),
         Stream::Collect(job) => record::collect(job),
         Stream::Analysis(job) => crate::commands::sequences::run(job),
     }
+}
+
+fn statistics(job: &Statistics) -> Result<ExitCode> {
+    let report = StreamStatistics::read(&job.run, &folders())?;
+    output::print_found(job.json, || output::json_text(&report), || Ok(report.text()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(job: &StreamShow) -> Result<ExitCode> {
+    let mut out = BufWriter::new(output::text());
+    let range = EventRange { thread: job.thread, from: job.from, count: job.count, source: &job.source };
+    let remaining = write_events(&job.run, &range, &folders(), &mut out)?;
+    out.flush()?;
+    if let Some(length) = remaining.length {
+        note(format_args!("there is no event from number {} on: the thread has {}", job.from, count(length.into())));
+    }
+    if let Some(next) = remaining.next {
+        note(format_args!("there are more events: `--from {next}` shows the next ones, `--count 0` all"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `trodden last`
+///
+/// # Errors
+/// There are no stream files, or they cannot be read.
+pub fn last(job: &Last) -> Result<ExitCode> {
+    let question = LastQuestion { files: &job.files, paths: job.paths, core: job.core.as_deref(), source: &job.source };
+    let report = LastReport::read(&question, &folders())?;
+    output::print_found(job.json, || output::json_text(&report), || Ok(report.text()))?;
+    Ok(ExitCode::SUCCESS)
 }

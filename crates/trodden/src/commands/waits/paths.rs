@@ -3,13 +3,13 @@
 //! The stream of a program that was built by `trodden build --stream` has an event where a path comes to a call or ends. So the next event
 //! behind a sample is of the innermost frame that is instrumented, and the path that this frame completes is the one that was executed.
 
-use crate::commands::stream::event_names;
 use crate::surroundings::folders;
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use trodden_profile::stream::{Nesting, NestingStep, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_report::source_files;
+use trodden_report::streams::EventNames;
 use trodden_report::{SourceCache, View};
 use trodden_stored::maps::{StreamMaps, maps_of};
 use trodden_stored::streams;
@@ -91,7 +91,7 @@ fn follow(
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(&[], ".");
     let sources = SourceCache::new(&provider);
-    let event_names = event_names::EventNames::new(log.head(), maps, &view, &sources);
+    let event_names = EventNames::new(log.head(), maps, &view, &sources);
     let mut order: Vec<usize> = (0..samples.len()).filter(|index| samples[*index].position > 0).collect();
     order.sort_by_key(|index| samples[*index].position);
     let mut walk = Walk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };

@@ -7,22 +7,19 @@
 #[cfg(feature = "parquet")]
 mod parquet;
 
-use super::{Maps, is_parquet};
-#[cfg(feature = "parquet")]
-use crate::output::BEGUN;
-use crate::output::OutputFile;
-use anyhow::Result;
-use std::io::{self, Write};
+use crate::users::user_name;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use trodden_analysis::field::aggregate::UserPath;
-#[cfg(feature = "parquet")]
+use trodden_analysis::field::maps::UnitMaps;
 use trodden_profile::whole_file::WholeFile;
-use trodden_report::users::user_name;
 use trodden_unit::UnitMap;
 
 /// A row of the report.
 #[derive(Clone, Debug)]
-pub struct FieldRow {
+struct FieldRow {
     pub build: String,
     pub unit: String,
     pub function: Option<String>,
@@ -34,41 +31,38 @@ pub struct FieldRow {
 }
 
 /// A file of rows while it is written.
-pub enum Rows {
-    Csv(OutputFile),
+pub struct Rows {
+    table: Table,
+    whole: WholeFile,
+}
+
+enum Table {
+    Csv(BufWriter<File>),
     #[cfg(feature = "parquet")]
-    Parquet(Box<parquet::ParquetTable>, WholeFile),
+    Parquet(Box<parquet::ParquetTable>),
 }
 
 impl Rows {
-    /// Begins a file.
+    /// Begins a file, whose name begins with `begun` until it is whole.
     ///
     /// # Errors
     /// It cannot be made, or is to be Parquet, and this program was built without.
-    pub fn create(file: &Path) -> Result<Rows> {
-        if is_parquet(file) {
-            #[cfg(feature = "parquet")]
-            {
-                use anyhow::Context;
-                let whole = WholeFile::create(file, BEGUN).with_context(|| format!("cannot write {}", file.display()))?;
-                return Ok(Rows::Parquet(Box::new(parquet::ParquetTable::new(whole.file().try_clone()?)?), whole));
-            }
-            #[cfg(not(feature = "parquet"))]
+    pub fn create(file: &Path, begun: &str) -> Result<Rows> {
+        if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(
                 "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends \
                     in .csv"
             );
         }
-        let mut out = OutputFile::create(file)?;
-        writeln!(out, "build,unit,function,path,counter,user,reports,executions")?;
-        Ok(Rows::Csv(out))
+        let whole = WholeFile::create(file, begun).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Rows { table: table(file, whole.file().try_clone()?)?, whole })
     }
 
     /// Adds a row.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn add(&mut self, one: &UserPath, maps: &mut Maps) -> io::Result<()> {
+    pub fn add(&mut self, one: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
         let map = maps.of(one.unit);
         let place = map.as_deref().and_then(|map| place(map, one.counter));
         let row = FieldRow {
@@ -81,10 +75,10 @@ impl Rows {
             reports: one.reports,
             executions: one.count,
         };
-        match self {
-            Rows::Csv(out) => csv(out, &row),
+        match &mut self.table {
+            Table::Csv(out) => csv(out, &row),
             #[cfg(feature = "parquet")]
-            Rows::Parquet(table, _) => table.add(row),
+            Table::Parquet(table) => table.add(row),
         }
     }
 
@@ -92,13 +86,35 @@ impl Rows {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn finish(self) -> Result<()> {
-        match self {
-            Rows::Csv(out) => out.finish(),
+    pub fn finish(self) -> io::Result<()> {
+        match self.table {
+            Table::Csv(mut out) => out.flush()?,
             #[cfg(feature = "parquet")]
-            Rows::Parquet(table, whole) => Ok(table.finish().and_then(|()| whole.finish())?),
+            Table::Parquet(table) => table.finish()?,
         }
+        self.whole.finish()
     }
+}
+
+#[cfg(feature = "parquet")]
+fn table(file: &Path, to: File) -> Result<Table> {
+    Ok(if is_parquet(file) { Table::Parquet(Box::new(parquet::ParquetTable::new(to)?)) } else { csv_table(to)? })
+}
+
+#[cfg(not(feature = "parquet"))]
+fn table(_: &Path, to: File) -> Result<Table> {
+    Ok(csv_table(to)?)
+}
+
+fn csv_table(to: File) -> io::Result<Table> {
+    let mut out = BufWriter::new(to);
+    writeln!(out, "build,unit,function,path,counter,user,reports,executions")?;
+    Ok(Table::Csv(out))
+}
+
+/// Whether a file is to be Parquet.
+fn is_parquet(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e == "parquet")
 }
 
 /// The function of a counter, and the number of the path there.

@@ -1,13 +1,13 @@
 //! Events in words: functions by name, paths by the lines they run through, calls by their place.
 
+use crate::path_listing::{Ends, PathListing};
+use crate::view::{Function, chain, file_of};
+use crate::{Name, SourceCache, View, words};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead};
 use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
-use trodden_report::path_listing::{Ends, PathListing};
-use trodden_report::view::{Function, file_of};
-use trodden_report::{Name, SourceCache, View, words};
 use trodden_stored::maps::StreamMaps;
 
 /// Most lines of a path in one line of output.
@@ -106,7 +106,7 @@ impl<'a> EventNames<'a> {
         let mut lines: Vec<(String, u32)> = Vec::new();
         for position in block.positions.iter().chain(&block.branch) {
             // Of code that was inlined, the call in the function itself.
-            let own = *trodden_report::view::chain(unit, *position).first().unwrap_or(position);
+            let own = *chain(unit, *position).first().unwrap_or(position);
             if let Some(file) = file_of(unit, own).filter(|_| own.line > 0) {
                 lines.push((file.to_owned(), own.line));
             }

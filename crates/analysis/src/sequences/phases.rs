@@ -1,14 +1,9 @@
-//! `trodden stream phases`: intervals that execute the same paths; beside them what a detector by basic blocks finds.
+//! Intervals that execute the same paths; beside them what a detector by basic blocks finds (`trodden stream phases`).
 
-pub mod page;
-
-use super::open::{self, Opened, path_events};
-use super::{print, write_sources};
-use crate::cli::StreamPhases;
+use super::recording::Opened;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, intervals};
 
 /// Hot paths that are shown of a phase.
@@ -49,33 +44,12 @@ pub struct PhaseRow {
     pub hot: Vec<(String, f64)>,
 }
 
-/// Finds them.
-///
-/// # Errors
-/// The recording cannot be read, a parameter is out of its range, or the page cannot be written.
-pub fn run(job: &StreamPhases) -> Result<ExitCode> {
-    let opened = open::open(&job.input)?;
-    let document = phases_of(&opened, job.interval, job.most)?;
-    if let Some(file) = &job.html {
-        let title = match job.input.recording.parse::<u64>() {
-            Ok(run) => format!("run {run}"),
-            Err(_) => job.input.recording.clone(),
-        };
-        crate::output::write_file(file, page::page(&title, &document).as_bytes())?;
-    }
-    print(job.input.json, &document, |out| {
-        write_text(out, &document)?;
-        write_sources(out, &document.sources)
-    })?;
-    Ok(ExitCode::SUCCESS)
-}
-
 /// Phases by paths and by blocks, of intervals of so many paths; by default a hundred of them.
 ///
 /// # Errors
 /// A parameter is out of its range.
 pub fn phases_of(opened: &Opened, interval: Option<u64>, most: usize) -> Result<PhaseDocument> {
-    let interval = interval.unwrap_or_else(|| path_events(&opened.grammar, &opened.table).div_ceil(100).max(1));
+    let interval = interval.unwrap_or_else(|| opened.path_events().div_ceil(100).max(1));
     let parameters = PhaseParameters { most_phases: most, ..PhaseParameters::default() };
     let table = &opened.table;
     let by_paths = phases(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
@@ -108,38 +82,4 @@ fn found(phases: Phases, label: impl Fn(u64) -> String) -> FoundPhases {
         hot: phase.features.iter().take(SHOWN).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
     });
     FoundPhases { changes, phases: rows.collect(), of_interval: phases.of_interval }
-}
-
-/// Phases of so many intervals are drawn as letters in one line.
-const LINE: usize = 100;
-
-fn write_text(out: &mut dyn std::io::Write, document: &PhaseDocument) -> std::io::Result<()> {
-    writeln!(out, "intervals of {} paths", document.interval)?;
-    let kinds = [("paths", Some(&document.by_paths)), ("basic blocks", document.by_blocks.as_ref())];
-    for (name, found) in kinds.into_iter().filter_map(|(name, found)| Some((name, found?))) {
-        writeln!(out, "\nby {name}: {} phases, {} changes", found.phases.len(), found.changes.len())?;
-        for line in found.of_interval.chunks(LINE) {
-            writeln!(out, "  {}", line.iter().map(|phase| letter(*phase)).collect::<String>())?;
-        }
-        for (number, phase) in found.phases.iter().enumerate() {
-            let hot: Vec<String> = phase.hot.iter().map(|(label, share)| format!("{label} {share:.1} %")).collect();
-            writeln!(
-                out,
-                "  {}  {:>5} intervals, like number {}: {}",
-                letter(number),
-                phase.intervals,
-                phase.representative,
-                hot.join(", ")
-            )?;
-        }
-    }
-    if document.by_blocks.is_none() {
-        writeln!(out, "\nThe events do not name blocks: there is nothing to compare with.")?;
-    }
-    Ok(())
-}
-
-/// A letter for a phase, for text.
-pub fn letter(phase: usize) -> char {
-    (b'A' + (phase % 26) as u8) as char
 }

@@ -2,9 +2,10 @@
 //!
 //! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
 
-use super::{FoundPhases, PhaseDocument, letter};
+use super::phases::letter;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use trodden_analysis::sequences::{FoundPhases, PhaseDocument};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--faint:#667;--line:#d5d9de;--ground:#fff}\

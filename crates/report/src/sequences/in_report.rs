@@ -2,23 +2,22 @@
 //!
 //! The thread with most events is examined, and of a long sequence the first [`EXAMINED`] symbols: iterations are counted by expanding it.
 
-use super::iterations::{self, GeneralDocument, IterationPattern, IterationQuestion};
-use super::open::Opened;
-use super::phases::page::{escaped, strips};
-use super::phases::{self, PhaseDocument as PhasesFound};
-use super::recording::EventTable;
-use super::streams;
-use crate::notes::warn;
+use super::phases_page::{escaped, strips};
+use super::source_lines::write_sources;
+use super::{iterations, streams};
+use crate::advice::sarif::Turns;
+use crate::words::{count, plural};
 use anyhow::Result;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use trodden_analysis::sequences::{
+    EventTable, GeneralDocument, IterationPattern, IterationQuestion, Opened, PhaseDocument, iterations_of, last_branches, phases_of,
+};
 use trodden_profile::stream::StreamLog;
-use trodden_report::advice::sarif::Turns;
-use trodden_report::words::{count, plural};
-use trodden_stored::streams as files;
-use trodden_stored::streams::streams_beside;
+use trodden_stored::{Folders, streams as kept};
+use trodden_text::words::reasons;
 
 /// Consecutive iterations that make a path.
 const ITERATIONS: usize = 4;
@@ -42,19 +41,19 @@ pub struct Sequence {
 }
 
 /// The sequence of the busiest thread of a run, if the run has streams.
-pub fn of_profile(wanted: &str) -> Option<Sequence> {
-    let logs = files::logs_of_run(wanted)?;
-    let beside = streams_beside(Path::new(wanted)).to_string_lossy().into_owned();
-    match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs) {
+pub fn of_profile(wanted: &str, folders: &Folders) -> Option<Sequence> {
+    let logs = kept::logs_of_run(wanted)?;
+    let beside = kept::streams_beside(Path::new(wanted)).to_string_lossy().into_owned();
+    match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
         Ok(sequence) => sequence,
         Err(error) => {
-            warn(format_args!("nothing is said of the sequence of paths: {}", crate::notes::reasons(&error)));
+            log::warn!("nothing is said of the sequence of paths: {}", reasons(error.chain().map(ToString::to_string)));
             None
         }
     }
 }
 
-fn open(wanted: &str, logs: &[PathBuf]) -> Result<Option<Sequence>> {
+fn open(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<Sequence>> {
     let mut events = Vec::new();
     for log in logs {
         events.extend(StreamLog::open(log)?.threads().iter().map(|thread| thread.events));
@@ -63,7 +62,7 @@ fn open(wanted: &str, logs: &[PathBuf]) -> Result<Option<Sequence>> {
         return Ok(None);
     };
     let mut table = EventTable::default();
-    let (convention, grammar) = streams::read(wanted, number, &mut table)?;
+    let (convention, grammar) = streams::read(wanted, number, &mut table, folders)?;
     Ok(Some(Sequence { opened: Opened { table, convention, grammar }, number, threads: events.len() }))
 }
 
@@ -77,7 +76,7 @@ impl Sequence {
     /// # Errors
     /// A number is out of its range, which it is not.
     pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
-        Ok(iterations::iterations_of(&self.opened, IterationQuestion { top: 0, ..self.question() })?.patterns)
+        Ok(iterations_of(&self.opened, IterationQuestion { top: 0, ..self.question() })?.patterns)
     }
 
     fn heading(&self) -> String {
@@ -88,7 +87,7 @@ impl Sequence {
     }
 
     fn branches(&self) -> Option<GeneralDocument> {
-        iterations::last_branches(&self.opened, BRANCHES, SHOWN, EXAMINED).ok()
+        last_branches(&self.opened, BRANCHES, SHOWN, EXAMINED).ok()
     }
 
     /// Paths across iterations and the last branches, as lines.
@@ -96,13 +95,13 @@ impl Sequence {
     /// # Errors
     /// As of the writer.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
-        let found = iterations::iterations_of(&self.opened, self.question())?;
+        let found = iterations_of(&self.opened, self.question())?;
         writeln!(out, "\n{}; `trodden stream` says more", self.heading())?;
         iterations::write(out, &found)?;
         if let Some(branches) = self.branches() {
             iterations::write_branches(out, &branches)?;
         }
-        super::write_sources(out, &found.sources)?;
+        write_sources(out, &found.sources)?;
         Ok(())
     }
 
@@ -117,9 +116,9 @@ impl Sequence {
             "threads": self.threads,
             "events": self.opened.grammar.len(),
             "events_examined": self.opened.grammar.len().min(EXAMINED),
-            "iterations": iterations::iterations_of(&self.opened, whole)?,
-            "last_branches": iterations::last_branches(&self.opened, BRANCHES, 0, EXAMINED).ok(),
-            "phases": phases::phases_of(&self.opened, None, PHASES)?,
+            "iterations": iterations_of(&self.opened, whole)?,
+            "last_branches": last_branches(&self.opened, BRANCHES, 0, EXAMINED).ok(),
+            "phases": phases_of(&self.opened, None, PHASES)?,
         }))
     }
 
@@ -128,8 +127,8 @@ impl Sequence {
     /// # Errors
     /// A number is out of its range, which it is not.
     pub fn page(&self) -> Result<String> {
-        let phases: PhasesFound = phases::phases_of(&self.opened, None, PHASES)?;
-        let found = iterations::iterations_of(&self.opened, self.question())?;
+        let phases: PhaseDocument = phases_of(&self.opened, None, PHASES)?;
+        let found = iterations_of(&self.opened, self.question())?;
         let mut page = format!(
             "<details class=\"sequence\" open><summary>Phases: {} by paths, {} by basic blocks <span class=\"faint\">{}, \
              intervals of {} paths</span></summary><div class=\"sequence-body\">{}",

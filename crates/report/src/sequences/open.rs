@@ -1,27 +1,30 @@
 //! Opening a recording: streams of a run, or a text; the thread that is asked for, as one grammar.
 
-use super::recording::{EventTable, RecordingWriter};
-use super::{streams, text};
-use crate::cli::StreamInput;
+use super::streams;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
+use trodden_analysis::sequences::{EventTable, Opened, RecordingWriter, text};
 use trodden_sequence::events::Convention;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits};
+use trodden_stored::Folders;
 
-/// A thread's sequence as one grammar.
-pub struct Opened {
-    pub table: EventTable,
-    pub convention: Convention,
-    pub grammar: Grammar,
+/// Which thread of a recording is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedThread {
+    /// Its number, from 0.
+    pub thread: usize,
+    /// Compress the sequence again by this method. By default a run's grammars are used as they were recorded, and a text is compressed by
+    /// phrases.
+    pub method: Option<CompressionMethod>,
 }
 
 /// Reads the thread that is asked for.
 ///
 /// # Errors
 /// The recording cannot be read, or has no such thread.
-pub fn open(input: &StreamInput) -> Result<Opened> {
+pub fn open(wanted: &str, input: RecordedThread, folders: &Folders) -> Result<Opened> {
     let mut table = EventTable::default();
-    let (convention, grammar) = open_into(&input.recording, input, &mut table)?;
+    let (convention, grammar) = open_into(wanted, input, &mut table, folders)?;
     Ok(Opened { table, convention, grammar })
 }
 
@@ -29,11 +32,11 @@ pub fn open(input: &StreamInput) -> Result<Opened> {
 ///
 /// # Errors
 /// As of [`open`].
-pub fn open_into(wanted: &str, input: &StreamInput, table: &mut EventTable) -> Result<(Convention, Grammar)> {
+pub fn open_into(wanted: &str, input: RecordedThread, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let (method, limits) = (input.method.unwrap_or(CompressionMethod::Phrases), WindowLimits::default());
     let file = Path::new(wanted);
     if !file.is_file() || streams::is_log(file) {
-        let (convention, grammar) = streams::read(wanted, input.thread, table)?;
+        let (convention, grammar) = streams::read(wanted, input.thread, table, folders)?;
         if input.method.is_none() {
             return Ok((convention, grammar));
         }
@@ -47,10 +50,4 @@ pub fn open_into(wanted: &str, input: &StreamInput, table: &mut EventTable) -> R
     let names = || recording.threads.iter().map(|thread| thread.name.as_str()).collect::<Vec<_>>().join(", ");
     ensure!(input.thread < count, "{wanted} has {count} threads ({}): --thread takes their places from 0", names());
     Ok((recording.convention, recording.grammar(input.thread)?))
-}
-
-/// Paths that were executed in a sequence, brackets and beginnings of paths left out.
-pub fn path_events(grammar: &Grammar, table: &EventTable) -> u64 {
-    let counts = grammar.terminals().iter().zip(grammar.terminal_counts());
-    counts.filter(|(symbol, _)| table.is_path(**symbol)).map(|(_, count)| count).sum()
 }

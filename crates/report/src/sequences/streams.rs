@@ -6,37 +6,34 @@
 //!
 //! Complexity: O(items), not O(events).
 
-use super::recording::{EventTable, PathEvent};
-use crate::commands::stream::event_names;
-use crate::notes::warn;
-use crate::surroundings::folders;
+use crate::streams::EventNames;
+use crate::words::plural;
+use crate::{SourceCache, View, source_files};
 use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;
+use trodden_analysis::sequences::{EventTable, PathEvent};
 use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, ThreadLog};
-use trodden_report::source_files;
-use trodden_report::words::plural;
-use trodden_report::{SourceCache, View};
 use trodden_sequence::Grammar;
 use trodden_sequence::events::{Convention, SubpathEnd};
 use trodden_stored::maps::maps_of;
-use trodden_stored::streams as files;
+use trodden_stored::{Folders, streams as kept};
 
 /// Whether a file is a log of streams.
 pub fn is_log(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension == files::LOG)
+    file.extension().is_some_and(|extension| extension == kept::LOG)
 }
 
 /// The sequence of one thread, by its place among those of all logs: the grammars of its windows as they are stored, with other symbols.
 ///
 /// # Errors
 /// There are no streams, or they cannot be read.
-pub fn read(wanted: &str, thread: usize, table: &mut EventTable) -> Result<(Convention, Grammar)> {
+pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let mut before = 0;
-    for file in files::logs(wanted)? {
-        let log = files::open_log(&file)?;
+    for file in kept::logs(wanted)? {
+        let log = kept::open_log(&file)?;
         if let Some(found) = log.threads().get(thread - before) {
-            return Ok((Convention::Prefixes, read_thread(&log, found, table)?));
+            return Ok((Convention::Prefixes, read_thread(&log, found, table, folders)?));
         }
         before += log.threads().len();
         if thread < before {
@@ -51,32 +48,32 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable) -> Result<(Conv
 ///
 /// # Errors
 /// It cannot be read.
-pub fn read_all(file: &Path, table: &mut EventTable) -> Result<Vec<Grammar>> {
-    let log = files::open_log(file)?;
-    log.threads().iter().map(|thread| read_thread(&log, thread, table)).collect()
+pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Result<Vec<Grammar>> {
+    let log = kept::open_log(file)?;
+    log.threads().iter().map(|thread| read_thread(&log, thread, table, folders)).collect()
 }
 
-fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> Result<Grammar> {
-    let maps = maps_of(log, &folders())?;
+fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, folders: &Folders) -> Result<Grammar> {
+    let maps = maps_of(log, folders)?;
     let view = View::from_profile(&maps.events);
-    let provider = source_files::sources(&[], &std::env::current_dir()?.display().to_string());
+    let provider = source_files::sources(&[], &folders.current_text());
     let sources = SourceCache::new(&provider);
-    let event_names = event_names::EventNames::new(log.head(), &maps, &view, &sources);
+    let event_names = EventNames::new(log.head(), &maps, &view, &sources);
     let mut reader = Reader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
     let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
     if thread.lost > 0 {
         let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
-        warn(format_args!("{lost} lost: what lies on both sides of a gap is taken for neighbours"));
+        log::warn!("{lost} lost: what lies on both sides of a gap is taken for neighbours");
     }
     if reader.unknown > 0 {
-        warn(format_args!("{} different events are of units without a map, and left out", reader.unknown));
+        log::warn!("{} different events are of units without a map, and left out", reader.unknown);
     }
     Ok(grammar)
 }
 
 struct Reader<'r, 'a> {
-    event_names: &'r event_names::EventNames<'a>,
+    event_names: &'r EventNames<'a>,
     table: &'r mut EventTable,
     functions: HashMap<FunctionPlace, u32>,
     /// Different events that nothing is known of.

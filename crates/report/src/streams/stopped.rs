@@ -1,12 +1,12 @@
 //! Where threads were when a core file was written: what `trodden last` cannot know of the innermost frame.
 
 use super::event_names::SourceLine;
+use crate::{Name, SourceCache};
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trodden_binary::{Binary, CoreFile, SourceLocations};
-use trodden_report::{Name, SourceCache};
 
 /// Where a thread was.
 #[derive(Clone, Debug, Default, Serialize)]

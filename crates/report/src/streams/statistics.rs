@@ -1,24 +1,21 @@
-//! `trodden stream statistics`: how long streams are, and what they hold; read off the grammars, which are not expanded.
+//! How long streams are, and what they hold; read off the grammars, which are not expanded (`trodden stream statistics`).
 //!
 //! Complexity: O(items) for each window, times the frames that a rule leaves open or closes.
 
-use crate::cli::StreamStatistics;
-use crate::output;
-use crate::surroundings::folders;
+use crate::words::{count, plural};
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamLog, Symbol, ThreadLog};
-use trodden_report::words::{count, plural};
 use trodden_stored::maps::maps_of;
-use trodden_stored::streams;
+use trodden_stored::{Folders, streams as kept};
 
 const SCHEMA_VERSION: u32 = 1;
 
+/// How long streams are, and what they hold. It can be serialised as it is.
 #[derive(Serialize)]
-struct Report {
+pub struct StreamStatistics {
     schema_version: u32,
     logs: Vec<LogReport>,
 }
@@ -59,22 +56,28 @@ struct ThreadReport {
     bytes: u64,
 }
 
-/// Prints them.
-///
-/// # Errors
-/// There are no streams, or they cannot be read.
-pub fn run(job: &StreamStatistics) -> Result<ExitCode> {
-    let mut report = Report { schema_version: SCHEMA_VERSION, logs: Vec::new() };
-    for file in streams::logs(&job.run)? {
-        let log = streams::open_log(&file)?;
-        let maps = maps_of(&log, &folders())?;
-        let places = Places::new(log.head(), maps.image());
-        let threads = log.threads().iter().map(|t| of_thread(&log, t, &places)).collect::<Result<_>>()?;
-        let bytes = std::fs::metadata(&file)?.len();
-        report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file });
+impl StreamStatistics {
+    /// Reads the streams of a run, or of a folder.
+    ///
+    /// # Errors
+    /// There are no streams, or they cannot be read.
+    pub fn read(run: &str, folders: &Folders) -> Result<StreamStatistics> {
+        let mut report = StreamStatistics { schema_version: SCHEMA_VERSION, logs: Vec::new() };
+        for file in kept::logs(run)? {
+            let log = kept::open_log(&file)?;
+            let maps = maps_of(&log, folders)?;
+            let places = Places::new(log.head(), maps.image());
+            let threads = log.threads().iter().map(|t| of_thread(&log, t, &places)).collect::<Result<_>>()?;
+            let bytes = std::fs::metadata(&file)?.len();
+            report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file });
+        }
+        Ok(report)
     }
-    output::print_found(job.json, || output::json_text(&report), || Ok(text(&report)))?;
-    Ok(ExitCode::SUCCESS)
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        text(self)
+    }
 }
 
 fn of_thread(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<ThreadReport> {
@@ -155,7 +158,7 @@ impl Brackets {
     }
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &StreamStatistics) -> String {
     let mut out = String::new();
     let mut number = 0;
     for log in &report.logs {

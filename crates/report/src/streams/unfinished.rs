@@ -7,13 +7,13 @@
 
 use super::event_names::{EventNames, SourceLine};
 use super::stopped::Stopped;
+use crate::view::{chain, file_of};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_flow::{Edge, Node};
 use trodden_profile::PathEnd;
 use trodden_profile::stream::{Depth, FunctionPlace, LiveThread, Nesting, NestingStep, PathRole};
-use trodden_report::view::{chain, file_of};
 use trodden_unit::{EdgeKind, FunctionMap, Position, UnitMap};
 
 /// Paths that are distinguished at most.

@@ -1,4 +1,4 @@
-//! `trodden last`: what each thread did before the end.
+//! What each thread did before the end (`trodden last`).
 //!
 //! Frames come from the shadow stack in the stream file: for each, the path up to its last call, and the lines of that
 //! call. The paths before come from the ring of events. Of the innermost frame nothing is known behind its last event:
@@ -7,29 +7,24 @@
 use super::event_names::{EventNames, SourceLine, place};
 use super::stopped::{Core, Stopped};
 use super::unfinished::{Unfinished, unfinished};
-use crate::cli::Last;
-use crate::notes::warn;
-use crate::output;
-use crate::surroundings::folders;
+use crate::words::plural;
+use crate::{SourceCache, View, source_files};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
 use trodden_profile::stream::{Depth, LiveStream, LiveThread, Nesting, NestingStep};
-use trodden_report::source_files;
-use trodden_report::words::plural;
-use trodden_report::{SourceCache, View};
 use trodden_stored::maps::maps;
-use trodden_stored::streams;
+use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
 
 const SCHEMA_VERSION: u32 = 2;
 /// Most source lines of a frame's block.
 const SOURCE_LINES: usize = 6;
 
+/// What the threads of programs did before the end. It can be serialised as it is.
 #[derive(Serialize)]
-struct Report {
+pub struct LastReport {
     schema_version: u32,
     streams: Vec<StreamReport>,
 }
@@ -80,42 +75,71 @@ struct EventReport {
     path: Option<String>,
 }
 
-/// Shows the end of runs.
-///
-/// # Errors
-/// There are no stream files, or they cannot be read.
-pub fn run(job: &Last) -> Result<ExitCode> {
-    let mut streams = Vec::new();
-    let given = if job.files.is_empty() { vec![streams::newest_last()?] } else { job.files.clone() };
-    for path in given {
-        ensure!(
-            path.exists(),
-            "{}: there is no such file or folder: name stream files, folders of them (`trodden record --last N` keeps some in \
-                .trodden/last), or none for the newest",
-            path.display()
-        );
-        match path.is_dir() {
-            true => streams.extend(streams::streams_in(&path)?),
-            false => streams.push(path),
+/// What is asked of ends.
+pub struct LastQuestion<'a> {
+    /// Stream files, or folders of them; none for the newest.
+    pub files: &'a [PathBuf],
+    /// At most this many paths and calls of each thread; 0 for all.
+    pub paths: usize,
+    /// The core file of the process.
+    pub core: Option<&'a Path>,
+    /// Where source files are, if they have moved.
+    pub source: &'a [PathBuf],
+}
+
+impl LastReport {
+    /// Reads the end of runs.
+    ///
+    /// # Errors
+    /// There are no stream files, or they cannot be read.
+    pub fn read(job: &LastQuestion, folders: &Folders) -> Result<LastReport> {
+        let mut streams = Vec::new();
+        let given = if job.files.is_empty() { vec![kept::newest_last()?] } else { job.files.to_vec() };
+        for path in given {
+            ensure!(
+                path.exists(),
+                "{}: there is no such file or folder: name stream files, folders of them (`trodden record --last N` keeps some in \
+                    .trodden/last), or none for the newest",
+                path.display()
+            );
+            match path.is_dir() {
+                true => streams.extend(kept::streams_in(&path)?),
+                false => streams.push(path),
+            }
         }
-    }
-    let mut report = Report { schema_version: SCHEMA_VERSION, streams: Vec::new() };
-    let mut core = job.core.as_deref().map(Core::read).transpose()?;
-    for file in streams {
-        let stream = LiveStream::open(&file, false)?;
-        if stream.is_cut()? {
-            warn(format_args!("{} is cut: threads and events that were in the rest are missing", file.display()));
+        let mut report = LastReport { schema_version: SCHEMA_VERSION, streams: Vec::new() };
+        let mut core = job.core.map(Core::read).transpose()?;
+        for file in streams {
+            let stream = LiveStream::open(&file, false)?;
+            if stream.is_cut()? {
+                log::warn!("{} is cut: threads and events that were in the rest are missing", file.display());
+            }
+            report.streams.push(of_file(&stream, job, core.as_mut(), folders)?);
         }
-        report.streams.push(of_file(&stream, job, core.as_mut())?);
+        check_core(job, core.as_ref(), &report)?;
+        Ok(report)
     }
-    check_core(job, core.as_ref(), &report)?;
-    output::print_found(job.json, || output::json_text(&report), || Ok(text(&report)))?;
-    Ok(ExitCode::SUCCESS)
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for stream in &self.streams {
+            let _ = writeln!(out, "{} ({})", stream.image.display(), stream.file.display());
+            if stream.lost_threads > 0 {
+                let _ =
+                    writeln!(out, "  {} could not be recorded: there was no room", plural(stream.lost_threads.into(), "thread", "threads"));
+            }
+            for thread in &stream.threads {
+                thread_text(thread, &mut out);
+            }
+        }
+        out
+    }
 }
 
 /// A core file must be of one of the processes.
-fn check_core(job: &Last, core: Option<&Core>, report: &Report) -> Result<()> {
-    let (Some(core), Some(file)) = (core, &job.core) else { return Ok(()) };
+fn check_core(job: &LastQuestion, core: Option<&Core>, report: &LastReport) -> Result<()> {
+    let (Some(core), Some(file)) = (core, job.core) else { return Ok(()) };
     let recorded = report.streams.iter().flat_map(|s| &s.threads).any(|t| t.stopped.is_some());
     let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
     ensure!(
@@ -127,10 +151,10 @@ fn check_core(job: &Last, core: Option<&Core>, report: &Report) -> Result<()> {
     Ok(())
 }
 
-fn of_file(stream: &LiveStream, job: &Last, mut core: Option<&mut Core>) -> Result<StreamReport> {
-    let maps = maps(stream.head(), &folders())?;
+fn of_file(stream: &LiveStream, job: &LastQuestion, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
+    let maps = maps(stream.head(), folders)?;
     let view = View::from_profile(&maps.events);
-    let provider = source_files::sources(&job.source, &std::env::current_dir()?.display().to_string());
+    let provider = source_files::sources(job.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(stream.head(), &maps, &view, &sources);
     // A thread whose frames are all left has ended, or waits in code that is not instrumented.
@@ -205,20 +229,6 @@ fn of_step(step: NestingStep, depth: usize, event_names: &EventNames) -> Option<
             Some(EventReport { depth: depth.saturating_sub(1), kind: "unwound", function, path: None })
         }
     }
-}
-
-fn text(report: &Report) -> String {
-    let mut out = String::new();
-    for stream in &report.streams {
-        let _ = writeln!(out, "{} ({})", stream.image.display(), stream.file.display());
-        if stream.lost_threads > 0 {
-            let _ = writeln!(out, "  {} could not be recorded: there was no room", plural(stream.lost_threads.into(), "thread", "threads"));
-        }
-        for thread in &stream.threads {
-            thread_text(thread, &mut out);
-        }
-    }
-    out
 }
 
 fn thread_text(thread: &ThreadReport, out: &mut String) {

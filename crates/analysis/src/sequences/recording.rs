@@ -12,6 +12,7 @@ use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 /// What a symbol means.
 #[derive(Clone, Debug)]
 pub struct EventEntry {
+    /// Its class.
     pub class: EventClass,
     /// `FUNCTION:PATH`, `enter FUNCTION` or `leave`.
     pub label: String,
@@ -26,9 +27,13 @@ pub struct EventEntry {
 /// What is known of a path besides its name and blocks.
 #[derive(Clone, Debug)]
 pub struct PathEvent {
+    /// The number of its function.
     pub function: u32,
+    /// How it ends.
     pub end: SubpathEnd,
+    /// Whether it is a path up to a call, which is part of one that comes later.
     pub is_prefix: bool,
+    /// Where it runs in the source, if that is known.
     pub source: Option<String>,
 }
 
@@ -162,18 +167,25 @@ impl Classify for EventTable {
 
 /// The sequence of a thread.
 pub struct ThreadSequence {
+    /// The thread's name.
     pub name: String,
+    /// Grammars of its events, one after the other.
     pub windows: Vec<Window>,
 }
 
 /// The sequences of a run.
 pub struct Recording {
+    /// What its events of paths stand for.
     pub convention: Convention,
+    /// Its threads.
     pub threads: Vec<ThreadSequence>,
 }
 
 impl Recording {
     /// A thread's sequence as one grammar.
+    ///
+    /// # Errors
+    /// It is too long.
     pub fn grammar(&self, thread: usize) -> Result<Grammar> {
         Ok(Grammar::concatenated(self.threads[thread].windows.iter().map(|window| &window.grammar))?)
     }
@@ -193,6 +205,9 @@ impl RecordingWriter {
     }
 
     /// The number of a thread.
+    ///
+    /// # Errors
+    /// The limits are out of their range.
     pub fn thread(&mut self, name: &str) -> Result<usize> {
         if let Some(known) = self.threads.iter().position(|thread| thread.0 == name) {
             return Ok(known);
@@ -202,6 +217,9 @@ impl RecordingWriter {
     }
 
     /// Appends an event of a thread.
+    ///
+    /// # Errors
+    /// The sequence is too long.
     pub fn push(&mut self, thread: usize, symbol: u64) -> Result<()> {
         let (_, writer, windows) = &mut self.threads[thread];
         windows.extend(writer.push(symbol)?);
@@ -209,6 +227,9 @@ impl RecordingWriter {
     }
 
     /// The recording.
+    ///
+    /// # Errors
+    /// The sequence is too long.
     pub fn finish(self, convention: Convention) -> Result<Recording> {
         let mut threads = Vec::new();
         for (name, mut writer, mut windows) in self.threads {
@@ -216,5 +237,23 @@ impl RecordingWriter {
             threads.push(ThreadSequence { name, windows });
         }
         Ok(Recording { convention, threads })
+    }
+}
+
+/// A thread's sequence as one grammar, with what its symbols mean.
+pub struct Opened {
+    /// What symbols mean.
+    pub table: EventTable,
+    /// What events of paths stand for.
+    pub convention: Convention,
+    /// The sequence.
+    pub grammar: Grammar,
+}
+
+impl Opened {
+    /// Number of paths that were executed in the sequence, brackets and beginnings of paths left out.
+    pub fn path_events(&self) -> u64 {
+        let counts = self.grammar.terminals().iter().zip(self.grammar.terminal_counts());
+        counts.filter(|(symbol, _)| self.table.is_path(**symbol)).map(|(_, count)| count).sum()
     }
 }

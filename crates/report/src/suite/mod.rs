@@ -1,37 +1,54 @@
-//! What `trodden suite` prints.
+//! Suites of tests: lists, redundant tests, orders; the functions whose paths tests are compared by (`trodden suite`).
 
-use super::SCHEMA_VERSION;
-use crate::cli::SuiteCost;
-use crate::output;
-use anyhow::Result;
-use output::json_text;
+mod functions;
+
+pub use functions::{SuiteFunctions, keep};
+
+use crate::escape;
+use crate::words::plural;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use trodden_analysis::suite::cover::Cover;
 use trodden_analysis::suite::order::OrderedTest;
 use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
-use trodden_report::escape;
-use trodden_report::words::plural;
 
-/// The tests of a suite.
-pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
+/// Version of the JSON.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What tests cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuiteCost {
+    /// Their number.
+    Tests,
+    /// Their time.
+    Time,
+}
+
+/// The number of paths that no other test takes.
+fn paths_of_no_other(test: &SuiteTest, takers: &[u32]) -> usize {
+    test.paths.iter().filter(|p| takers[p.0 as usize] == 1).count()
+}
+
+/// The tests of a suite, as JSON.
+pub fn tests_json(name: &str, suite: &Suite) -> Value {
     let takers = suite.takers();
-    let alone = |test: &SuiteTest| test.paths.iter().filter(|p| takers[p.0 as usize] == 1).count();
-    if as_json {
-        let tests = suite.tests.iter().map(|t| {
-            let mut test = test(t);
-            test["paths_of_no_other"] = json!(alone(t));
-            test
-        });
-        let tests: Vec<Value> = tests.collect();
-        return json_text(&json!({
-            "schema_version": SCHEMA_VERSION, "kind": "suite", "suite": name, "paths": suite.paths.len(), "tests": tests,
-        }));
-    }
+    let tests = suite.tests.iter().map(|t| {
+        let mut test = test(t);
+        test["paths_of_no_other"] = json!(paths_of_no_other(t, &takers));
+        test
+    });
+    let tests: Vec<Value> = tests.collect();
+    json!({ "schema_version": SCHEMA_VERSION, "kind": "suite", "suite": name, "paths": suite.paths.len(), "tests": tests })
+}
+
+/// The tests of a suite, for a terminal.
+pub fn tests_text(suite: &Suite) -> String {
+    let takers = suite.takers();
     let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
     for test in &suite.tests {
-        let _ = writeln!(out, "{:<6} {} {:>8} {:>8}  {}", status(test), seconds(test), test.paths.len(), alone(test), shown(test));
+        let alone = paths_of_no_other(test, &takers);
+        let _ = writeln!(out, "{:<6} {} {:>8} {alone:>8}  {}", status(test), seconds(test), test.paths.len(), shown(test));
     }
     let _ = writeln!(
         out,
@@ -39,15 +56,20 @@ pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
         plural(suite.tests.len() as u128, "test takes", "tests take"),
         plural(suite.paths.len() as u128, "path", "paths")
     );
-    Ok(escape::lines(&out).into_bytes())
+    escape::lines(&out)
 }
 
 /// Which tests are redundant.
 pub struct RedundantTests<'a> {
+    /// The suite.
     pub suite: &'a Suite,
+    /// Its name.
     pub name: &'a str,
+    /// What was to be little.
     pub by: SuiteCost,
+    /// The set that a greedy search finds.
     pub greedy: &'a Cover,
+    /// The best set that was found.
     pub best: &'a Cover,
 }
 
@@ -64,6 +86,7 @@ impl RedundantTests<'_> {
         self.suite.tests.iter().filter(|t| t.paths.iter().any(|p| takers[p.0 as usize] == 1)).count()
     }
 
+    /// As JSON.
     pub fn json(&self) -> Value {
         let kept: Vec<Value> = self.best.selected.iter().map(|at| test(&self.suite.tests[*at])).collect();
         json!({
@@ -83,6 +106,7 @@ impl RedundantTests<'_> {
         })
     }
 
+    /// For a terminal.
     pub fn text(&self) -> String {
         let (suite, best) = (self.suite, self.best);
         let mut out = String::new();
@@ -123,9 +147,13 @@ impl RedundantTests<'_> {
 
 /// Tests in an order.
 pub struct Ordered<'a> {
+    /// The suite.
     pub suite: &'a Suite,
+    /// Its name.
     pub name: &'a str,
+    /// The tests in order.
     pub placed: &'a [OrderedTest],
+    /// The paths that a change touches, if one was given.
     pub wanted: Option<&'a BTreeSet<PathIndex>>,
     /// Average percentage of the paths covered by this order; none if there is nothing to cover.
     pub average: Option<f64>,
@@ -134,6 +162,7 @@ pub struct Ordered<'a> {
 }
 
 impl Ordered<'_> {
+    /// As JSON.
     pub fn json(&self) -> Value {
         let place = |(at, p): (usize, &OrderedTest)| {
             let mut test = test(&self.suite.tests[p.test]);
@@ -154,6 +183,7 @@ impl Ordered<'_> {
         })
     }
 
+    /// For a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
         if let Some(wanted) = self.wanted {

@@ -1,16 +1,14 @@
 //! Whose paths tests are compared by: a harness that runs each test by a function of its own, and the library below it,
 //! take other paths in each test.
 
-use crate::cli::SuiteFunctions;
-use crate::notes::note;
+use crate::words::plural;
+use crate::{Name, select};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trodden_analysis::changes::lies_at;
 use trodden_analysis::isolate::IsolatedFunction;
 use trodden_analysis::suite::Suite;
-use trodden_report::words::plural;
-use trodden_report::{Name, select};
 
 /// A function that tests execute.
 struct Executed {
@@ -20,9 +18,22 @@ struct Executed {
     file: Option<String>,
 }
 
-/// Whether not all functions are meant.
-pub fn is_asked(of: &SuiteFunctions) -> bool {
-    of.function.is_some() || !of.file.is_empty() || !of.except.is_empty()
+/// Whose paths tests are compared by.
+#[derive(Clone, Copy, Debug)]
+pub struct SuiteFunctions<'a> {
+    /// Only functions of this name, or whose name this regular expression matches.
+    pub function: Option<&'a str>,
+    /// Only functions declared in one of these files, or below one of these folders.
+    pub files: &'a [PathBuf],
+    /// No functions of these names.
+    pub except: &'a [String],
+}
+
+impl SuiteFunctions<'_> {
+    /// Whether not all functions are meant.
+    pub fn is_asked(&self) -> bool {
+        self.function.is_some() || !self.files.is_empty() || !self.except.is_empty()
+    }
 }
 
 /// Leaves a suite the paths of the functions that are meant.
@@ -30,23 +41,23 @@ pub fn is_asked(of: &SuiteFunctions) -> bool {
 /// # Errors
 /// There are none: a name or a file is that of none, or all are excepted.
 pub fn keep(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
-    if !is_asked(of) {
+    if !of.is_asked() {
         return Ok(());
     }
     let all = executed(suite);
     let mut wanted: BTreeSet<usize> = (0..all.len()).collect();
-    if let Some(text) = &of.function {
+    if let Some(text) = of.function {
         wanted = named(&all, text)?;
     }
-    if !of.file.is_empty() {
-        let places = of.file.iter().map(|place| declared_at(&all, place)).collect::<Result<Vec<_>>>()?;
+    if !of.files.is_empty() {
+        let places = of.files.iter().map(|place| declared_at(&all, place)).collect::<Result<Vec<_>>>()?;
         wanted.retain(|at| places.iter().any(|place| place.contains(at)));
     }
-    for text in &of.except {
+    for text in of.except {
         // Those that are to be left out may all have become part of others, by inlining.
         let others = matching_names(&all, text)?;
         if others.is_empty() {
-            note(format_args!("--except {text}: the tests execute no such function"));
+            log::info!("--except {text}: the tests execute no such function");
         }
         wanted.retain(|at| !others.contains(at));
     }
@@ -55,7 +66,7 @@ pub fn keep(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
         "none of {} that the tests execute is meant by --function, --file and --except together",
         plural(all.len() as u128, "function", "functions")
     );
-    note(format_args!("looked at: {} of {} that the tests execute", wanted.len(), plural(all.len() as u128, "function", "functions")));
+    log::info!("looked at: {} of {} that the tests execute", wanted.len(), plural(all.len() as u128, "function", "functions"));
     suite.keep(&wanted.into_iter().map(|at| all[at].key).collect());
     Ok(())
 }

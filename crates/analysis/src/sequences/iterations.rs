@@ -1,19 +1,14 @@
-//! `trodden stream iterations`: k consecutive iterations as one path, and patterns that they repeat; or the last branches as a path.
+//! k consecutive iterations as one path, and patterns that they repeat; or the last branches as a path (`trodden stream iterations`).
 
-use super::open::{self, Opened};
-use super::recording::EventTable;
-use super::{first, percent, print, streams, write_sources};
-use crate::cli::StreamIterations;
+use super::numbers::{first, percent};
+use super::recording::{EventTable, Opened};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::process::ExitCode;
-use trodden_report::words::plural;
+use trodden_sequence::Grammar;
 use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
 use trodden_sequence::general_paths::{GeneralPaths, GeneralPosition};
 use trodden_sequence::iterations::IterationProfile;
-use trodden_stored::streams as files;
 
 /// The longest pattern that is searched for.
 const LONGEST_PERIOD: usize = 8;
@@ -34,20 +29,25 @@ pub struct IterationQuestion {
 /// Paths across iterations, and patterns of them.
 #[derive(Serialize)]
 pub struct IterationDocument {
-    iterations: usize,
-    paths: Vec<Row>,
+    /// Consecutive iterations that make a path.
+    pub iterations: usize,
+    /// The paths, most frequent first.
+    pub paths: Vec<IterationPath>,
     /// Patterns that iterations repeat.
     pub patterns: Vec<IterationPattern>,
     /// Where paths run.
     pub sources: BTreeMap<String, String>,
 }
 
+/// A path of consecutive iterations.
 #[derive(Serialize)]
-struct Row {
-    function: String,
-    count: u64,
+pub struct IterationPath {
+    /// The function with the loop.
+    pub function: String,
+    /// How often it was executed.
+    pub count: u64,
     /// For each iteration its events.
-    iterations: Vec<Vec<String>>,
+    pub iterations: Vec<Vec<String>>,
 }
 
 /// A pattern that iterations repeat.
@@ -55,7 +55,8 @@ struct Row {
 pub struct IterationPattern {
     /// The function with the loop.
     pub function: String,
-    period: usize,
+    /// Iterations of the pattern.
+    pub period: usize,
     /// Paths of k iterations that go on with it.
     pub count: u64,
     /// Their share.
@@ -66,34 +67,16 @@ pub struct IterationPattern {
     pub iterations: Vec<Vec<String>>,
 }
 
-/// Counts them.
+/// Counts paths of consecutive iterations of all threads, where copies share the functions of a run: for each copy the sequences of its
+/// threads. A function that several copies have is counted from the first's streams.
 ///
 /// # Errors
-/// The recording cannot be read, or a parameter is out of its range.
-pub fn run(job: &StreamIterations) -> Result<ExitCode> {
-    let question = IterationQuestion { iterations: job.iterations, share: job.share, top: job.input.top, most: u64::MAX };
-    let found = match (job.branches, of_copies(job, question)?) {
-        (Some(branches), _) => return general_paths(job, &open::open(&job.input)?, branches),
-        (None, Some(found)) => found,
-        (None, None) => iterations_of(&open::open(&job.input)?, question)?,
-    };
-    print(job.input.json, &found, |out| {
-        write(out, &found)?;
-        write_sources(out, &found.sources)
-    })?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Paths of consecutive iterations of all threads, where copies share the functions of a run. A function that several copies have is
-/// counted from the first's streams.
-fn of_copies(job: &StreamIterations, question: IterationQuestion) -> Result<Option<IterationDocument>> {
-    let Some(copies) = files::logs_of_copies(&job.input.recording)? else { return Ok(None) };
-    ensure!(job.input.thread == 0, "copies that share functions are counted over all threads: leave --thread out");
-    let mut table = EventTable::default();
+/// A number is out of its range.
+pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, question: IterationQuestion) -> Result<IterationDocument> {
     let mut profile = IterationProfile::new(question.iterations)?;
     let mut counted_by: BTreeMap<u32, usize> = BTreeMap::new();
-    for (copy, logs) in copies.iter().enumerate() {
-        for grammar in logs.iter().map(|log| streams::read_all(log, &mut table)).collect::<Result<Vec<_>>>()?.iter().flatten() {
+    for (copy, threads) in copies.iter().enumerate() {
+        for grammar in threads {
             profile.begin();
             for symbol in grammar.symbols().filter(|symbol| !table.entry(*symbol).is_prefix) {
                 let class = table.class(symbol);
@@ -106,7 +89,7 @@ fn of_copies(job: &StreamIterations, question: IterationQuestion) -> Result<Opti
             }
         }
     }
-    document(&profile, &table, question).map(Some)
+    document(&profile, table, question)
 }
 
 /// Counts paths of consecutive iterations, and finds patterns.
@@ -145,50 +128,15 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuesti
     patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
     let patterns = first(patterns, job.top);
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
-    let row = |(count, function, paths): (u64, u32, Vec<u32>)| Row {
+    let row = |(count, function, paths): (u64, u32, Vec<u32>)| IterationPath {
         function: table.function_name(function).to_owned(),
         count,
         iterations: paths.iter().map(|path| table.labels(profile.path(*path))).collect(),
     };
-    let paths: Vec<Row> = first(rows, job.top).into_iter().map(row).collect();
+    let paths: Vec<IterationPath> = first(rows, job.top).into_iter().map(row).collect();
     let shown = paths.iter().map(|row| &row.iterations).chain(patterns.iter().map(|pattern| &pattern.iterations));
     let sources = table.sources(shown.flatten().flatten());
     Ok(IterationDocument { iterations: job.iterations, paths, patterns, sources })
-}
-
-/// Writes what was found as lines.
-///
-/// # Errors
-/// As of the writer.
-pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()> {
-    let none = if document.paths.is_empty() { ": none" } else { "" };
-    writeln!(out, "paths of {} consecutive iterations{none}", document.iterations)?;
-    for row in &document.paths {
-        writeln!(out, "{:>12}  {}", row.count, joined(&row.iterations))?;
-    }
-    write_patterns(out, &document.patterns)
-}
-
-/// Writes patterns as lines.
-///
-/// # Errors
-/// As of the writer.
-pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
-    for IterationPattern { function, advice, count, percent, iterations, .. } in patterns {
-        writeln!(
-            out,
-            "{function}: {advice} ({}, {percent:.1} %)\n{:>14}{}",
-            plural(u128::from(*count), "time", "times"),
-            "",
-            joined(iterations)
-        )?;
-    }
-    Ok(())
-}
-
-/// Iterations in one line.
-pub fn joined(iterations: &[Vec<String>]) -> String {
-    iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ")
 }
 
 fn advice(period: usize) -> String {
@@ -201,35 +149,21 @@ fn advice(period: usize) -> String {
 /// Paths of the last branches.
 #[derive(Serialize)]
 pub struct GeneralDocument {
-    branches: usize,
-    distinct: usize,
-    paths: Vec<GeneralRow>,
+    /// Branches of a path at most.
+    pub branches: usize,
+    /// Different paths.
+    pub distinct: usize,
+    /// The most frequent ones.
+    pub paths: Vec<GeneralRow>,
 }
 
+/// A path of branches.
 #[derive(Serialize)]
-struct GeneralRow {
-    count: u64,
+pub struct GeneralRow {
+    /// How often it was executed.
+    pub count: u64,
     /// Edges between blocks.
-    branches: Vec<(String, String)>,
-}
-
-fn general_paths(job: &StreamIterations, opened: &Opened, k: usize) -> Result<ExitCode> {
-    let document = last_branches(opened, k, job.input.top, u64::MAX)?;
-    print(job.input.json, &document, |out| write_branches(out, &document))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Writes paths of the last branches as lines.
-///
-/// # Errors
-/// As of the writer.
-pub fn write_branches(out: &mut dyn Write, document: &GeneralDocument) -> io::Result<()> {
-    writeln!(out, "{} different paths of up to {} branches", document.distinct, document.branches)?;
-    for row in &document.paths {
-        let branches: Vec<String> = row.branches.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
-        writeln!(out, "{:>12}  {}", row.count, branches.join("  "))?;
-    }
-    Ok(())
+    pub branches: Vec<(String, String)>,
 }
 
 /// The last k branches as a path, of so many symbols of the sequence.
