@@ -54,6 +54,7 @@ const ANYHOW: &[&str] = &[
     "trodden-analysis",
     "trodden-console",
     "trodden-distributed",
+    "trodden-recording",
     "trodden-report",
     "trodden-stored",
     "trodden-waits-file",

@@ -6,7 +6,7 @@
 //! | file | what |
 //! |---|---|
 //! | `named.rs` | profiles by name, the run store of a folder |
-//! | `streams.rs` | where streams of runs are kept, by name |
+//! | `streams.rs`, `place.rs` | streams by name; where they are kept |
 //! | `maps.rs` | the maps of a stream's image |
 //! | `known.rs` | sets of known paths by name |
 //! | `folders.rs` | the folders that the environment of a program names |
@@ -18,6 +18,7 @@ mod folders;
 pub mod known;
 pub mod maps;
 pub mod named;
+pub mod place;
 pub mod streams;
 
 pub use folders::Folders;

@@ -1,10 +1,7 @@
 //! Stored profiles as the command line names them: files, or runs of the run store (`12`, `last`, `last~1`, a suite).
 
 use anyhow::{Context, Result, bail, ensure};
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{Loss, Profile, ProfileError, RunEntry, RunStore};
 use trodden_text::words::plural;
@@ -72,7 +69,7 @@ pub fn files(wanted: &str) -> Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
     }
-    let store = match find_store(Path::new(".")) {
+    let store = match RunStore::find(Path::new(".")) {
         Err(ProfileError::NoStore { .. }) if path.is_dir() => bail!("{wanted} is a folder, not a profile, and there is no run store here"),
         Err(ProfileError::NoStore { .. }) if wanted != LAST => {
             bail!("there is neither a file {wanted} nor a run store here: record a run with `trodden record -- PROGRAM`")
@@ -86,45 +83,14 @@ pub fn files(wanted: &str) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// The run store in `start` or above. Says what was done to an index that differed from the profiles.
-///
-/// # Errors
-/// There is none, or it cannot be read.
-pub fn find_store(start: &Path) -> Result<RunStore, ProfileError> {
-    RunStore::find(start).inspect(report_repair)
-}
-
-/// The run store of a project's folder, which is made if there is none; says the same.
-///
-/// # Errors
-/// It cannot be made or written.
-pub fn create_store(project: &Path) -> Result<RunStore, ProfileError> {
-    RunStore::create(project).inspect(report_repair)
-}
-
-/// One line, once: an index that cannot be written is made again, in a copy, by all who open the store.
-fn report_repair(store: &RunStore) {
-    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
-    let Some(repair) = store.repair() else { return };
-    if !IS_REPORTED.swap(true, Ordering::Relaxed) {
-        if repair.unreadable.is_empty() { log::info!("{repair}") } else { log::warn!("{repair}") }
-    }
-}
-
 /// The runs of a suite.
 ///
 /// # Errors
 /// There is no such suite.
 pub fn runs_of_suite(name: &str) -> Result<Vec<RunEntry>> {
-    let store = find_store(Path::new("."))?;
+    let store = RunStore::find(Path::new("."))?;
     // Says which there are.
     let runs = store.select(name)?;
     ensure!(store.suites()?.iter().any(|(suite, _)| suite == name), "`{name}` is a run, not a suite");
     Ok(runs)
-}
-
-/// Whether a file is what a program wrote.
-pub fn is_raw(file: &Path) -> bool {
-    let mut magic = [0; 8];
-    fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == trodden_wire::RAW_MAGIC
 }

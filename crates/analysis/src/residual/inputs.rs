@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_profile::{Profile, ProfileError, RawProfile, Run, collect, raw_files};
+use trodden_profile::{Profile, ProfileError, RawProfile, Run, RunStore, collect, is_raw_file, raw_files};
 use trodden_stored::{Folders, named};
 use trodden_text::words::reasons;
 
@@ -91,11 +91,11 @@ pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>>
     for name in wanted {
         let path = Path::new(name);
         if path.is_file() {
-            out.push(if named::is_raw(path) { ProfileInput::Raw(path.to_owned()) } else { ProfileInput::Stored(path.to_owned(), None) });
+            out.push(if is_raw_file(path) { ProfileInput::Raw(path.to_owned()) } else { ProfileInput::Stored(path.to_owned(), None) });
             continue;
         }
         let raws = if path.is_dir() { raw_files(path)? } else { Vec::new() };
-        let entries = named::find_store(Path::new(".")).and_then(|store| store.select(name));
+        let entries = RunStore::find(Path::new(".")).and_then(|store| store.select(name));
         match entries {
             // A suite may well have the name of a folder.
             Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
@@ -119,7 +119,7 @@ pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>>
 
 /// What residual builds wrote into the run store by themselves, and the runs of such builds.
 fn of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
-    let store = named::find_store(Path::new("."))?;
+    let store = RunStore::find(Path::new("."))?;
     let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
     // Runs of one build are all alike in this: one of them is looked at.
     let (mut residual, mut others) = (BTreeSet::new(), BTreeSet::new());

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, map, unit};
 use trodden_profile::stream::{Places, SegmentReader, StreamLog};
-use trodden_profile::{ImageProfile, Profile};
+use trodden_profile::{ImageProfile, Profile, RunStore};
 use trodden_stored::maps::maps_of;
+use trodden_stored::place::{LOG, with_extension};
 use trodden_stored::{Folders, named as stored, streams};
 use trodden_text::words::plural;
 
@@ -107,10 +108,10 @@ pub fn named(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
 /// The logs of what a name stands for; none if it is no run with streams.
 fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
-    if path.is_dir() || path.extension().is_some_and(|e| e == streams::LOG) {
+    if path.is_dir() || path.extension().is_some_and(|e| e == LOG) {
         return streams::logs(wanted);
     }
-    let Ok(store) = stored::find_store(Path::new(".")) else { return Ok(Vec::new()) };
+    let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(Vec::new()) };
     if path.is_file() {
         return Ok(Vec::new());
     }
@@ -119,7 +120,7 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     if !with.is_empty() && !without.is_empty() {
         bail!("some runs of `{wanted}` have streams and others have not: name the ones or the others");
     }
-    let logs = with.iter().map(|folder| streams::with_extension(folder, streams::LOG)).collect::<Result<Vec<_>>>()?;
+    let logs = with.iter().map(|folder| with_extension(folder, LOG)).collect::<Result<Vec<_>>>()?;
     Ok(logs.concat())
 }
 

@@ -16,6 +16,7 @@ use trodden_analysis::sequences::{
     EventTable, GeneralDocument, IterationPattern, IterationQuestion, Opened, PhaseDocument, iterations_of, last_branches, phases_of,
 };
 use trodden_profile::stream::StreamLog;
+use trodden_stored::place::streams_beside;
 use trodden_stored::{Folders, streams as kept};
 use trodden_text::words::reasons;
 
@@ -43,7 +44,7 @@ pub struct Sequence {
 /// The sequence of the busiest thread of a run, if the run has streams.
 pub fn of_profile(wanted: &str, folders: &Folders) -> Option<Sequence> {
     let logs = kept::logs_of_run(wanted)?;
-    let beside = kept::streams_beside(Path::new(wanted)).to_string_lossy().into_owned();
+    let beside = streams_beside(Path::new(wanted)).to_string_lossy().into_owned();
     match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
         Ok(sequence) => sequence,
         Err(error) => {

@@ -34,10 +34,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_analysis::residual::{FIELD_FOLDER, report_known};
 use trodden_analysis::segments;
+use trodden_profile::RunStore;
 use trodden_profile::private;
 use trodden_profile::whole_file::{self, Access};
 use trodden_report::words::plural;
-use trodden_stored::named;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputKind, Observation, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{Frame, Identity, Image, Settings, UnitMap, UnitStore};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
@@ -249,7 +249,7 @@ struct Defaults {
 
 impl Defaults {
     fn from_job(job: &Instrument) -> Defaults {
-        let store = job.parameters.residual.as_ref().and_then(|_| named::find_store(Path::new(".")).ok());
+        let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
         let output = store.and_then(|store| {
             let folder = store.folder().join(FIELD_FOLDER);
             private::create_folder(&folder).ok()?;

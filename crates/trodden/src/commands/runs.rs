@@ -12,7 +12,6 @@ use trodden_profile::store::Left;
 use trodden_profile::{RunEntry, RunStore};
 use trodden_report::runs::{run_json, table};
 use trodden_report::words::plural;
-use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 2;
@@ -22,7 +21,7 @@ const SCHEMA_VERSION: u32 = 2;
 /// # Errors
 /// There is no run store or no such run.
 pub fn run(job: &Runs) -> Result<ExitCode> {
-    let store = named::find_store(Path::new("."))?;
+    let store = RunStore::find(Path::new("."))?;
     match &job.command {
         None if job.json => {
             let runs: Vec<Value> = store.list()?.iter().map(run_json).collect();

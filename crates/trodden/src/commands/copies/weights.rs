@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trodden_flow::partition::PartitionStrategy;
 use trodden_profile::merge::{Builds, Merger};
-use trodden_profile::{Profile, RunEntry};
+use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_stored::named;
 use trodden_unit::Identity;
 
@@ -63,7 +63,7 @@ pub fn find(record: &Record, program: &CopiedProgram, spec: &Spec, folder: &Path
 /// # Errors
 /// The run store cannot be read.
 pub fn recent(identity: Identity, command: &[OsString]) -> Result<Option<Profile>> {
-    let Ok(store) = named::find_store(Path::new(".")) else { return Ok(None) };
+    let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
     runs.reverse();

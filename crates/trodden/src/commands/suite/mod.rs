@@ -1,6 +1,5 @@
 //! `trodden suite`: tests as runs; which of them are redundant; in which order to run them. The algorithms are `trodden_analysis::suite`.
 
-mod libtest;
 mod run;
 
 use crate::cli::{Order, Redundant, Suite as Job, SuiteFunctions};
@@ -17,7 +16,7 @@ use trodden_analysis::git::{self, GitDifference};
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{Problem, exact, greedy};
 use trodden_analysis::suite::order::{average_covered, order};
-use trodden_profile::{Maps, Profile};
+use trodden_profile::{Maps, Profile, RunStore};
 use trodden_report::escape;
 use trodden_report::suite::{self as shown, Ordered, RedundantTests, SCHEMA_VERSION, SuiteCost};
 use trodden_report::words::plural;
@@ -30,7 +29,7 @@ use trodden_stored::named;
 pub fn run(job: &Job) -> Result<ExitCode> {
     match job {
         Job::Run(job) => return run::run(job),
-        Job::Step { suite, project, command } => return libtest::step(suite, project, command),
+        Job::Step { suite, project, command } => return run::step(suite, project, command),
         Job::List { suite: None, of, json } => {
             ensure!(!selected(of).is_asked(), "name the suite whose tests are to be listed: `trodden suite list` says which there are");
             list_suites(*json)?;
@@ -52,7 +51,7 @@ fn selected(of: &SuiteFunctions) -> shown::SuiteFunctions<'_> {
 }
 
 fn list_suites(as_json: bool) -> Result<()> {
-    let suites = named::find_store(Path::new("."))?.suites()?;
+    let suites = RunStore::find(Path::new("."))?.suites()?;
     if as_json {
         let suites: Vec<_> = suites.iter().map(|(name, runs)| json!({ "suite": name, "runs": runs })).collect();
         return print(&json_text(&json!({ "schema_version": SCHEMA_VERSION, "kind": "suites", "suites": suites }))?);

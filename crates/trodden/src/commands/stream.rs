@@ -1,24 +1,15 @@
-//! Streams of paths and calls: recording whole programs, flight recorders; showing them.
-//!
-//! | file | what |
-//! |---|---|
-//! | `record.rs` | `trodden record --whole-program`, `--last N`; `trodden stream collect` |
-//! | `recorder.rs` | stream files to logs, while programs run |
-
-mod record;
-pub mod recorder;
+//! `trodden stream` and `trodden last`: streams of paths and calls, shown. They are recorded by `trodden_recording::streams`.
 
 use crate::cli::{Last, Stream, StreamShow, StreamStatistics as Statistics};
 use crate::notes::note;
 use crate::output;
-use crate::surroundings::folders;
+use crate::surroundings::{folders, surroundings};
 use anyhow::Result;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_recording::streams::record;
 use trodden_report::streams::{EventRange, LastQuestion, LastReport, StreamStatistics, write_events};
 use trodden_report::words::count;
-
-pub use record::{NAMES, bounds, draining, fold, move_logs, run as record};
 
 /// `trodden stream`
 ///
@@ -28,7 +19,7 @@ pub fn run(job: &Stream) -> Result<ExitCode> {
     match job {
         Stream::Statistics(job) => statistics(job),
         Stream::Show(job) => show(job),
-        Stream::Collect(job) => record::collect(job),
+        Stream::Collect(job) => record::collect(&job.files, &surroundings()).map(|()| ExitCode::SUCCESS),
         Stream::Analysis(job) => crate::commands::sequences::run(job),
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, WindowBounds, is_stream_file, write_raw};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::streams::{LOG, STREAM, with_extension};
+use trodden_stored::place::{LOG, STREAM, with_extension};
 use trodden_wire::LostThreads;
 
 /// How long it is waited for full chunks, where there were none.
