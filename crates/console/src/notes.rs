@@ -9,6 +9,7 @@ use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use trodden_text::escape;
+use trodden_text::words;
 pub use trodden_text::words::listed;
 
 /// Variable that silences notes.
@@ -58,22 +59,9 @@ pub fn fail(text: impl Display) {
     say(format_args!("trodden: {text}\n"));
 }
 
-/// Why something failed: each reason once. Errors name their causes themselves where they are shown without them, as in
-/// a compiler plugin, and name what their caller names, too.
+/// Why something failed: each reason once.
 pub fn reasons(error: &anyhow::Error) -> String {
-    let mut causes: Vec<String> = Vec::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if causes.iter().any(|before| before.contains(&cause)) {
-            continue;
-        }
-        // Whole words: a file's name may be the beginning of one.
-        let goes_on = |before: &String| cause.strip_prefix(before.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
-        if causes.last().is_some_and(goes_on) {
-            causes.pop();
-        }
-        causes.push(cause);
-    }
-    causes.join(": ")
+    words::reasons(error.chain().map(ToString::to_string))
 }
 
 /// The reader may be gone (`2>&1 | head`): then nothing is said, and the work goes on.

@@ -28,7 +28,7 @@ mod trace;
 mod waits;
 mod witnesses;
 
-pub use branches::BranchKind;
+pub use branches::Branches;
 pub use building::{Build, Instrument, Loops, OnUntested, Pgo};
 pub use choices::{word, word_for};
 pub use copies::{Copies, EngineKind};
@@ -44,7 +44,7 @@ pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use overview::command as command_line;
 pub use parameters::Parameters;
 pub use partition::{COPY_STRATEGIES, HITS, Plan};
-pub use recording::{Bursts, Collect, Destination, Import, Record, Sample};
+pub use recording::{Collect, Destination, Import, Record, Sample};
 pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
 pub use segments::{SegmentFormat, Segments};
@@ -53,7 +53,7 @@ pub use sequences::{
 };
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
 pub use simulate::{Simulate, SimulateAction, Sweep};
-pub use stream::{Last, Stream, StreamCollect, StreamShow, StreamStatistics};
+pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun};
 pub use trace::{
     CollectorKind, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,

@@ -5,8 +5,7 @@
 //! | `cli` | syntax of the command line, and nothing else |
 //! | `commands` | one file or folder for each verb |
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
-//! | `temporary.rs` | where temporary files lie |
-//! | `running` | what commands that run a program share: processes and signals, bursts, raw counts, where profiles go |
+//! | `surroundings.rs`, `temporary.rs` | what libraries are told of this process; where temporary files lie |
 //! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
 #![forbid(unsafe_code)]
 
@@ -15,8 +14,8 @@ mod commands;
 mod driver;
 mod git;
 mod profiles;
-mod running;
 mod sources;
+mod surroundings;
 mod temporary;
 
 use anyhow::{Context, Result};

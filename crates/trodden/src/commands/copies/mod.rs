@@ -39,7 +39,7 @@ use crate::driver::other_programs::named;
 use crate::driver::recipe::SystemText;
 use crate::notes::{note, warn};
 use crate::output;
-use crate::running::{circumstances, deliver};
+use crate::surroundings::surroundings;
 use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use before::{CopyInput, Failed, WorkFolder};
@@ -55,6 +55,7 @@ use std::time::{Duration, SystemTime};
 use trodden_launch::{Engine, JobEvent, Kubernetes, LaunchJob, LaunchStop, LaunchTask, Local, Slurm, Template};
 use trodden_profile::copies::{CopiesError, MergedCopies, edges, merge_copies};
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run, private};
+use trodden_recording::{circumstances, deliver};
 use trodden_report::words::plural;
 use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
@@ -194,7 +195,7 @@ fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
 fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCode> {
     let Counted { profile, costs, differences, outcome } = counted;
     // First what took long to find out: what follows may fail, because the output has no reader any more.
-    deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
+    deliver(&Collected { profile, problems: Vec::new() }, &record.destination.value(), &surroundings())?;
     print_output(work)?;
     bring_back(record, work)?;
     costs.report();
@@ -472,7 +473,7 @@ fn status(outcome: &CopyOutcome) -> u8 {
 
 fn run_of(record: &Record, copies: &[CopyRun]) -> Run {
     let started = copies.iter().map(|c| c.times.started_ns).min().unwrap_or(0);
-    let run = circumstances(&record.command, Duration::from_nanos(started), copies[0].outcome.ending);
+    let run = circumstances(&record.command, Duration::from_nanos(started), copies[0].outcome.ending, &surroundings());
     let slowest = copies.iter().map(|c| c.times.wall_ns).max().unwrap_or(0);
     Run { duration_ns: slowest, suite: record.destination.suite.clone(), ..run }
 }

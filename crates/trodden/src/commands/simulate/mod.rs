@@ -19,7 +19,6 @@ use crate::driver::other_programs::named;
 use crate::driver::toolchain::is_program;
 use crate::notes::note;
 use crate::output::OutputFile;
-use crate::running::one_run;
 use crate::temporary;
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
@@ -33,6 +32,7 @@ use trodden_hardware::{
 };
 use trodden_launch::process::exit_code;
 use trodden_profile::Run;
+use trodden_recording::one_run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
     EmulatedProgram, OpenedSource, Places, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file, qemu_version,

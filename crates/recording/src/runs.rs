@@ -1,16 +1,6 @@
-//! What commands that run a program share: its process and our signals, the folder of its raw counts, bursts, and where its profile goes.
+//! What all recordings share: the command with the place of its counts, and what is known of its run.
 
-pub mod bursts;
-mod delivery;
-mod folder;
-mod processor_time;
-mod waiting;
-
-pub use delivery::{Lacking, deliver, nothing_counted, streams_beside};
-pub use folder::{RunFolder, is_in_use, run_folder};
-
-use crate::driver::cc::CARGO_FOLDER_VARIABLE;
-use crate::driver::rust::ROLE_VARIABLE;
+use crate::{Destination, Surroundings};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::ffi::OsString;
@@ -21,7 +11,17 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 use trodden_launch::process::exit_code;
 use trodden_profile::{ProcessEnding, Run};
+use trodden_text::words;
 use trodden_wire::OUTPUT_VARIABLE;
+
+/// What is run, and where its profile goes.
+#[derive(Clone, Debug)]
+pub struct RecordedCommand {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Where the profile goes.
+    pub destination: Destination,
+}
 
 /// Exit status of a recording that lacks counts, of a command that ended well.
 const INCOMPLETE: u8 = 2;
@@ -35,6 +35,11 @@ pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 /// The exit status by which a command's end is passed on. One that says all is well is not, where counts are missing.
 pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
     if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
+}
+
+/// Why something failed, in words.
+pub(crate) fn reasons(error: &anyhow::Error) -> String {
+    words::reasons(error.chain().map(ToString::to_string))
 }
 
 /// Processor time of all children that have ended, with theirs, in ns.
@@ -52,21 +57,18 @@ pub fn ending(status: ExitStatus) -> ProcessEnding {
 }
 
 /// A command whose counts go to files of these names in a folder.
-pub fn command(arguments: &[OsString], folder: &Path, names: &str) -> Command {
+pub fn command(arguments: &[OsString], folder: &Path, names: &str, around: &Surroundings) -> Command {
     let mut command = Command::new(&arguments[0]);
     command.args(&arguments[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
-    if std::env::var_os(ROLE_VARIABLE).is_some() {
-        // `cargo trodden run` calls us: what it passed to rustc is not the program's business.
-        [ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"].into_iter().for_each(|name| _ = command.env_remove(name));
-    }
+    around.withheld.iter().for_each(|name| _ = command.env_remove(name));
     command
 }
 
 /// What is known of a run of a command, but for its duration.
-pub fn circumstances(arguments: &[OsString], started: Duration, ending: ProcessEnding) -> Run {
+pub fn circumstances(arguments: &[OsString], started: Duration, ending: ProcessEnding, around: &Surroundings) -> Run {
     Run {
         command: arguments.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
-        directory: std::env::current_dir().unwrap_or_default().display().to_string(),
+        directory: around.directory.display().to_string(),
         host: host(),
         started_ns: started.as_nanos() as u64,
         ending: Some(ending),
