@@ -44,6 +44,7 @@ pub mod select;
 pub mod simulation;
 pub mod source;
 pub mod text;
+pub mod trace;
 mod turn;
 pub mod users;
 pub mod view;
