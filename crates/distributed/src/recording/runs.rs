@@ -199,7 +199,7 @@ impl<'a> RepeatedProgram<'a> {
             Some(path) => Input::File { file: File::open(path).context("the runs' input cannot be read")?, at: 0 },
             None => Input::Null,
         };
-        // What runs on other machines write is nobody's.
+        // Output of runs on other machines is dropped.
         let subject = Self::with(options, &|_, _| {}, program, input)?;
         Ok(Self { environment: Some(environment), ..subject })
     }

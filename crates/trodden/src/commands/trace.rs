@@ -1,6 +1,6 @@
 //! `trodden trace`: exact traces of programs that were not built for it.
 //!
-//! `trace/record.rs` has what recording is told of a job and of this process.
+//! `trace/record.rs`: the options of a recording, and runs of it on another machine.
 
 mod record;
 
