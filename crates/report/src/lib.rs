@@ -1,7 +1,8 @@
-//! Path profiles to what people see.
+//! Path profiles, traces, waiting time and simulations to what people see.
 //!
-//! Pure functions from a [`trodden_profile::Profile`] to strings and bytes. Nothing here reads a file, the environment or the clock: source
-//! text comes from a [`Sources`] provider, widths and colour are options. The journey of a profile:
+//! Functions from a [`trodden_profile::Profile`] and the like to strings and bytes. Nothing here reads the environment or the clock, or a
+//! file but the recording that is shown: source text comes from a [`Sources`] provider, widths and colour are options. [`trace`] has traces,
+//! [`waits`] waiting time, [`simulation`] the hardware path profiler's model. The journey of a profile:
 //!
 //! 1. [`View`]: every function decoded, with readable names and its share of the program ([`view`], [`names`]);
 //! 2. [`Selection`]: which functions and paths, in which order ([`select`]);
@@ -54,6 +55,7 @@ pub mod source_files;
 pub mod streams;
 pub mod suite;
 pub mod text;
+pub mod trace;
 mod turn;
 pub mod untested_segments;
 pub mod users;

@@ -4,32 +4,29 @@
 //! The file has the environment and the answers of the first run: it can be read by its owner alone, and is removed at the end. A machine
 //! must be like this one (kernel, C library, program, folder), or its run diverges, which is reported.
 
+use super::options::{OtherMachines, RunOptions};
 use super::runs::{RepeatedProgram, RunResult};
-use crate::cli::{Cli, Command, Trace, TraceRecord};
-use crate::notes::{note, warn};
-use anyhow::{Context, Result, bail, ensure};
-use clap::FromArgMatches;
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use trodden_launch::{Engine, JobEvent, LaunchJob, LaunchStop, LaunchTask, RESULT_VARIABLE, Slurm};
+use trodden_launch::temporary::{folder_in, take_signals};
+use trodden_launch::{JobEvent, LaunchJob, LaunchStop, LaunchTask};
 use trodden_profile::private;
-use trodden_trace::{Collector, RunLog, RunOutcome};
+use trodden_trace::{CollectorKind, RunLog, RunOutcome};
 
 /// What machines are to do.
 #[derive(Serialize, Deserialize)]
 struct Spec {
-    /// The words of this command.
-    words: Vec<OsString>,
+    options: RunOptions,
     /// The program's file.
     program: PathBuf,
     environment: Vec<(OsString, OsString)>,
-    collector: String,
+    collector: CollectorKind,
     blocks: Vec<Range<u64>>,
     guarded: Vec<u64>,
     /// What each run watches.
@@ -54,22 +51,20 @@ struct Done {
 /// A machine cannot execute its runs.
 pub fn runs(
     subject: &RepeatedProgram,
-    job: &TraceRecord,
-    collector: &dyn Collector,
+    others: &OtherMachines,
+    collector: CollectorKind,
     profiles: &[Vec<u64>],
     machines: Vec<Vec<usize>>,
     first: &Arc<RunLog>,
 ) -> Result<Vec<RunResult>> {
-    ensure!(!job.fresh_folder, "--fresh-folder is for runs on this machine: leave it or --engine out");
-    let here = std::env::current_dir()?;
     // All machines see the working folder.
-    let folder = trodden_launch::temporary::folder_in(&here, ".trodden-trace-")?;
+    let folder = folder_in(&others.folder, ".trodden-trace-")?;
     let input = subject.copy_input(&folder.path().join("input"))?;
     let spec = Spec {
-        words: std::env::args_os().collect(),
+        options: subject.options.clone(),
         program: subject.executable.path.clone(),
-        environment: std::env::vars_os().collect(),
-        collector: collector.name().to_owned(),
+        environment: others.environment.clone(),
+        collector,
         blocks: subject.blocks.clone(),
         guarded: subject.guarded.iter().copied().collect(),
         profiles: profiles.to_vec(),
@@ -78,7 +73,7 @@ pub fn runs(
         input,
     };
     serde_json::to_writer(std::io::BufWriter::new(private::create_file(&folder.path().join("spec"))?), &spec)?;
-    launch(folder.path(), &here, &spec, job)?;
+    launch(folder.path(), others, spec.machines.len())?;
     let mut results = Vec::new();
     for machine in 0..spec.machines.len() {
         let done: Vec<Done> = serde_json::from_slice(&std::fs::read(result(folder.path(), machine))?)?;
@@ -101,56 +96,45 @@ fn own_partial(folder: &Path, run: usize) -> PathBuf {
     folder.join(format!("run-{}.partial", run + 1))
 }
 
-fn launch(folder: &Path, here: &Path, spec: &Spec, job: &TraceRecord) -> Result<()> {
-    let trodden = std::env::current_exe()?;
+fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> {
     let task = |machine: usize| LaunchTask {
-        command: vec![trodden.clone().into(), "trace".into(), "work".into(), folder.into(), machine.to_string().into()],
+        command: others.worker.iter().cloned().chain([folder.into(), machine.to_string().into()]).collect(),
         environment: Vec::new(),
-        directory: here.to_owned(),
+        directory: others.folder.clone(),
         input: None,
         result: result(folder, machine),
     };
     let name = folder.file_name().map_or(String::new(), |n| n.to_string_lossy().trim_start_matches('.').to_owned());
-    let tasks = (0..spec.machines.len()).map(task).collect();
+    let tasks = (0..machines).map(task).collect();
     let work = LaunchJob { name, folder: folder.join("tasks"), tasks };
-    let engine = Engine::Slurm(Slurm { options: job.slurm_option.clone(), ..Slurm::default() });
     let mut report = |event: JobEvent| match event {
         JobEvent::Done(..) => {}
-        JobEvent::Retried(task) => warn(format_args!("machine {task} left no runs, and is asked again (see {})", work.log(task).display())),
-        JobEvent::Note(text) => note(text),
+        JobEvent::Retried(task) => log::warn!("machine {task} left no runs, and is asked again (see {})", work.log(task).display()),
+        JobEvent::Note(text) => log::info!("{text}"),
     };
-    trodden_launch::temporary::take_signals();
+    take_signals();
     let stop = LaunchStop::new()?;
-    if let Err(error) = trodden_launch::run(&work, &engine, &stop, &mut report) {
-        let logs = (0..spec.machines.len()).filter_map(|task| std::fs::read_to_string(work.log(task)).ok());
+    if let Err(error) = trodden_launch::run(&work, &others.engine, &stop, &mut report) {
+        let logs = (0..machines).filter_map(|task| std::fs::read_to_string(work.log(task)).ok());
         let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
         return Err(anyhow::Error::from(error).context(said.map_or_else(String::new, |s| format!("a machine said: {s}"))));
     }
     Ok(())
 }
 
-/// Executes the runs of a machine.
+/// Executes the runs of a machine, and says in the file `result` what they did.
 ///
 /// # Errors
 /// One cannot be executed.
-pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
-    let result = std::env::var_os(RESULT_VARIABLE)
-        .with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden trace record --engine` runs this"))?;
-    trodden_launch::alive::end_with_launcher();
+pub fn work(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::keep_descriptors_from_programs()?;
     let file = File::open(folder.join("spec")).with_context(|| format!("{} has no runs", folder.display()))?;
     let mut spec: Spec = serde_json::from_reader(std::io::BufReader::new(file))?;
-    let words = std::mem::take(&mut spec.words);
-    let Cli { command: Command::Trace(Trace::Record(job)), .. } =
-        Cli::from_arg_matches(&crate::cli::command_line().try_get_matches_from(words)?)?
-    else {
-        bail!("{} is no collection", folder.display());
-    };
-    let mut subject =
-        RepeatedProgram::from_worker(&job, spec.program.clone(), std::mem::take(&mut spec.environment), spec.input.as_deref())?;
+    let environment = std::mem::take(&mut spec.environment);
+    let mut subject = RepeatedProgram::from_worker(&spec.options, spec.program.clone(), environment, spec.input.as_deref())?;
     subject.blocks = std::mem::take(&mut spec.blocks);
     subject.guarded = spec.guarded.iter().copied().collect();
-    let collector = super::collectors::collector_named(&spec.collector)?;
+    let collector = spec.collector.collector();
     let first = Arc::new(spec.first);
     let mut done = Vec::new();
     for run in spec.machines.get(machine).with_context(|| format!("there is no machine {machine}"))? {
@@ -161,6 +145,5 @@ pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
         std::fs::rename(&mine, own_partial(folder, *run))?;
         done.push(Done { run: *run, outcome: ran.outcome, hits: ran.hits });
     }
-    std::fs::write(result, serde_json::to_vec(&done)?)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(std::fs::write(result, serde_json::to_vec(&done)?)?)
 }

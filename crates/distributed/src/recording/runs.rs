@@ -5,9 +5,10 @@
 //! the same. A single one has the streams of the command itself.
 // Length: all ways of running one program once.
 
-use super::fresh::FreshFolder;
-use super::outputs::{Output, drain};
-use crate::cli::{CollectorKind, RepeatPart, TraceRecord};
+use super::options::{RecordingHost, RunOptions};
+use crate::libraries::libraries;
+use crate::live::{LiveHits, live};
+use crate::model::Unwinding;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
@@ -21,14 +22,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use trodden_distributed::libraries::libraries;
-use trodden_distributed::live::{LiveHits, live};
-use trodden_distributed::model::Unwinding;
 use trodden_profile::private;
-use trodden_trace::command::{self as tracer, ActiveRun, RunRole};
+use trodden_trace::command::{self, ActiveRun, RunRole};
 use trodden_trace::{
-    CollectError, Collector, Executable, FollowEnding, Library, NOWHERE, PartialWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe,
-    RunLog, RunOutcome, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, cores, wait_child,
+    CollectError, Collector, CollectorKind, Executable, FollowEnding, FreshFolder, Library, NOWHERE, OutputStream, PartialWriter,
+    ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, cores, drain,
+    wait_child,
 };
 
 /// Standard input, given to each run from its beginning.
@@ -48,7 +47,10 @@ enum Input {
 
 /// A program that is run several times.
 pub struct RepeatedProgram<'a> {
-    job: &'a TraceRecord,
+    /// What all runs have in common.
+    pub options: &'a RunOptions,
+    /// Gets what a run writes that is its user's.
+    pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
     /// Its image.
     pub executable: Executable,
     /// Shared libraries that are traced, too.
@@ -63,7 +65,6 @@ pub struct RepeatedProgram<'a> {
     /// The program's environment, where it is not this one's.
     environment: Option<Vec<(OsString, OsString)>>,
     fresh: Option<FreshFolder>,
-    recipe: RepeatRecipe,
 }
 
 /// What a run gave.
@@ -161,35 +162,27 @@ impl Sink for Counts {
 }
 
 impl<'a> RepeatedProgram<'a> {
-    /// Finds the program and keeps the input.
+    /// Finds the program and keeps the input. Partial traces go to `folder`. `is_single`: there is one run.
     ///
     /// # Errors
     /// There is no such program, it cannot be traced, or the input cannot be read.
-    pub fn new(job: &'a TraceRecord, folder: PathBuf) -> Result<Self> {
-        let is_single = job.runs == 1 || job.collector == Some(CollectorKind::SingleStep);
-        let input = if is_single { Input::Inherited } else { input()? };
-        let fresh = job.fresh_folder.then(FreshFolder::keep).transpose()?;
-        Self::with(job, program(job)?, input, folder, fresh)
+    pub fn new(options: &'a RunOptions, host: &'a RecordingHost, is_single: bool, folder: PathBuf) -> Result<Self> {
+        let input = if is_single { Input::Inherited } else { input(&host.temporary)? };
+        let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::keep(fresh.clone(), host.temporary.clone())).transpose()?;
+        let subject = Self::with(options, host.pass_on, program(options, host)?, input)?;
+        Ok(Self { folder, fresh, ..subject })
     }
 
-    fn with(job: &'a TraceRecord, program: PathBuf, input: Input, folder: PathBuf, fresh: Option<FreshFolder>) -> Result<Self> {
+    fn with(options: &'a RunOptions, pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync), program: PathBuf, input: Input) -> Result<Self> {
         let executable = Executable::read(&program)?;
-        let has_others = matches!(job.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
+        let has_others = matches!(options.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
         ensure!(
-            job.library.is_empty() || !has_others,
+            options.libraries.is_empty() || !has_others,
             "--library works with the collectors trampolines, compiled, ptrace and single-step: take one of them"
         );
-        let libraries = libraries(&job.library, &program, job.pid)?;
-        let fixes = |part| !job.no_repeat.contains(&part);
-        let recipe = RepeatRecipe {
-            addresses: fixes(RepeatPart::Addresses),
-            time: fixes(RepeatPart::Time),
-            randomness: fixes(RepeatPart::Randomness),
-            processes: fixes(RepeatPart::Processes),
-            core: None,
-        };
-        let (blocks, guarded) = (Vec::new(), HashSet::new());
-        Ok(Self { job, executable, libraries, blocks, guarded, input, folder, environment: None, fresh, recipe })
+        let libraries = libraries(&options.libraries, &program, options.process)?;
+        let (blocks, guarded, folder) = (Vec::new(), HashSet::new(), PathBuf::new());
+        Ok(Self { options, pass_on, executable, libraries, blocks, guarded, input, folder, environment: None, fresh: None })
     }
 
     /// The subject of another machine's collection.
@@ -197,7 +190,7 @@ impl<'a> RepeatedProgram<'a> {
     /// # Errors
     /// There is no such program here, or it cannot be traced, or the input cannot be read.
     pub fn from_worker(
-        job: &'a TraceRecord,
+        options: &'a RunOptions,
         program: PathBuf,
         environment: Vec<(OsString, OsString)>,
         input: Option<&Path>,
@@ -206,7 +199,8 @@ impl<'a> RepeatedProgram<'a> {
             Some(path) => Input::File { file: File::open(path).context("the runs' input cannot be read")?, at: 0 },
             None => Input::Null,
         };
-        let subject = Self::with(job, program, input, PathBuf::new(), None)?;
+        // Output of runs on other machines is dropped.
+        let subject = Self::with(options, &|_, _| {}, program, input)?;
         Ok(Self { environment: Some(environment), ..subject })
     }
 
@@ -220,7 +214,7 @@ impl<'a> RepeatedProgram<'a> {
 
     /// Whether the vDSO is hidden from the program.
     pub fn hides_vdso(&self) -> bool {
-        self.recipe.time && self.job.pid.is_none()
+        self.options.recipe.time && self.options.process.is_none()
     }
 
     /// Where partial traces are.
@@ -268,7 +262,7 @@ impl<'a> RepeatedProgram<'a> {
         Ok(counts.0)
     }
 
-    /// One run for each profile: those of a machine one after the other, `jobs` machines at a time.
+    /// One run for each profile: those of a machine one after the other, `jobs` machines at a time (by default as many as there are cores).
     ///
     /// # Errors
     /// One cannot be run.
@@ -278,8 +272,9 @@ impl<'a> RepeatedProgram<'a> {
         profiles: &[Vec<u64>],
         machines: &[Vec<usize>],
         first: &Arc<RunLog>,
+        jobs: Option<usize>,
     ) -> Result<Vec<RunResult>> {
-        let jobs = self.job.jobs.map_or_else(|| cores().len(), |jobs| jobs as usize).clamp(1, machines.len().max(1));
+        let jobs = jobs.unwrap_or_else(|| cores().len()).clamp(1, machines.len().max(1));
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<(usize, Result<RunResult>)>> = Mutex::new(Vec::new());
         let work = |worker: usize| {
@@ -319,7 +314,7 @@ impl<'a> RepeatedProgram<'a> {
         replay: impl FnOnce(LiveHits) -> Result<T> + Send,
     ) -> Result<(RunResult, T)> {
         let partial = self.partial_of_one();
-        let (mut sink, hits) = live(PartialWriter::create(&partial, self.job.max_size)?);
+        let (mut sink, hits) = live(PartialWriter::create(&partial, self.options.max_size)?);
         std::thread::scope(|scope| {
             let replaying = scope.spawn(|| replay(hits));
             let begun = Instant::now();
@@ -345,7 +340,7 @@ impl<'a> RepeatedProgram<'a> {
     }
 
     fn place_of_one(&self, shows: bool) -> RunPlace {
-        let role = match (self.job.pid, &self.input) {
+        let role = match (self.options.process, &self.input) {
             (Some(_), _) => RunRole::Process,
             (None, Input::Inherited) => RunRole::Program,
             (None, _) => RunRole::Repetition,
@@ -355,7 +350,7 @@ impl<'a> RepeatedProgram<'a> {
 
     fn core(&self, worker: usize) -> Option<usize> {
         let cores = cores();
-        let pinned = !self.job.no_repeat.contains(&RepeatPart::Core) && !cores.is_empty();
+        let pinned = self.options.is_pinned && !cores.is_empty();
         pinned.then(|| cores[worker % cores.len()])
     }
 
@@ -368,7 +363,7 @@ impl<'a> RepeatedProgram<'a> {
         partial: &Path,
         place: RunPlace,
     ) -> Result<RunResult> {
-        let mut writer = PartialWriter::create(partial, self.job.max_size)?;
+        let mut writer = PartialWriter::create(partial, self.options.max_size)?;
         let begun = Instant::now();
         let outcome = self.run(collector, Watched { sites, jumps, first }, &mut writer, place)?;
         let time = begun.elapsed();
@@ -381,7 +376,7 @@ impl<'a> RepeatedProgram<'a> {
         let RunPlace { core, shows, role } = place;
         // Removed when the run is over.
         let _copy;
-        let (target, outputs) = match self.job.pid {
+        let (target, outputs) = match self.options.process {
             Some(process) => (RunTarget::Attach(process), Vec::new()),
             None => {
                 let (mut program, outputs) = self.program()?;
@@ -391,20 +386,26 @@ impl<'a> RepeatedProgram<'a> {
                 (RunTarget::Start(Box::new(program)), outputs)
             }
         };
-        let recipe = RepeatRecipe { core, ..self.recipe };
+        let recipe = RepeatRecipe { core, ..self.options.recipe };
         let Watched { sites, jumps, first } = watched;
-        let (stop, limit) = (tracer::stop(), self.job.duration);
+        let (stop, limit) = (command::stop(), self.options.limit);
         let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
         let libraries = &self.libraries;
         let (active, begun) = ActiveRun::begin(role, true, !outputs.is_empty());
         let begun = Some(begun);
-        let note = |text: &str| crate::notes::note(text);
+        let note = |text: &str| log::info!("{text}");
         let run = TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit, begun, note };
         let (over, is_over) = io::pipe()?;
         std::thread::scope(|scope| {
             for (pipe, which) in outputs {
                 let over = &over;
-                scope.spawn(move || drain(pipe, which, shows, over));
+                scope.spawn(move || {
+                    drain(pipe, over, |bytes| {
+                        if shows {
+                            (self.pass_on)(which, bytes)
+                        }
+                    })
+                });
             }
             // Who pins and follows is a thread of its own.
             let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -417,7 +418,7 @@ impl<'a> RepeatedProgram<'a> {
 
     /// A program that was let go runs on: it is the command's, which ends with it.
     fn end(&self, collected: Result<RunOutcome, CollectError>, active: &ActiveRun) -> Result<RunOutcome> {
-        let program = || active.process().filter(|_| self.job.pid.is_none());
+        let program = || active.process().filter(|_| self.options.process.is_none());
         let mut outcome = match collected {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -428,7 +429,7 @@ impl<'a> RepeatedProgram<'a> {
         };
         let followed = &mut outcome.followed;
         if !followed.unrestored.is_empty() {
-            crate::notes::warn(format_args!("changes to the process could not be undone: {}", followed.unrestored.join(", ")));
+            log::warn!("changes to the process could not be undone: {}", followed.unrestored.join(", "));
         }
         if followed.ending == FollowEnding::Detached
             && followed.status.is_none()
@@ -440,11 +441,12 @@ impl<'a> RepeatedProgram<'a> {
     }
 
     /// The program, with the read ends of its output.
-    fn program(&self) -> Result<(ProgramStart, Vec<(io::PipeReader, Output)>)> {
-        let mut command = Command::new(&self.executable.path);
-        command.args(&self.job.command[1..]);
-        let mut program = ProgramStart::new(tracer::launcher(), &command);
-        program.arguments[0].clone_from(&self.job.command[0]);
+    fn program(&self) -> Result<(ProgramStart, Vec<(io::PipeReader, OutputStream)>)> {
+        let words = &self.options.command;
+        let mut call = Command::new(&self.executable.path);
+        call.args(&words[1..]);
+        let mut program = ProgramStart::new(command::launcher(), &call);
+        program.arguments[0].clone_from(&words[0]);
         program.environment.clone_from(&self.environment);
         let input: OwnedFd = match &self.input {
             Input::Inherited => return Ok((program, Vec::new())),
@@ -454,7 +456,7 @@ impl<'a> RepeatedProgram<'a> {
         let (out_reader, out) = io::pipe()?;
         let (error_reader, error) = io::pipe()?;
         program.streams = [Some(input), Some(out.into()), Some(error.into())];
-        Ok((program, vec![(out_reader, Output::Out), (error_reader, Output::Error)]))
+        Ok((program, vec![(out_reader, OutputStream::Out), (error_reader, OutputStream::Error)]))
     }
 }
 
@@ -474,21 +476,20 @@ impl RunPlace {
 }
 
 /// Where the program is: as a shell would find it, or the image of the process.
-fn program(job: &TraceRecord) -> Result<PathBuf> {
-    if let Some(process) = job.pid {
+fn program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
+    if let Some(process) = options.process {
         let link = format!("/proc/{process}/exe");
         return std::fs::read_link(&link).with_context(|| match std::fs::read(format!("/proc/{process}/cmdline")).as_deref() {
             Ok([]) => format!("process {process} has no program: it has ended, or its first thread has, or it is the kernel's"),
             _ => format!("there is no process {process}, or it is not yours"),
         });
     }
-    let name = &job.command[0];
-    let found = crate::driver::other_programs::named(name).filter(|path| path.exists());
-    found.with_context(|| format!("there is no program `{}`: give its path, or install it", name.to_string_lossy()))
+    let found = host.program.clone().filter(|path| path.exists());
+    found.with_context(|| format!("there is no program `{}`: give its path, or install it", options.command[0].to_string_lossy()))
 }
 
 /// Standard input: a file as it is, everything else read to its end first.
-fn input() -> Result<Input> {
+fn input(temporary: &Path) -> Result<Input> {
     let own = io::stdin();
     let descriptor = own.as_raw_fd();
     let Ok(kind) = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type()) else { return Ok(Input::Null) };
@@ -504,9 +505,9 @@ fn input() -> Result<Input> {
         return Ok(Input::Null);
     }
     if own.is_terminal() {
-        crate::notes::note("the program gets the same input in each run: type it now, and end it with Ctrl-D");
+        log::info!("the program gets the same input in each run: type it now, and end it with Ctrl-D");
     }
-    let file = trodden_trace::container::spool(&mut own.lock()).context("standard input cannot be kept")?;
+    let file = trodden_trace::container::spool(&mut own.lock(), temporary).context("standard input cannot be kept")?;
     Ok(Input::File { file, at: 0 })
 }
 

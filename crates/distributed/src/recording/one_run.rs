@@ -1,39 +1,24 @@
-//! `trodden trace record --runs 1`: one run of all blocks. What a program does is done once, so code that the graphs do not have is not
+//! One run of all blocks (`trodden trace record --runs 1`). What a program does is done once, so code that the graphs do not have is not
 //! looked for by another run: where instructions are recorded, it is known afterwards; else its blocks are missing, and the trace says so.
 
-use super::super::print_plan;
 use super::words::{list_opaque, missing_blocks, new_targets, other_stacks, unplaced_code};
 use super::{Assumption, Recording, about_run};
+use crate::code::Code;
+use crate::jumps::{has_edge, is_uncertain_jump, may_switch_stacks, switching, uncertain_jumps};
+use crate::merge::{Hits, Merged, Replayed};
+use crate::model::ObservedCalls;
+use crate::replay::ReplayedCode;
+use crate::returns::{cut, unwatched};
 use anyhow::{Result, ensure};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
-use std::process::ExitCode;
 use trodden_binary::graph::{BlockEnd, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::LONGEST_INSTRUCTION;
-use trodden_distributed::code::Code;
-use trodden_distributed::jumps::{has_edge, is_uncertain_jump, may_switch_stacks, switching, uncertain_jumps};
-use trodden_distributed::merge::{Hits, Merged, Replayed};
-use trodden_distributed::model::ObservedCalls;
-use trodden_distributed::plan::Plan;
-use trodden_distributed::replay::ReplayedCode;
-use trodden_distributed::returns::{cut, unwatched};
 use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
 
 impl Recording<'_> {
-    /// `shows`: what the program writes is the user's.
-    pub(super) fn in_one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<ExitCode> {
-        if self.job.plan {
-            self.find_replaceable(&is_uncertain_jump);
-            let (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
-            let weights = self.weights(&model, None)?;
-            print_plan::print(self.job, &self.planner(&model, &code, collector, &weights), &Plan::from_all(&model, &code, &weights))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        self.one_run(collector, shows)
-    }
-
-    /// One run, and its trace.
-    pub(super) fn one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<ExitCode> {
+    /// One run, and its trace. `shows`: what the program writes is its user's.
+    pub(super) fn one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<u8> {
         let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
         let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;

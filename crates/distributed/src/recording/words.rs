@@ -1,17 +1,16 @@
 //! What is said of a recording: opaque functions, blocks that are missing, and contradictions.
 
 use super::LISTED;
-use crate::notes::{note, warn};
+use crate::code::Code;
+use crate::files::Files;
+use crate::merge::place;
+use crate::model::Model;
+use crate::plan;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use trodden_binary::linked::in_file;
-use trodden_distributed::code::Code;
-use trodden_distributed::files::Files;
-use trodden_distributed::merge::place;
-use trodden_distributed::model::Model;
-use trodden_distributed::plan;
 use trodden_flow::witness::ReconstructError;
-use trodden_report::words::plural;
+use trodden_text::words::plural;
 
 /// Code that was not watched to the end.
 pub(super) fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
@@ -73,12 +72,12 @@ pub(super) fn list_opaque(model: &Model) {
     let named: Vec<String> = model.opaque.iter().take(LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
     let more = model.opaque.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(" and {more} more (`trodden trace show --json` has them all)") } else { String::new() };
-    note(format_args!(
+    log::info!(
         "{} of {} functions stay opaque: {}{more}",
         model.opaque.len(),
         model.opaque.len() + model.functions.len() - 1,
         named.join(", ")
-    ));
+    );
 }
 
 /// What a contradiction is, with names.
@@ -103,5 +102,5 @@ pub(super) fn contradiction(model: &Model, code: &Code, error: &ReconstructError
 
 pub(super) fn warn_of_contradiction(what: &str, is_repeated: bool) {
     let then = if is_repeated { ": the runs are repeated with more assumed possible" } else { "" };
-    warn(format_args!("the execution contradicts what was assumed ({what}){then}"));
+    log::warn!("the execution contradicts what was assumed ({what}){then}");
 }

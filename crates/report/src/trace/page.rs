@@ -8,6 +8,7 @@
 //!
 //! Two passes over the trace: lengths of calls, then what is shown. Memory: what is shown, and the open calls.
 
+use crate::Sources;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,11 +36,11 @@ const OPENS: i64 = -1;
 /// A step that ends a call.
 const CLOSES: i64 = -2;
 
-/// The page.
+/// The page. `files`: those of the trace, whose machine code is shown, or why they cannot be read.
 ///
 /// # Errors
 /// The trace cannot be read.
-pub fn page(trace: &TraceFile, left_out: &LeftOut) -> Result<String> {
+pub fn page(trace: &TraceFile, left_out: &LeftOut, files: &Result<Files>, sources: &Sources) -> Result<String> {
     let threads: Vec<ThreadNumber> = left_out.threads(trace).collect();
     let lengths = Lengths::new(trace, &threads, left_out)?;
     let shortest = lengths.shortest(MOST_CALLS);
@@ -58,13 +59,13 @@ pub fn page(trace: &TraceFile, left_out: &LeftOut) -> Result<String> {
         shown.push(json!({ "thread": thread.0, "calls": calls.columns(), "steps": calls.steps, "counts": calls.counts() }));
     }
     let about = trace.about();
-    let (code, code_note) = machine_code(trace, &executed);
+    let (code, code_note) = machine_code(trace, files, &executed);
     let notes: Vec<&str> = trace.end().notes.iter().map(String::as_str).chain(code_note.as_deref()).collect();
     let data = json!({
         "command": about.command, "image": about.image, "runs": about.runs, "collector": about.collector, "cut": trace.end().cut,
         "shortest": shortest, "with_steps": with_steps, "notes": notes, "threads": shown,
         "functions": functions(trace, &executed), "blocks": blocks(trace, &executed, &code),
-        "files": about.files, "source": source(trace, &executed),
+        "files": about.files, "source": source(trace, sources, &executed),
     });
     // A script's data must not end it.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
@@ -226,11 +227,10 @@ fn blocks(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>
 }
 
 /// The instructions of blocks, and why there are not all of them.
-fn machine_code(trace: &TraceFile, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
+fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
     let about = trace.about();
     let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
-    let paths = [&about.image].into_iter().chain(&about.libraries).map(std::path::Path::new);
-    let files = match Files::read(paths) {
+    let files = match files {
         Ok(files) => files,
         Err(error) => return none(&error.to_string()),
     };
@@ -248,7 +248,7 @@ fn machine_code(trace: &TraceFile, executed: &[u64]) -> (BTreeMap<u32, Vec<Strin
     let (mut code, mut left) = (BTreeMap::new(), MOST_INSTRUCTIONS);
     let mut without = 0;
     for (_, blocks) in order {
-        let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, instructions(&files, trace, TraceBlock(*b)))).collect();
+        let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, instructions(files, trace, TraceBlock(*b)))).collect();
         let size: usize = texts.iter().map(|(_, t)| t.len()).sum();
         match left.checked_sub(size) {
             Some(rest) => {
@@ -277,7 +277,7 @@ fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<Stri
 }
 
 /// Lines of source files near those of the functions that were executed: for each file its lines, or that it cannot be read.
-fn source(trace: &TraceFile, executed: &[u64]) -> Value {
+fn source(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
     let about = trace.about();
     let is_executed = is_executed(trace, executed);
     let mut near: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
@@ -289,9 +289,8 @@ fn source(trace: &TraceFile, executed: &[u64]) -> Value {
     let mut left = MOST_LINES;
     let mut shown = serde_json::Map::new();
     for (file, near) in near {
-        let bytes = std::fs::read(&about.files[file as usize]);
-        let lines = bytes.map_or(Value::Null, |bytes| {
-            let text = String::from_utf8_lossy(&bytes);
+        let text = sources(&about.files[file as usize]);
+        let lines = text.map_or(Value::Null, |text| {
             let lines = (1u32..).zip(text.lines()).filter(|(n, _)| near.contains(n)).take(left);
             let lines: Vec<Value> = lines.map(|(number, text)| json!([number, text])).collect();
             left -= lines.len();

@@ -1,39 +1,23 @@
-//! `trodden trace export`: a trace in forms that other tools show. Time is the number of blocks executed, since a trace has no clock.
+//! A trace in forms that other tools show. Time is the number of blocks executed, since a trace has no clock.
 //!
 //! Folded stacks are those of flame graph tools: a line for each context of calls, with the blocks that its innermost
 //! function executed. Chrome's trace events (`B` and `E`) open in Perfetto and in the browser's own viewer.
 
-use super::{open, page};
-use crate::cli::{TraceExport, TraceFormat};
+use crate::escape;
 use anyhow::Result;
 use std::collections::BTreeMap;
-use std::io::{BufWriter, Write};
-use std::process::ExitCode;
+use std::io::Write;
 use trodden_distributed::calls::{CallStep, LeftOut, walk};
-use trodden_report::escape;
 use trodden_trace::{TraceFile, TraceFunction};
-
-/// Writes a trace to standard output.
-///
-/// # Errors
-/// It cannot be read, or has nothing of what is to be left out.
-pub fn run(job: &TraceExport) -> Result<ExitCode> {
-    let trace = open(&job.trace)?;
-    let left_out = LeftOut::new(&trace, &job.ignore, &job.ignore_file, job.thread)?;
-    let mut out = BufWriter::new(crate::output::text_or_json(job.format == TraceFormat::Chrome));
-    match job.format {
-        TraceFormat::Folded => folded(&trace, &left_out, &mut out)?,
-        TraceFormat::Chrome => chrome(&trace, &left_out, &mut out)?,
-        TraceFormat::Html => out.write_all(page::page(&trace, &left_out)?.as_bytes())?,
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
-}
 
 /// Maximum depth of a folded stack. What is deeper counts for the frame at this depth: the text would be quadratic in the depth.
 const MAX_FOLDED: usize = 1000;
 
-fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result<()> {
+/// Writes folded stacks.
+///
+/// # Errors
+/// The trace cannot be read, or nothing can be written.
+pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result<()> {
     let mut counts: BTreeMap<Vec<TraceFunction>, u64> = BTreeMap::new();
     for thread in left_out.threads(trace) {
         let (mut stack, mut since) = (Vec::new(), 0);
@@ -61,7 +45,11 @@ fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result
     Ok(())
 }
 
-fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result<()> {
+/// Writes Chrome's trace events.
+///
+/// # Errors
+/// The trace cannot be read, or nothing can be written.
+pub fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result<()> {
     let mut first = true;
     let mut event = |out: &mut dyn Write, phase: &str, name: &str, thread: u32, time: u64| -> Result<()> {
         let separator = if std::mem::take(&mut first) { "\n" } else { ",\n" };

@@ -1,21 +1,21 @@
 //! What runs write to standard output and standard error: passed on, or dropped.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 
 /// A stream that a program writes.
-#[derive(Clone, Copy)]
-pub enum Output {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputStream {
     /// Standard output.
     Out,
     /// Standard error.
     Error,
 }
 
-/// Passes on, or drops, what a run writes, until it has no writer any more, or the run is over: then what the run has written is in the
-/// pipe, and a daemon that it has left may hold the pipe open for ever. A reader that is gone is none of the run's business.
-pub fn drain(mut pipe: io::PipeReader, which: Output, shows: bool, over: &io::PipeReader) {
+/// Hands on what a run writes, until it has no writer any more, or the run is over: then what the run has written is in the
+/// pipe, and a daemon that it has left may hold the pipe open for ever.
+pub fn drain(mut pipe: io::PipeReader, over: &io::PipeReader, mut take: impl FnMut(&[u8])) {
     let mut buffer = vec![0; 1 << 16];
     // Bytes that may be of the run, once that is over.
     let mut left = None;
@@ -38,11 +38,6 @@ pub fn drain(mut pipe: io::PipeReader, which: Output, shows: bool, over: &io::Pi
         let room = left.map_or(buffer.len(), |left| left.min(buffer.len()));
         let Ok(read @ 1..) = pipe.read(&mut buffer[..room]) else { return };
         left = left.map(|left| left - read);
-        if shows {
-            let _ = match which {
-                Output::Out => io::stdout().write_all(&buffer[..read]).and_then(|()| io::stdout().flush()),
-                Output::Error => io::stderr().write_all(&buffer[..read]),
-            };
-        }
+        take(&buffer[..read]);
     }
 }

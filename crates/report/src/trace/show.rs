@@ -1,44 +1,74 @@
-//! `trodden trace show`: calls as a tree with counts, block by block, or addresses alone.
+//! A trace as a tree of calls with counts, block by block, or as addresses alone.
 
-use super::open;
-use crate::cli::TraceShow;
+use crate::escape;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Write};
-use std::process::ExitCode;
+use std::io::{self, Write};
 use trodden_distributed::calls::LeftOut;
-use trodden_distributed::place::{TraceLocation, address, address_in_file, described};
-use trodden_report::escape;
+use trodden_distributed::place::{TraceLocation, address, address_in_file, described, follow};
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Shows a trace.
+/// How a trace is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceView {
+    /// Calls, with how often and how long.
+    Tree,
+    /// Blocks, with source lines.
+    Blocks,
+    /// Addresses of blocks.
+    Addresses,
+}
+
+/// What is shown of a trace.
+#[derive(Clone, Debug)]
+pub struct TraceShowOptions {
+    /// How.
+    pub view: TraceView,
+    /// One thread only.
+    pub thread: Option<u32>,
+    /// The place to begin at.
+    pub from: Option<String>,
+    /// The place to end at.
+    pub to: Option<String>,
+    /// Maximum depth of calls.
+    pub depth: usize,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// Writes what is asked for of a trace.
 ///
 /// # Errors
-/// It cannot be read, or has no such place.
-pub fn run(job: &TraceShow) -> Result<ExitCode> {
-    let trace = open(&job.trace)?;
-    let mut out = BufWriter::new(crate::output::text_or_json(job.json));
-    let threads: Vec<ThreadNumber> = LeftOut::new(&trace, &[], &[], job.thread)?.threads(&trace).collect();
-    let from = job.from.as_deref().map(|p| TraceLocation::parse(p, &trace)).transpose()?;
-    let to = job.to.as_deref().map(|p| TraceLocation::parse(p, &trace)).transpose()?;
+/// The trace cannot be read, or has no such place; or nothing can be written.
+pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions) -> Result<()> {
+    let threads: Vec<ThreadNumber> = LeftOut::new(trace, &[], &[], options.thread)?.threads(trace).collect();
+    let from = options.from.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
+    let to = options.to.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
     let numbers = |place: &Option<TraceLocation>| place.as_ref().and_then(TraceLocation::number);
     if let (Some(first), Some(last)) = (numbers(&from), numbers(&to))
         && last < first
     {
         bail!("--to #{last} comes before --from #{first}: change them over");
     }
-    if !job.addresses && !job.blocks {
-        return tree(&trace, &threads, [from, to], job, &mut out);
+    match options.view {
+        TraceView::Tree => tree(trace, &threads, [from, to], options, out),
+        _ if options.json => json_blocks(trace, &threads, [from, to], options, out),
+        _ => text_blocks(trace, &threads, [from, to], options, out),
     }
-    if job.json {
-        json_blocks(&trace, &threads, [from, to], job, &mut out)?;
-        out.flush()?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    for thread in &threads {
+}
+
+/// The blocks of threads, or their addresses, a line each.
+fn text_blocks(
+    trace: &TraceFile,
+    threads: &[ThreadNumber],
+    [from, to]: [Option<TraceLocation>; 2],
+    options: &TraceShowOptions,
+    out: &mut impl Write,
+) -> Result<()> {
+    for thread in threads {
         if threads.len() > 1 {
             writeln!(out, "# thread {}", thread.0)?;
         }
@@ -46,33 +76,32 @@ pub fn run(job: &TraceShow) -> Result<ExitCode> {
         let mut frames = TraceFrames::default();
         for event in trace.stream(*thread) {
             let event = event?;
-            let is_call = follow(&mut frames, event, &trace);
-            match span.step(event, is_call, &trace) {
+            let is_call = follow(&mut frames, event, trace);
+            match span.step(event, is_call, trace) {
                 Position::Before => {}
-                Position::Inside => step(&mut out, &trace, job, event, &frames, &span)?,
+                Position::Inside => step(out, trace, options, event, &frames, &span)?,
                 Position::Behind => break,
             }
         }
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-/// Follows an event; whether it is the first block of a call.
-pub fn follow(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
-    let opens = frames.open.last().is_none_or(Option::is_none);
-    frames.follow(event, |block| trace.function_of(block));
-    opens && matches!(event, TraceEvent::Block(_))
-}
-
-fn step(out: &mut impl Write, trace: &TraceFile, job: &TraceShow, event: TraceEvent, frames: &TraceFrames, span: &Span) -> Result<()> {
+fn step(
+    out: &mut impl Write,
+    trace: &TraceFile,
+    options: &TraceShowOptions,
+    event: TraceEvent,
+    frames: &TraceFrames,
+    span: &Span,
+) -> Result<()> {
     let TraceEvent::Block(block) = event else { return Ok(()) };
-    if job.addresses {
+    if options.view == TraceView::Addresses {
         writeln!(out, "{}", escape::line(&address(trace, trace.block(block).address)))?;
         return Ok(());
     }
     let depth = frames.open.len().saturating_sub(1);
-    if depth <= job.depth {
+    if depth <= options.depth {
         writeln!(out, "#{:<8} {:indent$}{}", span.blocks - 1, "", described(trace, block), indent = 2 * depth)?;
     }
     Ok(())
@@ -100,11 +129,11 @@ fn json_blocks(
     trace: &TraceFile,
     threads: &[ThreadNumber],
     [from, to]: [Option<TraceLocation>; 2],
-    job: &TraceShow,
+    options: &TraceShowOptions,
     out: &mut impl Write,
 ) -> Result<()> {
     let about = trace.about();
-    let list = if job.addresses { "addresses" } else { "blocks" };
+    let list = if options.view == TraceView::Addresses { "addresses" } else { "blocks" };
     let command = serde_json::to_string(&about.command)?;
     write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"command":{command},"cut":{},"threads":["#, trace.end().cut)?;
     for (number, thread) in threads.iter().enumerate() {
@@ -121,10 +150,10 @@ fn json_blocks(
                     let depth = frames.open.len().saturating_sub(1);
                     let data = trace.block(block);
                     let (address, image) = address_in_file(trace, data.address);
-                    if job.addresses {
+                    if options.view == TraceView::Addresses {
                         write!(out, "{separator}\n\"{address:#x}\"")?;
                         separator = ",";
-                    } else if depth <= job.depth {
+                    } else if depth <= options.depth {
                         let lines = data.lines.iter().map(|(file, line)| (about.files[*file as usize].as_str(), *line)).collect();
                         let function = trace.name(data.function);
                         let shown = ShownBlock { block: span.blocks - 1, depth, address: format!("{address:#x}"), image, function, lines };
@@ -283,21 +312,21 @@ fn tree(
     trace: &TraceFile,
     threads: &[ThreadNumber],
     span: [Option<TraceLocation>; 2],
-    job: &TraceShow,
+    options: &TraceShowOptions,
     out: &mut impl Write,
-) -> Result<ExitCode> {
+) -> Result<()> {
     let mut all = Vec::new();
     for thread in threads {
-        all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), job.depth)?));
+        all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), options.depth)?));
     }
     let shown: Vec<(u32, Shown)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0, &tree.has_run()))).collect();
-    if job.json {
+    if options.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut,
             "runs": trace.end().runs, "opaque": trace.about().opaque, "threads": threads });
         serde_json::to_writer_pretty(&mut *out, &document)?;
         writeln!(out)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     writeln!(out, "{:>10} {:>12}  function", "calls", "blocks")?;
     for (thread, root) in &shown {
@@ -306,8 +335,7 @@ fn tree(
         }
         root.callees.iter().try_for_each(|c| line(out, c, 0))?;
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn line(out: &mut impl Write, shown: &Shown, depth: usize) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! `trodden trace diff`: where two executions part, and what each did then.
+//! Where two executions part, and what each did then.
 //!
 //! The traces are compared step by step. Where they part, both stand in the same frames: the first difference is a
 //! different block, call or return in the innermost one. Each is followed to the end of that frame, with the calls that
@@ -9,19 +9,12 @@
 //! their lines, or, where there are no lines, by their place in the function. One pass over each trace; memory is
 //! bounded by the call depth.
 
-use super::open;
-use crate::cli::TraceDiff;
-use crate::output;
+use crate::place::{described, functions_left_out};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{BufWriter, Write};
-use std::process::ExitCode;
-use trodden_distributed::place::{described, functions_left_out};
-use trodden_report::escape;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
-const SCHEMA_VERSION: u32 = 1;
 /// Calls that are kept of what a frame did behind a difference.
 const KEPT: usize = 12;
 
@@ -50,85 +43,85 @@ enum Step {
     Unwind,
 }
 
-#[derive(Serialize)]
-struct Difference {
-    thread: u32,
+/// What is compared of two traces.
+#[derive(Clone, Debug, Default)]
+pub struct DiffOptions {
+    /// Functions that are left out with all that they call.
+    pub ignore: Vec<String>,
+    /// Source files whose functions are left out likewise.
+    pub ignore_file: Vec<String>,
+    /// The one thread that is compared; by default all.
+    pub thread: Option<u32>,
+    /// Maximum number of differences; 0: all.
+    pub top: usize,
+}
+
+/// Where two traces part.
+#[derive(Debug, Serialize)]
+pub struct TraceDifferences {
+    /// Both are of the same files.
+    pub same_build: bool,
+    /// The differences of each thread, in their order.
+    pub differences: Vec<TraceDifference>,
+}
+
+/// A place at which two traces part.
+#[derive(Debug, Serialize)]
+pub struct TraceDifference {
+    /// The thread.
+    pub thread: u32,
     /// Functions that are open, outermost first.
-    calls: Vec<String>,
+    pub calls: Vec<String>,
     /// The last block that both executed.
-    behind: Option<String>,
-    left: After,
-    right: After,
+    pub behind: Option<String>,
+    /// What the one did then.
+    pub left: AfterDifference,
+    /// What the other did.
+    pub right: AfterDifference,
 }
 
 /// What one side did behind a difference, to the end of the frame.
-#[derive(Serialize)]
-struct After {
-    block_number: u64,
-    first: String,
-    blocks: u64,
+#[derive(Debug, Serialize)]
+pub struct AfterDifference {
+    /// How many blocks of the thread came before.
+    pub block_number: u64,
+    /// Its first step.
+    pub first: String,
+    /// Blocks that were executed.
+    pub blocks: u64,
     /// Functions that the frame called, with how often.
-    called: Vec<(String, u64)>,
+    pub called: Vec<(String, u64)>,
 }
 
 /// Compares two traces.
 ///
 /// # Errors
-/// One cannot be read.
-pub fn run(job: &TraceDiff) -> Result<ExitCode> {
-    let (left, right) = (open(&job.left)?, open(&job.right)?);
+/// One cannot be read, or has nothing of what is to be left out or compared.
+pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -> Result<TraceDifferences> {
     let same_build = left.about().hash == right.about().hash;
-    let (left_keys, right_keys) = if same_build { (addresses(&left), addresses(&right)) } else { keys(&left, &right) };
-    let (left_ignored, right_ignored) =
-        (functions_left_out(&left, &job.ignore, &job.ignore_file)?, functions_left_out(&right, &job.ignore, &job.ignore_file)?);
+    let (left_keys, right_keys) = if same_build { (addresses(left), addresses(right)) } else { keys(left, right) };
+    let left_out = |trace| functions_left_out(trace, &options.ignore, &options.ignore_file);
+    let (left_ignored, right_ignored) = (left_out(left)?, left_out(right)?);
     let threads = left.threads().max(right.threads());
-    if let Some(thread) = job.thread {
+    if let Some(thread) = options.thread {
         ensure!(thread < threads, "the traces have no thread {thread}: theirs are 0 to {}", threads.saturating_sub(1));
     }
     let mut differences = Vec::new();
-    for thread in (0..threads).filter(|t| job.thread.is_none_or(|wanted| wanted == *t)) {
-        let mut a = Side::new(&left, thread, &left_keys, &left_ignored);
-        let mut b = Side::new(&right, thread, &right_keys, &right_ignored);
-        while job.top == 0 || differences.len() < job.top {
+    for thread in (0..threads).filter(|t| options.thread.is_none_or(|wanted| wanted == *t)) {
+        let mut a = Side::new(left, thread, &left_keys, &left_ignored);
+        let mut b = Side::new(right, thread, &right_keys, &right_ignored);
+        while options.top == 0 || differences.len() < options.top {
             match next_difference(&mut a, &mut b, thread)? {
                 Some(difference) => differences.push(difference),
                 None => break,
             }
         }
     }
-    print(job, &differences, same_build)?;
-    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn print(job: &TraceDiff, differences: &[Difference], same_build: bool) -> Result<()> {
-    if job.json {
-        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "same_build": same_build, "differences": differences });
-        return output::print_json(&document);
-    }
-    let mut out = BufWriter::new(output::text());
-    for (number, difference) in (1..).zip(differences) {
-        let behind = difference.behind.as_deref().unwrap_or("the beginning");
-        writeln!(out, "{number}. thread {}, in {}", difference.thread, escape::line(&difference.calls.join(" > ")))?;
-        writeln!(out, "   after {}", escape::line(behind))?;
-        for (name, after) in [("left ", &difference.left), ("right", &difference.right)] {
-            writeln!(out, "   {name} #{}: {}; {} blocks to the end of this call", after.block_number, after.first, after.blocks)?;
-            let called = after.called.iter().map(|(f, n)| if *n == 1 { f.clone() } else { format!("{f} x {n}") });
-            let called: Vec<String> = called.collect();
-            if !called.is_empty() {
-                writeln!(out, "         calls {}", escape::line(&called.join(", ")))?;
-            }
-        }
-    }
-    if differences.is_empty() {
-        writeln!(out, "the traces are equal")?;
-    } else if differences.len() == job.top {
-        writeln!(out, "there may be more: --top {}", job.top * 10)?;
-    }
-    Ok(out.flush()?)
+    Ok(TraceDifferences { same_build, differences })
 }
 
 /// Compares on to the next difference, and behind it to the end of the frame.
-fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<Difference>> {
+fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<TraceDifference>> {
     loop {
         let (calls, behind) = (a.frames.clone(), a.last);
         let (number_a, number_b) = (a.blocks, b.blocks);
@@ -144,7 +137,7 @@ fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<Dif
         let depth = calls.open.len();
         let left = a.follow_to_end_of(depth, left, number_a)?;
         let right = b.follow_to_end_of(depth, right, number_b)?;
-        return Ok(Some(Difference { thread, calls: names, behind, left, right }));
+        return Ok(Some(TraceDifference { thread, calls: names, behind, left, right }));
     }
 }
 
@@ -199,7 +192,7 @@ impl<'a> Side<'a> {
     }
 
     /// Follows what is done to the end of the frame at `depth` (the number of open frames), beginning with a step that was taken already.
-    fn follow_to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, Step)>, block_number: u64) -> Result<After> {
+    fn follow_to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, Step)>, block_number: u64) -> Result<AfterDifference> {
         let described = match first.map(|f| f.0) {
             None => "the trace ends".to_owned(),
             Some(TraceEvent::Block(block)) => described(self.trace, block),
@@ -207,7 +200,7 @@ impl<'a> Side<'a> {
             Some(TraceEvent::Unwind) => "is unwound".to_owned(),
             Some(TraceEvent::Call { .. }) => "calls".to_owned(),
         };
-        let mut after = After { block_number, first: described, blocks: 0, called: Vec::new() };
+        let mut after = AfterDifference { block_number, first: described, blocks: 0, called: Vec::new() };
         let mut step = first;
         let mut before = depth;
         while let Some((event, _)) = step {

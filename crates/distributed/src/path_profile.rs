@@ -1,27 +1,21 @@
-//! `trodden trace profile`: the acyclic paths of a trace as an ordinary path profile, which report, diff and residual work on.
+//! The acyclic paths of a trace as an ordinary path profile, which report, diff and residual work on.
 //!
 //! The map that a build would have kept is made of the graphs in the trace: a unit for each traced file, each function with
 //! its blocks (the entry first), its edges, and the numbering of Ball and Larus. A first pass over the trace finds
 //! where functions were left, and edges that the graphs do not have; a second one counts. Every path is counted that
 //! the trace has from its beginning; memory is bounded by the call depth and the paths.
 
-use super::open;
-use crate::cli::TraceProfile;
-use crate::notes::note;
-use crate::surroundings::surroundings;
+use crate::place::name_in_file;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::process::ExitCode;
 use std::sync::Arc;
 use trodden_binary::linked::in_file;
-use trodden_distributed::place::name_in_file;
 use trodden_flow::dag::{Dag, Entries};
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::numbering::NumberedPaths;
-use trodden_profile::{Collected, Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
-use trodden_recording::{deliver, one_run};
+use trodden_profile::{Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 use trodden_trace::{FollowEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
     BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap, digest,
@@ -31,30 +25,22 @@ use trodden_unit::{
 /// Functions with more paths are cut.
 const MOST_PATHS: u64 = 1 << 24;
 
-/// Makes the profile of a trace and stores it.
+/// Makes the profile of a trace; `run` has what is known of its run besides.
 ///
 /// # Errors
-/// The trace cannot be read, or the profile not be stored.
-pub fn run(job: &TraceProfile) -> Result<ExitCode> {
-    let trace = open(&job.trace)?;
-    let seen = SeenFlow::find(&trace)?;
-    let functions = functions(&trace, &seen)?;
-    let counts = count(&trace, &functions)?;
+/// The trace cannot be read, or has no whole path.
+pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
+    let seen = SeenFlow::find(trace)?;
+    let functions = functions(trace, &seen)?;
+    let counts = count(trace, &functions)?;
     ensure!(!counts.is_empty(), "the trace has no whole path");
-    let about = trace.about();
-    let command = about.command.clone();
     let ending = match trace.end().ending {
         Some(FollowEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
         Some(FollowEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
         _ => None,
     };
-    let suite = job.destination.suite.clone();
-    let run = Run { command, suite, ending, ..one_run() };
-    let images = images(&trace, functions, counts);
-    let profile = Profile { run, images, sampling: None };
-    note("its paths are those of machine code: graphs from the trace");
-    deliver(&Collected { profile, problems: Vec::new() }, &job.destination.value(), &surroundings())?;
-    Ok(ExitCode::SUCCESS)
+    let run = Run { command: trace.about().command.clone(), ending, ..run };
+    Ok(Profile { run, images: images(trace, functions, counts), sampling: None })
 }
 
 /// An image for each file that has executed functions: names of functions are unique in a file only.

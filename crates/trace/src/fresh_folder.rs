@@ -1,15 +1,14 @@
 //! Copies of the working folder, one for each run, so that a run that changes files changes nothing for the next one.
 //!
 //! The folder is copied before the first run, which works in the folder itself. Each other run gets a copy of that copy, under the
-//! folder's own path ([`trodden_trace::FolderBinding`]).
+//! folder's own path ([`FolderBinding`]).
 
-use crate::driver::other_programs::succeeded;
-use crate::temporary;
+use crate::folder::FolderBinding;
+use crate::launcher::ProgramStart;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_launch::temporary::TemporaryFolder;
-use trodden_trace::{FolderBinding, ProgramStart};
+use trodden_launch::temporary::{TemporaryFolder, folder_in};
 
 /// Folders with more bytes are not copied.
 const MOST: u64 = 4 << 30;
@@ -21,16 +20,16 @@ const TREE: &str = "tree";
 pub struct FreshFolder {
     folder: PathBuf,
     before: TemporaryFolder,
+    temporary: PathBuf,
 }
 
 impl FreshFolder {
-    /// Keeps what is in the working folder.
+    /// Keeps what is in the working folder. Copies are made in the folder `temporary`.
     ///
     /// # Errors
     /// It is too large, or cannot be copied.
-    pub fn keep() -> Result<Self> {
-        let folder = std::env::current_dir().context("there is no working folder")?;
-        let before = temporary::folder("trodden-folder-")?;
+    pub fn keep(folder: PathBuf, temporary: PathBuf) -> Result<Self> {
+        let before = folder_in(&temporary, "trodden-folder-")?;
         ensure!(
             !before.path().starts_with(&folder),
             "copies of {} would be made inside of it: set TMPDIR to a folder elsewhere, or work in a smaller folder",
@@ -46,7 +45,7 @@ impl FreshFolder {
         );
         // Below the folder that is the user's alone: what is copied keeps its permissions.
         copy(&folder, &before.path().join(TREE))?;
-        Ok(Self { folder, before })
+        Ok(Self { folder, before, temporary })
     }
 
     /// A copy for a run; the program sees it in the folder's place. It is removed with what is returned.
@@ -54,7 +53,7 @@ impl FreshFolder {
     /// # Errors
     /// It cannot be made.
     pub fn lay_under(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
-        let own = temporary::folder("trodden-folder-")?;
+        let own = folder_in(&self.temporary, "trodden-folder-")?;
         let tree = own.path().join(TREE);
         copy(&self.before.path().join(TREE), &tree)?;
         program.folder = Some(FolderBinding::new(&tree, &self.folder)?);
@@ -78,5 +77,6 @@ fn measure(folder: &Path, size: &mut u64) -> Result<()> {
 fn copy(from: &Path, to: &Path) -> Result<()> {
     trodden_profile::private::create_folder(to).with_context(|| format!("{} cannot be made", to.display()))?;
     let output = Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(from.join(".")).arg(to).output().context("`cp` is missing")?;
-    succeeded(output, format_args!("{} cannot be copied", from.display())).map(drop)
+    ensure!(output.status.success(), "{} cannot be copied: {}", from.display(), String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
 }
