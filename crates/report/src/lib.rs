@@ -46,6 +46,7 @@ pub mod simulation;
 pub mod source;
 pub mod text;
 mod turn;
+pub mod user_rows;
 pub mod users;
 pub mod view;
 pub mod waits;

@@ -1,20 +1,16 @@
 //! `trodden field`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_analysis::field`.
 
-mod rows;
-
 use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
 use crate::commands::copies::distribute;
 use crate::commands::remarks;
 use crate::commands::residual::{KnownInput, inputs};
 use crate::driver::assets;
 use crate::notes::{note, warn};
-use crate::output::{self, json_text};
+use crate::output::{self, OutputFile, json_text};
 use crate::sources;
-use anyhow::{Context, Result};
-use rows::Rows;
+use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,12 +18,12 @@ use trodden_analysis::FieldError;
 use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, SeenPath, UnitKey};
 use trodden_analysis::field::estimate::UserSample;
 use trodden_analysis::field::reporting::ReportingUsers;
-use trodden_analysis::field::{FieldReport, user_of};
+use trodden_analysis::field::{FieldReport, append, user_of};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
-use trodden_profile::whole_file::{Access, UnnamedFile};
 use trodden_profile::{Builds, Counts, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
 use trodden_report::select::limit;
+use trodden_report::user_rows::{HAS_PARQUET, UserRows};
 use trodden_report::users::{AllTaken, CopyReports, TakenPath, Tomography, UserEstimate, users_json, users_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
@@ -73,22 +69,6 @@ fn pack(job: &Pack) -> Result<ExitCode> {
         plural(bytes.len() as u128, "byte", "bytes")
     ));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Adds to a file; what cannot be added whole is taken away again, so that the reports before it stay readable. A new file is there whole
-/// or not at all.
-fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if !file.exists() {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let new = UnnamedFile::write(folder, output::BEGUN, Access::Umask, |out| out.write_all(bytes))?;
-        // Others may add at the same time, and one of them may have been first.
-        if new.name(file)?.is_none() {
-            return Ok(());
-        }
-    }
-    let mut out = fs::OpenOptions::new().append(true).create(true).open(file)?;
-    let before = out.metadata()?.len();
-    out.write_all(bytes).inspect_err(|_| _ = out.set_len(before))
 }
 
 /// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
@@ -147,10 +127,10 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden field pack` makes them");
     let sums = match &job.rows {
         Some(file) => {
-            let mut rows = Rows::create(file)?;
-            let sums =
-                aggregator.finish(&mut |row| rows.add(row, &mut maps)).with_context(|| format!("cannot write {}", file.display()))?;
-            rows.finish().with_context(|| format!("cannot write {}", file.display()))?;
+            let cannot_write = || format!("cannot write {}", file.display());
+            let mut rows = rows(file)?;
+            let sums = aggregator.finish(&mut |row| rows.add(row, maps.of(row.unit).as_deref())).with_context(cannot_write)?;
+            rows.finish().with_context(cannot_write)?.finish()?;
             sums
         }
         None => aggregator.finish(&mut |_| Ok(())).context("cannot use temporary files")?,
@@ -161,6 +141,17 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         warn(format_args!("left out, since of none of the copies: {} in these reports", plural(sums.foreign as u128, "path", "paths")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Begins a table of rows, in the format that its name says.
+fn rows(file: &Path) -> Result<UserRows<OutputFile>> {
+    let is_parquet = file.extension().is_some_and(|e| e == "parquet");
+    ensure!(
+        HAS_PARQUET || !is_parquet,
+        "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends in .csv"
+    );
+    let begin = if is_parquet { UserRows::parquet } else { UserRows::csv };
+    begin(OutputFile::create(file)?).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Who reported of which copy, and for how many users estimates are.
@@ -263,9 +254,4 @@ fn taken<'a>(seen: &'a SeenPath, tomography: Option<&Tomography>) -> TakenPath<'
         UserEstimate { watching: sample.watching, users: sample.users(seen.users), count: sample.count(seen.count, seen.squares) }
     });
     TakenPath { seen, estimate }
-}
-
-/// Whether a file is to be Parquet.
-fn is_parquet(file: &Path) -> bool {
-    file.extension().is_some_and(|e| e == "parquet")
 }

@@ -9,8 +9,7 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
-use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 const GROUP: usize = 1 << 16;
@@ -28,22 +27,22 @@ const SCHEMA: &str = "message untested_paths {
 const ORDER: [i32; 4] = [0, 1, 4, 5];
 
 /// A table while it is written.
-pub struct ParquetTable {
-    writer: SerializedFileWriter<File>,
+pub struct ParquetTable<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
     rows: Vec<FieldRow>,
 }
 
-impl ParquetTable {
+impl<W: Write + Send> ParquetTable<W> {
     /// Begins a file.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn new(file: File) -> io::Result<ParquetTable> {
+    pub fn new(out: W) -> io::Result<ParquetTable<W>> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
         let order = ORDER.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
         let properties =
             WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).set_sorting_columns(Some(order.into())).build();
-        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(io::Error::other)?;
+        let writer = SerializedFileWriter::new(out, schema, Arc::new(properties)).map_err(io::Error::other)?;
         Ok(ParquetTable { writer, rows: Vec::with_capacity(GROUP) })
     }
 
@@ -60,9 +59,9 @@ impl ParquetTable {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<W> {
         self.flush().map_err(io::Error::other)?;
-        self.writer.close().map(drop).map_err(io::Error::other)
+        self.writer.into_inner().map_err(io::Error::other)
     }
 
     fn flush(&mut self) -> Result<(), ParquetError> {
@@ -73,21 +72,21 @@ impl ParquetTable {
         let mut group = self.writer.next_row_group()?;
         let text = |t: &str| ByteArray::from(t.as_bytes().to_vec());
         let number = |n: u64| n.min(i64::MAX as u64) as i64;
-        column::<ByteArrayType>(&mut group, rows.iter().map(|r| Some(text(&r.build))))?;
-        column::<ByteArrayType>(&mut group, rows.iter().map(|r| Some(text(&r.unit))))?;
-        column::<ByteArrayType>(&mut group, rows.iter().map(|r| r.function.as_deref().map(text)))?;
-        column::<Int64Type>(&mut group, rows.iter().map(|r| r.path.map(number)))?;
-        column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.counter))))?;
-        column::<ByteArrayType>(&mut group, rows.iter().map(|r| r.user.as_deref().map(text)))?;
-        column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.reports))))?;
-        column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.executions))))?;
+        column::<ByteArrayType, W>(&mut group, rows.iter().map(|r| Some(text(&r.build))))?;
+        column::<ByteArrayType, W>(&mut group, rows.iter().map(|r| Some(text(&r.unit))))?;
+        column::<ByteArrayType, W>(&mut group, rows.iter().map(|r| r.function.as_deref().map(text)))?;
+        column::<Int64Type, W>(&mut group, rows.iter().map(|r| r.path.map(number)))?;
+        column::<Int64Type, W>(&mut group, rows.iter().map(|r| Some(number(r.counter))))?;
+        column::<ByteArrayType, W>(&mut group, rows.iter().map(|r| r.user.as_deref().map(text)))?;
+        column::<Int64Type, W>(&mut group, rows.iter().map(|r| Some(number(r.reports))))?;
+        column::<Int64Type, W>(&mut group, rows.iter().map(|r| Some(number(r.executions))))?;
         group.close().map(drop)
     }
 }
 
 /// Writes the next column of a group. Levels of definition are heeded where it is optional only.
-fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+fn column<T: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
     values: impl Iterator<Item = Option<T::T>>,
 ) -> Result<(), ParquetError> {
     let values: Vec<Option<T::T>> = values.collect();
@@ -103,6 +102,7 @@ mod tests {
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
+    use std::fs::File;
 
     #[test]
     fn the_order_of_rows_is_that_of_columns() {
