@@ -2,6 +2,7 @@
 //! time line.
 
 use super::json;
+use crate::Sources;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_waits_file::summary::WaitSummary;
@@ -16,10 +17,10 @@ const CONTEXT: u32 = 8;
 const MOST_LINES: usize = 4000;
 
 /// The page.
-pub fn page(summary: &WaitSummary, title: &str) -> String {
+pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
     let mut data = json::value(summary);
     data["timeline"] = timeline(summary);
-    data["source"] = source(summary);
+    data["source"] = source(summary, sources);
     data["title"] = title.into();
     // A script's data must not end it.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
@@ -41,7 +42,7 @@ fn timeline(summary: &WaitSummary) -> Value {
 }
 
 /// Lines that cause waits, and those around them, by file.
-fn source(summary: &WaitSummary) -> Value {
+fn source(summary: &WaitSummary, sources: &Sources) -> Value {
     let mut files: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
     for (file, line, ns) in &summary.lines {
         *files.entry(file).or_default().entry(*line).or_default() += ns;
@@ -49,7 +50,7 @@ fn source(summary: &WaitSummary) -> Value {
     let mut left = MOST_LINES;
     let mut shown = Vec::new();
     for (file, lines) in files {
-        let Ok(text) = std::fs::read_to_string(file) else {
+        let Some(text) = sources(file) else {
             shown.push(json!({"file": file, "missing": true, "lines": []}));
             continue;
         };

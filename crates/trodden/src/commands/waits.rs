@@ -10,11 +10,12 @@ use crate::output::{self, print_json, write_file};
 use crate::temporary;
 use anyhow::Result;
 use std::env;
+use std::fs;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use trodden_launch::process::exit_code;
 use trodden_report::waits::{chrome, json, page, text};
-use trodden_trace::decompress;
+use trodden_stored::decompress;
 use trodden_waits_file::import;
 use trodden_waits_file::record::{RecordedProgram, Recorder};
 use trodden_waits_file::recording::Recording;
@@ -69,7 +70,7 @@ fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
     let summary = WaitSummary::new(replayed, job.threshold);
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.recording.display());
-        write_file(path, page::page(&summary, &title).as_bytes())?;
+        write_file(path, page::page(&summary, &title, &|file: &str| fs::read_to_string(file).ok()).as_bytes())?;
     }
     if let Some(path) = &job.chrome {
         write_file(path, chrome::value(&summary).to_string().as_bytes())?;

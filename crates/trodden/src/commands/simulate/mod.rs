@@ -85,20 +85,24 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
     }
     let shown = SimulationView { top: job.top, steps: job.steps };
     let report = SimulationReport::new(shown, &opened.origin, notes.iterations, &parameters, &lane, &places);
+    write_report(job, &report)?;
+    Ok(status)
+}
+
+fn write_report(job: &Simulate, report: &SimulationReport) -> Result<()> {
     let write = |out: &mut dyn Write| if job.json { report.write_json(out) } else { report.write_text(out) };
     match &job.output {
         Some(file) => {
             let mut out = OutputFile::create(file)?;
             write(&mut out).with_context(|| format!("cannot write {}", file.display()))?;
-            out.finish()?;
+            out.finish()
         }
         None => {
             let mut out = crate::output::text_or_json(job.json);
             write(&mut out)?;
-            out.flush()?;
+            Ok(out.flush()?)
         }
     }
-    Ok(status)
 }
 
 /// Reads the source to its end, into the profiler and the files that the job names.
