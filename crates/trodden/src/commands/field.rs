@@ -9,6 +9,7 @@ use crate::surroundings::folders;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::FieldError;
@@ -67,6 +68,22 @@ fn pack(job: &Pack) -> Result<ExitCode> {
         plural(bytes.len() as u128, "byte", "bytes")
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds to a file; what cannot be added whole is taken away again, so that the reports before it stay readable. A new file is there whole
+/// or not at all.
+fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if !file.exists() {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let new = UnnamedFile::write(folder, output::BEGUN, Access::Umask, |out| out.write_all(bytes))?;
+        // Others may add at the same time, and one of them may have been first.
+        if new.name(file)?.is_none() {
+            return Ok(());
+        }
+    }
+    let mut out = fs::OpenOptions::new().append(true).create(true).open(file)?;
+    let before = out.metadata()?.len();
+    out.write_all(bytes).inspect_err(|_| _ = out.set_len(before))
 }
 
 /// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
