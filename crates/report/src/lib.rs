@@ -15,6 +15,7 @@
 
 pub mod advice;
 pub mod annotate;
+pub mod copies;
 pub mod coverage;
 pub mod difference;
 pub mod dot;

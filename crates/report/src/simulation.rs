@@ -302,7 +302,7 @@ impl<'a> SimulationReport<'a> {
         writeln!(out, "    paths of at most 16 branches have {short:.1} % of the instructions")?;
         for (number, what) in [
             (counts.splits, "paths were split at the limit of branches"),
-            (counts.overflows, "times the path stack was full"),
+            (counts.overflows, "entries dropped or spilled, since the path stack was full"),
             (counts.repairs, "repairs of the path stack (longjmp, exceptions)"),
             (counts.interrupts, "signals"),
             (counts.gaps, "gaps in the stream"),
@@ -412,7 +412,7 @@ fn detector_json(counts: &DetectorCounts) -> DetectorJson {
 fn table(result: &TableResult) -> TableJson {
     TableJson {
         table: result.parameters.name(),
-        storage_bits: result.parameters.storage_bits(),
+        storage_bits: result.storage_bits,
         hits: result.counts.hits,
         misses: result.counts.misses,
         replacements: result.counts.replacements,

@@ -1,9 +1,8 @@
-//! What copies cost, as a self-contained page with a chart of bars: no script, nothing from outside.
+//! What copies of a program cost that share its counting: sentences, lines for a terminal, and a self-contained page with a chart of bars.
 
-use super::costs::Costs;
-use anyhow::Result;
+use crate::words::plural;
 use std::fmt::Write;
-use std::path::Path;
+use trodden_analysis::copies::{Baseline, CopyCosts, Costs};
 
 const BAR: u32 = 26;
 const LEFT: u32 = 150;
@@ -21,13 +20,78 @@ struct Row {
     colour: &'static str,
 }
 
-/// Writes costs to a file: a page, or JSON.
-pub fn write(costs: &Costs, path: &Path) -> Result<()> {
-    let text = match path.extension().is_some_and(|e| e == "html") {
-        true => page(costs),
-        false => serde_json::to_string_pretty(costs)? + "\n",
-    };
-    crate::output::write_file(path, text.as_bytes())
+/// The slowest copy beside one program that counts all, and beside the ideal: sentences.
+pub fn summary(costs: &Costs) -> Vec<String> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
+    let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, seconds(costs.slowest().wall_ns))];
+    if let Some(distance) = costs.distance_from_ideal {
+        // Labels of all copies together may be fewer than those of one program: then even most is below.
+        let side = if distance < 0.0 { "below" } else { "above" };
+        out.push(format!(
+            "the copy with most hits has {:.1} % of the hits of one program that counts all: {:.1} % {side} the ideal, an equal \
+                share ({:.1} %); no plan can be below {:.1} %",
+            share(costs.hits_of_slowest),
+            100.0 * distance.abs(),
+            share(costs.ideal_hits),
+            share(costs.proven_hits)
+        ));
+    }
+    match (&costs.baseline, costs.saving) {
+        (Some(Baseline { plain_ns, sequential_ns, .. }), Some(saving)) => {
+            let over = 100.0 * (*sequential_ns as f64 / (*plain_ns).max(1) as f64 - 1.0);
+            let verb = if saving < 0.0 { "takes" } else { "saves" };
+            let than = if saving < 0.0 { "longer than that" } else { "of that" };
+            out.push(format!(
+                "without counting {:.3} s, one program that counts all {:.3} s (overhead {over:.1} %); the slowest copy {verb} {:.1} \
+                    % {than}",
+                seconds(*plain_ns),
+                seconds(*sequential_ns),
+                100.0 * saving.abs()
+            ));
+        }
+        _ => out.push("what one program that counts all would take is not known: --baseline runs it".into()),
+    }
+    out
+}
+
+/// A copy that counted its hits itself, and otherwise than they were computed from what all copies counted.
+fn miscounted(at: usize, copy: &CopyCosts) -> Option<String> {
+    let [all, labels] = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits])?;
+    Some(format!("copy {at} counted {all} hits and {labels} of labels, computed were {} and {}", copy.hits, copy.label_hits))
+}
+
+/// A line of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CostLine {
+    /// What copies cost.
+    Note(String),
+    /// Something is wrong.
+    Warning(String),
+}
+
+/// What each copy cost, a line each, and the summary.
+pub fn lines(costs: &Costs) -> Vec<CostLine> {
+    let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
+    let mut out = Vec::new();
+    if costs.knows_hits() {
+        out.push(CostLine::Note(format!(
+            "{} ({}), hits in per cent of one program that counts all",
+            plural(costs.copies.len() as u128, "copy", "copies"),
+            costs.strategy
+        )));
+    }
+    for (at, copy) in costs.copies.iter().enumerate() {
+        let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
+        let seconds = copy.wall_ns as f64 / 1e9;
+        out.push(CostLine::Note(match costs.hits(copy) {
+            Some(hits) => format!("copy {at}: {seconds:.3} s, {:.1} % of hits, {}{overhead}", 100.0 * share(costs, hits), functions(copy)),
+            None => format!("copy {at}: {seconds:.3} s, unknown paths of {}{overhead}", functions(copy)),
+        }));
+        out.extend(miscounted(at, copy).map(CostLine::Warning));
+    }
+    out.extend(summary(costs).into_iter().map(CostLine::Note));
+    out
 }
 
 /// The page.
@@ -36,7 +100,7 @@ pub fn page(costs: &Costs) -> String {
     out += "<style>body{font:15px sans-serif;margin:2em;max-width:55em}svg text{font:13px sans-serif}table{border-collapse:collapse}";
     out += "th,td{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:right}tr.most{font-weight:bold}</style></head><body>\n";
     let _ = writeln!(out, "<h1>{}</h1><p>{} copies, strategy {}.</p><ul>", escape(&costs.program), costs.copies.len(), costs.strategy);
-    costs.summary().iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
+    summary(costs).iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
     let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", table(costs), bars(&times(costs)));
     if let Some(rows) = hits(costs) {
         let what = if costs.hits_counted == "all" { "probes" } else { "labels" };
