@@ -51,11 +51,13 @@ const UNSAFE: &[&str] = &["trodden-runtime", "trodden-instrument", "trodden-trac
 /// Crates that may hide errors' kinds.
 const ANYHOW: &[&str] = &[
     "trodden",
+    "trodden-analysis",
     "trodden-console",
     "trodden-distributed",
     "trodden-recording",
     "trodden-report",
     "trodden-trace",
+    "trodden-stored",
     "trodden-waits-file",
     "xtask",
 ];

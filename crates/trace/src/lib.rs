@@ -23,7 +23,6 @@
 //! | `hot_paths/` | the same from the paths of a detector of the hardware path profiler |
 //! | `probe_graphs.rs` | graphs of functions for both |
 //! | `system.rs`, `ptrace.rs`, `process_status.rs` | the system calls, and what the kernel says of a process |
-//! | `decompress.rs` | files compressed by gzip, zstd or xz |
 //! | `simulation/` | sources through that model: opening them, their paths in the code |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
@@ -37,7 +36,6 @@ mod collect;
 mod collectors;
 pub mod command;
 pub mod container;
-pub mod decompress;
 mod displaced;
 mod error;
 mod folder;

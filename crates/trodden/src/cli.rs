@@ -54,7 +54,7 @@ pub use sequences::{
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
 pub use simulate::{Simulate, SimulateAction, Sweep};
 pub use stream::{Last, Stream, StreamShow, StreamStatistics};
-pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun};
+pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
 pub use trace::{RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow};
 pub use trodden_console::output::Color;
 pub use waits::{Waits, WaitsRecord, WaitsReport};
@@ -63,9 +63,6 @@ pub use witnesses::{Condition, Reconstruct, Witnesses};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-/// The run that is meant when none is named.
-pub const LAST: &str = "last";
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]

@@ -5,16 +5,12 @@
 //! | `cli` | syntax of the command line, and nothing else |
 //! | `commands` | one file or folder for each verb |
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
-//! | `surroundings.rs`, `temporary.rs` | what libraries are told of this process; where temporary files lie |
-//! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
+//! | `surroundings.rs`, `temporary.rs` | what libraries are given of this process; where temporary files lie |
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
 mod driver;
-mod git;
-mod profiles;
-mod sources;
 mod surroundings;
 mod temporary;
 

@@ -1,6 +1,5 @@
 //! Opens a source of branches: a file, or a program under QEMU's user mode with trodden's plugin.
 
-use crate::decompress;
 use crate::sources::{Batch, BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::stat::Mode;
@@ -13,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use trodden_profile::temporary::TemporaryFolder;
+use trodden_stored::decompress;
 
 /// QEMU's user mode for programs of this machine.
 pub const QEMU: &str = "qemu-x86_64";

@@ -15,7 +15,7 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use trodden_launch::process::exit_code;
 use trodden_report::waits::{chrome, json, page, text};
-use trodden_trace::decompress;
+use trodden_stored::decompress;
 use trodden_waits_file::import;
 use trodden_waits_file::record::{RecordedProgram, Recorder};
 use trodden_waits_file::recording::Recording;

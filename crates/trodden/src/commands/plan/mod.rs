@@ -5,7 +5,6 @@ use crate::commands::copies::distribute;
 use crate::commands::copies::make::CopiedProgram;
 use crate::notes::note;
 use crate::output;
-use crate::profiles;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -14,6 +13,7 @@ use std::process::ExitCode;
 use trodden_flow::partition::lower_bound::{LowerBound, bound};
 use trodden_flow::partition::{self, Hits, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, hits};
 use trodden_profile::procedures::{self, add_call_sites, with_estimates};
+use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -33,7 +33,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
         }
     };
     let units = program.units();
-    let profile = job.profile.as_deref().map(profiles::load).transpose()?;
+    let profile = job.profile.as_deref().map(named::load).transpose()?;
     let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
     let mut procedures = procedures::known(units, profile.as_ref())
         .with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
