@@ -52,13 +52,10 @@ pub use sequences::{
     StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
 };
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
-pub use simulate::{ModelKind, ProfileKind, Simulate, SimulateAction, SourceFormat, Sweep};
+pub use simulate::{Simulate, SimulateAction, Sweep};
 pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
-pub use trace::{
-    CollectorKind, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
-    WeightsFrom,
-};
+pub use trace::{RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow};
 pub use trodden_console::output::Color;
 pub use waits::{Waits, WaitsRecord, WaitsReport};
 pub use witnesses::{Condition, Reconstruct, Witnesses};

@@ -112,7 +112,7 @@ pub mod fuzzing {
     /// # Errors
     /// A line is not understood.
     pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
-        crate::commands::read_otf2_text(definitions, events)
+        trodden_waits_file::import::read_otf2_text(definitions, events)
     }
 }
 

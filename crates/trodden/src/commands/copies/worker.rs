@@ -5,7 +5,7 @@
 //! the name by which the program is called, its standard input, and its working folder if that is asked for.
 
 use super::folders;
-use super::spec::{CopyOutcome, CopyTimes, Spec, file, write_result};
+use super::spec::{CopyOutcome, Spec, file, write_result};
 use crate::driver::assets;
 use crate::output::write_file;
 use anyhow::{Context, Result, bail, ensure};
@@ -18,6 +18,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::RESULT_VARIABLE;
 use trodden_launch::temporary::TemporaryFolder;
+use trodden_profile::copies::CopyTimes;
 use trodden_profile::stream::Drained;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_recording::bursts::{BurstFiles, Bursting};
