@@ -10,7 +10,7 @@ use trodden_stored::Folders;
 
 /// Profiles of the field.
 pub struct FieldProfiles {
-    /// The paths that they counted, without the known ones unless [`FieldProfiles::gather`] was told to keep them.
+    /// The paths that they counted, without the known ones unless [`FieldProfiles::gather`] kept them.
     pub profile: Profile,
     /// The segments across calls that they counted.
     pub across: Option<ObservedSegments>,
