@@ -1,8 +1,9 @@
 //! Path profiles, traces, waiting time and simulations to what people see.
 //!
 //! Functions from a [`trodden_profile::Profile`] and the like to strings and bytes. Nothing here reads the environment or the clock, or a
-//! file but the recording that is shown: source text comes from a [`Sources`] provider, widths and colour are options. [`trace`] has traces,
-//! [`waits`] waiting time, [`simulation`] the hardware path profiler's model. The journey of a profile:
+//! file but the recording that is shown: source text comes from a [`Sources`] provider ([`source_files`] has one of files), widths and
+//! colour are options. [`trace`] has traces, [`waits`] waiting time, [`simulation`] the hardware path profiler's model, [`streams`] and
+//! [`sequences`] recorded streams. The journey of a profile:
 //!
 //! 1. [`View`]: every function decoded, with readable names and its share of the program ([`view`], [`names`]);
 //! 2. [`Selection`]: which functions and paths, in which order ([`select`]);

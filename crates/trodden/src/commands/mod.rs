@@ -5,7 +5,7 @@
 //! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
 //! | `sample.rs` | counting sampled programs that run already |
-//! | `stream/`, `sequences/` | sequences of paths and calls, flight recorders; questions asked of sequences |
+//! | `stream.rs`, `sequences/` | sequences of paths and calls, flight recorders; questions asked of sequences |
 //! | `report.rs`, `annotate.rs`, `export.rs`, `find.rs` | showing and searching profiles |
 //! | `runs.rs`, `merge.rs`, `diff.rs` | listing, merging, comparing profiles |
 //! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
