@@ -13,6 +13,7 @@ use crate::words;
 use serde_json::{Value, json};
 use trodden_analysis::Combinations;
 use trodden_analysis::combinations::untested;
+use trodden_profile::FunctionPaths;
 
 /// A number of items, and the number of them that were executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,7 +170,7 @@ fn row_json(row: &CoverageRow) -> Value {
 }
 
 /// Untested combinations of a function in words: where each begins, and the direction of each branch.
-pub fn examples(function: &Function, most: usize) -> Vec<String> {
+pub fn examples(function: &Function, paths: &FunctionPaths, most: usize) -> Vec<String> {
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
@@ -182,12 +183,12 @@ pub fn examples(function: &Function, most: usize) -> Vec<String> {
         });
         format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
     };
-    untested(function.map, &function.dag, &function.paths, most).iter().map(text).collect()
+    untested(function.map, &function.dag, paths, most).iter().map(text).collect()
 }
 
-/// Paths of a function.
-pub fn combinations(function: &Function) -> Combinations {
-    Combinations::new(function.map, &function.dag, &function.paths)
+/// Numbers of paths of a function.
+pub fn combinations_of(function: &Function, paths: &FunctionPaths) -> Combinations {
+    Combinations::new(function.map, &function.dag, paths)
 }
 
 #[cfg(test)]

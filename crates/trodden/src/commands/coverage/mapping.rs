@@ -4,8 +4,11 @@
 //! `llvm-cov` would show a program that was built again since without a word, with whatever counts still fit; so the build id is compared
 //! first.
 
+use super::file_names::FileNames;
 use super::files::Files;
-use super::not_executed::{Counters, NotExecuted};
+use super::instances::Instances;
+use super::not_executed::NotExecuted;
+use super::sections::Mapping;
 use crate::cli::{Covered, CoveredFiles};
 use crate::driver::profdata;
 use crate::driver::toolchain::Tool;
@@ -21,6 +24,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_flow::{CutReason, Edge};
+use trodden_profile::edges::FunctionEdges;
 use trodden_profile::{Beginning, EdgeCounts, ImageProfile, PathEnd, Profile};
 use trodden_report::View;
 use trodden_report::view::Function;
@@ -38,6 +42,8 @@ pub struct CoverageMapping {
     ignored: Option<String>,
     /// Names of the files that are, if not all others are.
     sources: Option<Vec<String>>,
+    /// Names of files in the mapping and in debug information.
+    pub names: FileNames,
 }
 
 impl CoverageMapping {
@@ -60,15 +66,18 @@ impl CoverageMapping {
         let mut counters = profdata::coverage(profile)?;
         let mut images = images(profile, &wanted.object)?;
         let folder = temporary::folder("trodden-coverage-")?;
+        let view = View::from_profile(profile);
+        let mappings: Vec<Mapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
+        let names = FileNames::new(&view, counted(profile).into_iter().zip(&mappings))?;
         if wanted.like.is_none() {
-            correct(&mut images, profile, &mut counters, folder.path())?;
+            (counters.functions, images) = correct(&view, &images, &mappings, &names, folder.path())?;
         }
         fs::write(folder.path().join(PROFILE), profdata::indexed_form(counters)?).context("cannot write into the temporary folder")?;
         let own = wanted.ignore_filename_regex.clone();
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
         let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
         let ignored = (!ignored.is_empty()).then(|| ignored.join("|"));
-        let mut mapping = CoverageMapping { folder, images, ignored, sources: None };
+        let mut mapping = CoverageMapping { folder, images, ignored, sources: None, names };
         if !wanted.include.is_empty() || !wanted.exclude.is_empty() {
             mapping.sources = Some(mapping.chosen(wanted)?);
         }
@@ -138,22 +147,51 @@ impl CoverageMapping {
     }
 }
 
-/// Replaces images by copies of their mappings in which code behind calls that did not return has its own counts, if there is such code.
-fn correct(images: &mut [PathBuf], profile: &Profile, counts: &mut EdgeCounts, folder: &Path) -> Result<()> {
-    let Some(mut not_executed) = NotExecuted::from_view(&View::from_profile(profile)) else { return Ok(()) };
-    let mut counters = Counters::new(&mut counts.functions);
-    let read = |image: &Path| fs::read(image).with_context(|| format!("cannot read {}", image.display()));
-    let damaged = |image: &Path| format!("{}: build it again, and record again", image.display());
-    for image in images.iter() {
-        not_executed.note_rests(&read(image)?, &counters).with_context(|| damaged(image))?;
+/// The counters of all functions, and images with their mapping: copies in which each function has the counts of its own executions, and
+/// code behind calls that did not return has its own, where that makes a difference.
+fn correct(
+    view: &View,
+    images: &[PathBuf],
+    mappings: &[Mapping],
+    names: &FileNames,
+    folder: &Path,
+) -> Result<(Vec<FunctionEdges>, Vec<PathBuf>)> {
+    let executed = counted(view.profile);
+    let counters = executed.iter().map(|image| Ok(EdgeCounts::of_image(image)?.functions)).collect::<Result<_>>()?;
+    let mut instances = Instances::new(mappings, counters)?;
+    let mut not_executed = NotExecuted::from_view(view, &executed, names);
+    for (image, mapping) in mappings.iter().enumerate() {
+        not_executed.note_rests(image, mapping, &instances).with_context(|| damaged(&images[image]))?;
     }
-    for (number, image) in images.iter_mut().enumerate() {
-        if let Some(corrected) = not_executed.correct(&read(image)?, &mut counters).with_context(|| damaged(image))? {
-            *image = folder.join(format!("mapping-{number}"));
-            fs::write(&image, corrected).context("cannot write into the temporary folder")?;
+    let mut corrected = Vec::new();
+    for (image, mapping) in mappings.iter().enumerate() {
+        let Some(parts) = not_executed.correct(image, mapping, &mut instances).with_context(|| damaged(&images[image]))? else {
+            corrected.push(images[image].clone());
+            continue;
+        };
+        for part in parts {
+            let file = folder.join(format!("mapping-{}", corrected.len()));
+            fs::write(&file, part).context("cannot write into the temporary folder")?;
+            corrected.push(file);
         }
     }
-    Ok(())
+    Ok((instances.into_edges(), corrected))
+}
+
+fn read_mapping(image: &Path) -> Result<Mapping> {
+    let bytes = fs::read(image).with_context(|| format!("cannot read {}", image.display()))?;
+    Mapping::read(&bytes).with_context(|| damaged(image))
+}
+
+fn damaged(image: &Path) -> String {
+    format!("{}: build it again, and record again", image.display())
+}
+
+/// The images with counters of coverage.
+fn counted(profile: &Profile) -> Vec<&ImageProfile> {
+    let is_counted =
+        |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
+    profile.images.iter().filter(is_counted).collect()
 }
 
 /// Name of the indexed profile in the temporary folder.
@@ -162,8 +200,7 @@ const PROFILE: &str = "coverage.profdata";
 /// The files of the images with counters of coverage, each as it ran; and those named that did not run.
 fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let moved: Vec<(PathBuf, Option<String>)> = moved.iter().map(|path| Ok((path.clone(), build_id(path)?))).collect::<Result<_>>()?;
-    let counted = |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
-    let images: Vec<&ImageProfile> = profile.images.iter().filter(counted).collect();
+    let images = counted(profile);
     let is_of = |id: &Option<String>, image: &ImageProfile| id.is_some() && *id == image.build_id;
     let (_, others): (Vec<_>, Vec<_>) = moved.iter().partition(|(_, id)| images.iter().any(|image| is_of(id, image)));
     for (path, _) in &others {

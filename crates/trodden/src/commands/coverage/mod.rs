@@ -7,24 +7,30 @@
 //! | file | what |
 //! |---|---|
 //! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
+//! | `sections.rs` | the mapping in a program's sections |
+//! | `instances.rs` | which counters belong to which function of which program |
 //! | `not_executed.rs` | code behind calls that did not return, in the mapping |
 //! | `stops.rs`, `true_counts.rs` | where executions ended; how often the regions of a function were executed, given that |
 //! | `region_code.rs` | the encoding of regions in the mapping |
-//! | `files.rs`, `renamed.rs` | which source files are wanted; folders with two names |
+//! | `files.rs`, `file_names.rs` | which source files are wanted; folders with two names |
 //! | `demangled.rs` | names in exports |
 //! | `lines.rs` | executions of lines, as `llvm-cov` has them |
+//! | `path_columns.rs` | numbers of paths by source file and function |
 //! | `report.rs`, `diff.rs`, `by_test.rs` | the commands' tables; of a suite, which test adds what |
 
 pub mod by_test;
 mod demangled;
 mod diff;
+mod file_names;
 pub mod files;
+mod instances;
 mod lines;
 mod mapping;
 mod not_executed;
+mod path_columns;
 mod region_code;
-mod renamed;
 mod report;
+mod sections;
 mod stops;
 mod true_counts;
 
@@ -37,7 +43,6 @@ use crate::driver::toolchain::{LLVM_MAJOR, Tool};
 use crate::notes::{note, reasons, warn};
 use crate::output::{print, print_text, write_file};
 use anyhow::{Context, Result, bail, ensure};
-use renamed::{RenamedFolders, has_other_folder};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -60,14 +65,12 @@ fn mapped_lines(view: &View) -> Result<MappedLines> {
     let lines = Lines::from_mapping(&mapping)?.0;
     let in_code: BTreeSet<String> =
         view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| plain(f)).collect();
-    let in_code: BTreeSet<&str> = in_code.iter().map(String::as_str).collect();
-    if !lines.keys().any(|file| has_other_folder(&plain(file), &in_code)) {
-        return Ok(lines);
-    }
-    let renamed = RenamedFolders::new(&mapping.export(&[])?, view);
+    let renamed = mapping.names.renamed(in_code.iter().map(String::as_str));
     let mut by_name = MappedLines::new();
     for (file, counts) in lines {
-        let of_file = by_name.entry(renamed.in_code(&file, &in_code)).or_default();
+        let file = plain(&file);
+        let name = if in_code.contains(&file) { file } else { renamed.get(&file).map_or(file, |name| (*name).to_owned()) };
+        let of_file = by_name.entry(name).or_default();
         // Units of one file may have several names for it.
         counts.into_iter().for_each(|(line, count)| *of_file.entry(line).or_insert(0u64) += count);
     }

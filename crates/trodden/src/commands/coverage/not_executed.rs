@@ -5,26 +5,19 @@
 //! which regions that begin on such lines count 0, and *gap regions*, which count for lines but not among the regions, cover the rest of
 //! a region behind the call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
 
+use super::file_names::FileNames;
+use super::instances::Instances;
 use super::region_code::{Counter, FunctionRegions, Region, RegionKind};
-use super::renamed::RenamedFolders;
+use super::sections::{Mapping, Record, hash};
 use super::stops::{Stop, Stops, linkage};
 use super::true_counts::{Span, TrueCounts};
-use anyhow::{Context, Result};
-use md5::{Digest, Md5};
-use object::write::Object as NewObject;
-use object::{Architecture, BinaryFormat, Endianness, Object, ObjectSection, SectionKind};
+use anyhow::Result;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_profile::edges::FunctionEdges;
+use trodden_analysis::changes::plain;
+use trodden_profile::ImageProfile;
 use trodden_report::View;
 use trodden_report::lines::{Direction, FileCounts, LineCounts};
-
-const MAPPING: &str = "__llvm_covmap";
-const FUNCTIONS: &str = "__llvm_covfun";
-const NAMES: &str = "__llvm_prf_names";
-/// Size of a record's head: hash of the name, size of the regions, hash of the graph, hash of the file names.
-const RECORD_HEAD: usize = 28;
-/// Records and lists of file names begin at multiples of this.
-const ALIGNMENT: usize = 8;
 
 /// What paths say of functions with executions that did not reach their end.
 pub struct NotExecuted {
@@ -32,16 +25,16 @@ pub struct NotExecuted {
     functions: HashSet<u64>,
     /// Those whose branches are as in the source, because they are not optimised.
     unoptimised: HashSet<u64>,
-    counts: LineCounts,
+    /// By the names of the mapping.
+    counts: BTreeMap<String, FileCounts>,
     stops: Stops,
     /// Parts of functions that are behind stops.
     rests: HashMap<Declared, BTreeSet<Span>>,
-    renamed: RenamedFolders,
 }
 
 impl NotExecuted {
-    /// Of all functions; `None` if every execution reached its end.
-    pub fn from_view(view: &View) -> Option<NotExecuted> {
+    /// Of all functions of images.
+    pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecuted {
         let (mut names, mut optimised) = (HashSet::new(), HashSet::new());
         for function in view.functions.iter().filter(|f| !f.paths.all_finished()) {
             let map = &function.unit.map;
@@ -58,10 +51,7 @@ impl NotExecuted {
             }
             names.extend(all);
         }
-        let stops = Stops::from_view(view);
-        if names.is_empty() && stops.is_empty() {
-            return None;
-        }
+        let stops = Stops::from_view(view, images, names_of_files);
         let edges = view.profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
         let (mut functions, mut unoptimised) = (HashSet::new(), HashSet::new());
         for name in edges.flat_map(|edges| &edges.names) {
@@ -71,99 +61,123 @@ impl NotExecuted {
                 unoptimised.extend((!optimised.contains(linkage)).then(|| hash(name.as_bytes())));
             }
         }
-        let counts = LineCounts::from_functions(&view.functions);
-        Some(NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new(), renamed: RenamedFolders::default() })
-    }
-
-    /// Names of a function's files in debug information.
-    fn names(&self, function: &FunctionRegions, files: &[String]) -> Vec<String> {
-        let known: BTreeSet<&str> = self.counts.files.keys().map(String::as_str).collect();
-        let name = |file: &u64| files.get(*file as usize).map(|file| self.renamed.in_code(file, &known)).unwrap_or_default();
-        function.files.iter().map(name).collect()
+        let mut counts = BTreeMap::<String, FileCounts>::new();
+        for image in images {
+            let of_image = LineCounts::from_functions(view.functions.iter().filter(|f| std::ptr::eq(f.image, *image)));
+            for (file, of_file) in of_image.files {
+                let file = names_of_files.in_mapping(view.profile, image, &file).unwrap_or_else(|| plain(&file));
+                counts.entry(file).or_default().add(&of_file);
+            }
+        }
+        NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new() }
     }
 
     /// Notes which parts of functions are behind calls that did not return, so that all instances of a function have the same parts.
     ///
     /// # Errors
     /// The mapping is damaged.
-    pub fn note_rests(&mut self, image: &[u8], counters: &Counters) -> Result<()> {
-        let mapping = Mapping::read(image)?;
+    pub fn note_rests(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
         for record in mapping.records()? {
-            let Some(known) = counters.of(&record) else { continue };
-            let (stops, files) = (self.stops.of(&known.name), mapping.files_of(&record));
+            let Some(instance) = instances.of(image, &record).map(|number| instances.get(number)) else { continue };
+            let stops = self.stops.of(&instance.images, &instance.edges.name);
             if stops.is_empty() {
                 continue;
             }
             let function = record.regions()?;
-            if let Some(file) = function.files.first().and_then(|file| files.get(*file as usize)) {
-                stops.iter().for_each(|stop| self.renamed.note(file, &stop.file));
-            }
-            let names = self.names(&function, files);
-            let Some(counts) = TrueCounts::new(&function, &known.counts, &names, &stops) else { continue };
-            let Some(place) = declared(&function, &names) else { continue };
-            for (file, name) in names.iter().enumerate() {
-                let lines = self.counts.files.get(name);
+            let files = plain_files(mapping, &record, &function);
+            let Some(counts) = TrueCounts::new(&function, &instance.edges.counts, &files, &stops) else { continue };
+            let Some(place) = declared(&function, &files) else { continue };
+            for (file, name) in files.iter().enumerate() {
+                let lines = self.counts.get(name);
                 let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
-                self.rests.entry(place.clone()).or_default().extend(counts.rests(file, is_code));
+                let rests = counts.rests(file, is_code);
+                self.rests.entry(place.clone()).or_default().extend(rests);
             }
         }
         Ok(())
     }
 
-    /// An object file with the mapping of an image in which code behind calls that did not return has its own counts; `None` if that
-    /// changes nothing.
+    /// Object files with the mapping of an image in which each instance has its own counts, and so has code behind calls that did not
+    /// return; `None` if the image itself has that mapping. The first has one record of each name.
     ///
     /// # Errors
     /// The mapping is damaged.
-    pub fn correct(&self, image: &[u8], counters: &mut Counters) -> Result<Option<Vec<u8>>> {
-        let mapping = Mapping::read(image)?;
-        let (mut out, mut changed) = (Vec::with_capacity(mapping.functions.len()), false);
+    pub fn correct(&self, image: usize, mapping: &Mapping, instances: &mut Instances) -> Result<Option<Vec<Vec<u8>>>> {
+        let (mut parts, mut changed) = (Vec::<Part>::new(), false);
+        let mut corrected = BTreeMap::new();
         for record in mapping.records()? {
-            let corrected = self.corrected(&record, mapping.files_of(&record), counters)?;
-            changed |= corrected.is_some();
-            let code = corrected.as_deref().unwrap_or(record.code);
-            out.extend(&record.head[..8]);
-            out.extend((code.len() as u32).to_le_bytes());
-            out.extend(&record.head[12..]);
-            out.extend(code);
-            out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+            let Some(number) = instances.of(image, &record) else {
+                part(&mut parts, None).add(&record, record.graph(), None);
+                continue;
+            };
+            let regions = match corrected.entry(number) {
+                Entry::Vacant(entry) => entry.insert(self.corrected(mapping, &record, number, instances)?),
+                Entry::Occupied(entry) => entry.into_mut(),
+            };
+            let hash = instances.get(number).edges.hash;
+            let is_again = parts.iter().any(|part| part.instances.contains(&number));
+            let part = part(&mut parts, (!is_again).then_some(record.name()));
+            part.instances.insert(number);
+            part.add(&record, hash, regions.as_ref());
+            changed |= hash != record.graph() || regions.is_some();
         }
-        if !changed {
-            return Ok(None);
+        match changed || parts.len() > 1 {
+            true => parts.iter().map(|part| mapping.object(&part.records)).collect::<Result<_>>().map(Some),
+            false => Ok(None),
         }
-        let mut object = NewObject::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
-        for (name, content) in [(MAPPING, &mapping.mapping), (FUNCTIONS, &out), (NAMES, &mapping.names)] {
-            let id = object.add_section(Vec::new(), name.into(), SectionKind::ReadOnlyData);
-            object.append_section_data(id, content, ALIGNMENT as u64);
-        }
-        Ok(Some(object.write().context("cannot write the coverage mapping")?))
     }
 
-    fn corrected(&self, record: &Record, files: &[String], counters: &mut Counters) -> Result<Option<Vec<u8>>> {
-        let Some(known) = counters.of(record) else { return Ok(None) };
-        let stops = self.stops.of(&known.name);
-        let is_unfinished = self.functions.contains(&record.name());
-        if stops.is_empty() && self.rests.is_empty() && !is_unfinished {
-            return Ok(None);
-        }
+    /// The regions of a record of an instance; `None` if they are as they were.
+    fn corrected(&self, mapping: &Mapping, record: &Record, number: usize, instances: &mut Instances) -> Result<Option<FunctionRegions>> {
         let mut function = record.regions()?;
-        let names = self.names(&function, files);
-        let rests = declared(&function, &names).and_then(|place| self.rests.get(&place));
+        let files = plain_files(mapping, record, &function);
+        let instance = instances.get(number);
+        let stops = self.stops.of(&instance.images, &instance.edges.name);
+        let is_unfinished = self.functions.contains(&record.name());
+        let rests = declared(&function, &files).and_then(|place| self.rests.get(&place));
         let mut changed = false;
         if !stops.is_empty() || rests.is_some() {
-            changed = counters.correct(record, &mut function, &names, &stops, rests.into_iter().flatten());
+            let values = &mut instances.edges_mut(number).counts;
+            changed = correct_counts(values, &mut function, &files, &stops, rests.into_iter().flatten());
         }
-        for (file, regions) in names.iter().zip(&mut function.regions).filter(|_| is_unfinished) {
-            let Some(counts) = self.counts.files.get(file) else { continue };
+        for (file, regions) in files.iter().zip(&mut function.regions).filter(|_| is_unfinished) {
+            let Some(counts) = self.counts.get(file) else { continue };
             changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name()));
         }
-        if !changed {
-            return Ok(None);
+        if changed {
+            // A counter less itself: 0, where LLVM takes the constant 0 for a condition that the compiler knew.
+            function.expressions.push([Counter::FIRST, Counter::FIRST]);
         }
-        // A counter less itself: 0, where LLVM takes the constant 0 for a condition that the compiler knew.
-        function.expressions.push([Counter::FIRST, Counter::FIRST]);
-        Ok(Some(function.write()))
+        changed |= instances.get(number).with_files(&mut function);
+        Ok(changed.then_some(function))
     }
+}
+
+/// The records of an object file.
+#[derive(Default)]
+struct Part {
+    records: Vec<u8>,
+    names: BTreeSet<u64>,
+    instances: BTreeSet<usize>,
+}
+
+impl Part {
+    fn add(&mut self, record: &Record, graph: u64, regions: Option<&FunctionRegions>) {
+        self.names.insert(record.name());
+        record.append(&mut self.records, graph, regions);
+    }
+}
+
+/// The part of a record: the first without a function of its name, or the very first.
+fn part(parts: &mut Vec<Part>, name: Option<u64>) -> &mut Part {
+    let number = name.map_or(0, |name| parts.iter().position(|part| !part.names.contains(&name)).unwrap_or(parts.len()));
+    parts.resize_with(parts.len().max(number + 1), Part::default);
+    &mut parts[number]
+}
+
+/// A function's files, without `.` and `..`.
+fn plain_files(mapping: &Mapping, record: &Record, function: &FunctionRegions) -> Vec<String> {
+    mapping.files_of(record, function).iter().map(|file| plain(file)).collect()
 }
 
 /// A function's place: its file, and where its first region begins. Instances of a template have the same.
@@ -173,131 +187,48 @@ fn declared(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
     Some((files.first()?.clone(), function.regions.first()?.first()?.start))
 }
 
-/// LLVM's counters of all functions; counts of code behind calls become further counters.
-pub struct Counters<'e> {
-    functions: &'e mut [FunctionEdges],
-    numbers: HashMap<(u64, u64), usize>,
-}
-
-impl<'e> Counters<'e> {
-    /// Of functions.
-    pub fn new(functions: &'e mut [FunctionEdges]) -> Counters<'e> {
-        let numbers = functions.iter().enumerate().map(|(number, f)| ((hash(f.name.as_bytes()), f.hash), number)).collect();
-        Counters { functions, numbers }
-    }
-
-    fn of(&self, record: &Record) -> Option<&FunctionEdges> {
-        Some(&self.functions[*self.numbers.get(&(record.name(), record.graph()))?])
-    }
-
-    /// Corrects a function's regions, and adds the given parts of it that are behind calls. Returns whether anything changed.
-    fn correct<'r>(
-        &mut self,
-        record: &Record,
-        function: &mut FunctionRegions,
-        names: &[String],
-        stops: &[Stop],
-        rests: impl Iterator<Item = &'r Span>,
-    ) -> bool {
-        let Some(&number) = self.numbers.get(&(record.name(), record.graph())) else { return false };
-        let (original, mut values) = (function.clone(), self.functions[number].counts.clone());
-        let known = values.clone();
-        let Some(counts) = TrueCounts::new(&original, &known, names, stops) else { return false };
-        let mut changed = false;
-        let mut set = |counter: &mut Counter, count: Option<i128>, value: Option<i128>| {
-            if let Some(count) = count.and_then(|count| u64::try_from(count).ok())
-                && value != Some(i128::from(count))
-                && *counter != Counter::ZERO
-            {
-                values.push(count);
-                *counter = Counter::plain(values.len() as u64 - 1);
-                changed = true;
-            }
-        };
-        for (file, regions) in function.regions.iter_mut().enumerate() {
-            for (at, region) in regions.iter_mut().enumerate() {
-                let known: Vec<Option<i128>> = region.counters.iter().map(|counter| counts.value(*counter)).collect();
-                if region.is_branch() {
-                    let sides = counts.sides(file, at);
-                    let sides = (0..2).map(|side| sides.map(|sides| sides[side]));
-                    region.counters.iter_mut().zip(sides).zip(known).for_each(|((counter, side), value)| set(counter, side, value));
-                } else if let (Some(counter), Some(value)) = (region.counters.first_mut(), known.first()) {
-                    set(counter, counts.begun(file, at), *value);
-                }
+/// Corrects a function's regions, and adds the given parts of it that are behind calls; counts of these become further counters. Returns
+/// whether anything changed.
+fn correct_counts<'r>(
+    values: &mut Vec<u64>,
+    function: &mut FunctionRegions,
+    files: &[String],
+    stops: &[Stop],
+    rests: impl Iterator<Item = &'r Span>,
+) -> bool {
+    let (original, known) = (function.clone(), values.clone());
+    let Some(counts) = TrueCounts::new(&original, &known, files, stops) else { return false };
+    let mut changed = false;
+    let mut set = |counter: &mut Counter, count: Option<i128>, value: Option<i128>| {
+        if let Some(count) = count.and_then(|count| u64::try_from(count).ok())
+            && value != Some(i128::from(count))
+            && *counter != Counter::ZERO
+        {
+            values.push(count);
+            *counter = Counter::plain(values.len() as u64 - 1);
+            changed = true;
+        }
+    };
+    for (file, regions) in function.regions.iter_mut().enumerate() {
+        for (at, region) in regions.iter_mut().enumerate() {
+            let known: Vec<Option<i128>> = region.counters.iter().map(|counter| counts.value(*counter)).collect();
+            if region.is_branch() {
+                let sides = counts.sides(file, at);
+                let sides = (0..2).map(|side| sides.map(|sides| sides[side]));
+                region.counters.iter_mut().zip(sides).zip(known).for_each(|((counter, side), value)| set(counter, side, value));
+            } else if let (Some(counter), Some(value)) = (region.counters.first_mut(), known.first()) {
+                set(counter, counts.begun(file, at), *value);
             }
         }
-        for rest in rests {
-            let mut counter = Counter::FIRST;
-            set(&mut counter, counts.rest(rest), None);
-            let gap = Region { kind: RegionKind::Gap, counters: vec![counter], start: rest.start, end: rest.end, others: Vec::new() };
-            function.regions[rest.file].extend((counter != Counter::FIRST).then_some(gap));
-        }
-        function.regions.iter_mut().for_each(|regions| regions.sort_by_key(|region| region.start.0));
-        self.functions[number].counts = values;
-        changed
     }
-}
-
-/// The sections of an image with its coverage mapping.
-struct Mapping {
-    mapping: Vec<u8>,
-    functions: Vec<u8>,
-    names: Vec<u8>,
-    /// File names by the hash of their list.
-    files: HashMap<u64, Vec<String>>,
-}
-
-/// A function's record in the coverage mapping.
-struct Record<'m> {
-    head: &'m [u8; RECORD_HEAD],
-    code: &'m [u8],
-}
-
-impl Mapping {
-    fn read(image: &[u8]) -> Result<Mapping> {
-        let file = object::File::parse(image)?;
-        let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is damaged");
-        let (mapping, functions, names) = (section(MAPPING)?, section(FUNCTIONS)?, section(NAMES)?);
-        let files = file_names(&mapping).context("the file names of the coverage mapping are damaged")?;
-        Ok(Mapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
+    for rest in rests {
+        let mut counter = Counter::FIRST;
+        set(&mut counter, counts.rest(rest), None);
+        let gap = Region { kind: RegionKind::Gap, counters: vec![counter], start: rest.start, end: rest.end, others: Vec::new() };
+        function.regions[rest.file].extend((counter != Counter::FIRST).then_some(gap));
     }
-
-    fn records(&self) -> Result<Vec<Record<'_>>> {
-        let (mut at, mut records) = (0, Vec::new());
-        while at + RECORD_HEAD <= self.functions.len() {
-            let head: &[u8; RECORD_HEAD] = self.functions[at..at + RECORD_HEAD].try_into().expect("as long");
-            let size = u32::from_le_bytes(head[8..12].try_into().expect("four bytes")) as usize;
-            let code =
-                self.functions.get(at + RECORD_HEAD..at + RECORD_HEAD + size).context("a record of the coverage mapping is cut off")?;
-            records.push(Record { head, code });
-            at = (at + RECORD_HEAD + size).next_multiple_of(ALIGNMENT);
-        }
-        Ok(records)
-    }
-
-    fn files_of(&self, record: &Record) -> &[String] {
-        self.files.get(&record.word(20)).map_or(&[], Vec::as_slice)
-    }
-}
-
-impl Record<'_> {
-    fn word(&self, from: usize) -> u64 {
-        u64::from_le_bytes(self.head[from..from + 8].try_into().expect("eight bytes"))
-    }
-
-    /// The hash of its function's name.
-    fn name(&self) -> u64 {
-        self.word(0)
-    }
-
-    /// The hash of its function's graph.
-    fn graph(&self) -> u64 {
-        self.word(12)
-    }
-
-    fn regions(&self) -> Result<FunctionRegions> {
-        FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are damaged")
-    }
+    function.regions.iter_mut().for_each(|regions| regions.sort_by_key(|region| region.start.0));
+    changed
 }
 
 /// Sets what was not executed of a file's regions to 0, by an expression. Returns whether there is anything.
@@ -383,22 +314,4 @@ fn behind(line: u64, regions: &[Region]) -> (u64, u64) {
     const LONG_LINE: u64 = 4096;
     let ends = regions.iter().flat_map(|region| [region.start, region.end]).filter(|place| place.0 == line).map(|place| place.1 + 1);
     (line, ends.max().unwrap_or(0).max(LONG_LINE))
-}
-
-/// File names by the hash of their list.
-fn file_names(mapping: &[u8]) -> Option<HashMap<u64, Vec<String>>> {
-    const HEAD: usize = 16;
-    let (mut at, mut lists) = (0, HashMap::new());
-    while at + HEAD <= mapping.len() {
-        let size = u32::from_le_bytes(mapping[at + 4..at + 8].try_into().ok()?) as usize;
-        let list = mapping.get(at + HEAD..at + HEAD + size)?;
-        lists.insert(hash(list), super::region_code::file_names(list)?);
-        at = (at + HEAD + size).next_multiple_of(ALIGNMENT);
-    }
-    Some(lists)
-}
-
-/// LLVM's hash of names.
-fn hash(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(Md5::digest(bytes)[..8].try_into().expect("sixteen bytes"))
 }

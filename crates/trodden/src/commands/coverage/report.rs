@@ -2,7 +2,7 @@
 
 use super::by_test::changed;
 use super::diff::ranges;
-use super::renamed::{RenamedFolders, has_other_folder};
+use super::path_columns::{self, all_code, plain_name};
 use super::{CoverageMapping, Lines};
 use crate::cli::{Color, CoverageLeast, CoverageReport};
 use crate::commands::remarks::report_partial;
@@ -10,13 +10,13 @@ use crate::notes::{note, warn};
 use crate::output::{json_text, print_found, text_options};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use trodden_analysis::Combinations;
 use trodden_analysis::changes::plain;
-use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable, combinations, examples};
+use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable};
 use trodden_report::words::plural;
-use trodden_report::{Function, Name, View};
+use trodden_report::{Name, View};
 
 /// Exit status when a threshold is not reached.
 const EXCEEDED: u8 = 1;
@@ -77,18 +77,11 @@ impl CoverageLeast {
 
 pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
     let data = mapping.export(&["-summary-only"])?;
-    let paths = paths_by_file(view);
-    let known: BTreeSet<&str> = paths.keys().map(String::as_str).collect();
-    let names = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str());
-    // The functions, which are many, are asked for only where files of one name have different folders.
-    let renamed = match names.into_iter().any(|name| has_other_folder(&plain(name), &known)) {
-        true => RenamedFolders::new(&mapping.export(&[])?, view),
-        false => RenamedFolders::default(),
-    };
+    let paths = path_columns::by_file(&all_code(view, &mapping.names));
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
-        let own = paths.get(&renamed.in_code(name, &known)).copied();
+        let own = paths.get(&plain(name)).copied();
         let row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
         // Headers without code are in the mapping, too.
         if row.regions.all > 0 || row.paths.is_some() {
@@ -120,47 +113,30 @@ fn summary(name: String, summary: &Value) -> Result<CoverageRow> {
     })
 }
 
-/// A function that several units have counts once in each image.
-fn distinct<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
-    let mut best: BTreeMap<_, &Function> = BTreeMap::new();
-    for (at, function) in view.functions.iter().enumerate() {
-        let which = if function.map.local { at + 1 } else { 0 };
-        let known = best.entry((function.image.identity, function.map.name.as_str(), which)).or_insert(function);
-        if function.paths.complete.len() > known.paths.complete.len() {
-            *known = function;
-        }
-    }
-    best.into_values().collect()
-}
-
-fn paths_by_file(view: &View) -> BTreeMap<String, Combinations> {
-    let mut files: BTreeMap<String, Combinations> = BTreeMap::new();
-    for function in distinct(view) {
-        let Some(file) = function.file() else { continue };
-        let sum = files.entry(plain(file)).or_default();
-        *sum = sum.plus(combinations(function));
-    }
-    files
-}
-
 /// A row for each function of the source. Those that are instances of one template are several.
 pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Result<CoverageTable> {
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
-    let functions: Vec<&Function> = distinct(view);
-    let renamed = RenamedFolders::new(&data, view);
-    let in_code: Vec<String> = functions.iter().filter_map(|f| f.file()).map(plain).collect();
-    let in_code: BTreeSet<&str> = in_code.iter().map(String::as_str).collect();
+    let files_of = |function: &Value| -> Vec<String> {
+        function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain).collect()
+    };
+    let code = all_code(view, &mapping.names);
     let mut table = CoverageTable { of: "function", ..CoverageTable::default() };
+    let mut met = BTreeSet::new();
     for function in data["functions"].as_array().into_iter().flatten() {
-        let files = || function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let Some(linkage) = function["name"].as_str().filter(|_| files().any(|f| wanted.contains(f))) else { continue };
-        let own = functions.iter().find(|f| is_same(f, linkage, files().map(|file| renamed.in_code(file, &in_code))));
+        let names = || function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let Some(linkage) = function["name"].as_str().filter(|_| names().any(|f| wanted.contains(f))) else { continue };
+        let files = files_of(function);
+        let own = path_columns::of_function(&code, linkage, &files);
         let mut row = CoverageRow { name: Name::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
         row.regions = regions(&function["regions"]);
         row.branches = branches(&function["branches"]);
-        row.paths = own.map(|f| combinations(f));
-        row.remarks = own.map_or_else(Vec::new, |f| examples(f, most));
+        if met.insert((linkage, files.first().cloned())) {
+            row.paths = own.iter().map(|code| code.combinations()).reduce(Combinations::plus);
+            row.remarks = own.iter().flat_map(|code| code.examples(most)).take(most).collect();
+        } else if !own.is_empty() {
+            row.remarks = vec![VARIANT.to_owned()];
+        }
         table.rows.push(row);
     }
     table.rows.sort_by_key(|r| std::cmp::Reverse(r.paths.map_or(0, |p| p.untested)));
@@ -169,17 +145,8 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Resul
     Ok(table)
 }
 
-/// Whether a function of the optimised code is one of the source, by the name that profiles have: a local one of C has its file in front.
-fn is_same(function: &Function, name: &str, mut files: impl Iterator<Item = String>) -> bool {
-    let linkage = &function.name.linkage;
-    let mut in_file = || function.file().is_none_or(|own| files.any(|f| f == plain(own)));
-    linkage == name || (linkage == plain_name(name) && plain_name(name) != name && in_file())
-}
-
-/// `f` of `file.c:f`. Mangled names have no colon.
-fn plain_name(name: &str) -> &str {
-    name.rsplit_once(':').map_or(name, |(_, name)| name)
-}
+/// Said of functions whose paths stand with another build of the same source.
+const VARIANT: &str = "compiled in several ways: paths of all are with the first row of this name";
 
 /// Regions that are code, as [first line, column, last line, column, count, file, expanded file, kind].
 fn regions(regions: &Value) -> CoverageRatio {

@@ -3,8 +3,13 @@
 //! A place belongs to the function that has the code, and to those that it was inlined into, each at its call. Where an exception is
 //! caught in a function, callers of it go on.
 
-use std::collections::{BTreeMap, HashMap};
+use super::file_names::FileNames;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::plain;
+use trodden_flow::Edge;
+use trodden_profile::forks::with_paths_of_children;
+use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_report::View;
 use trodden_report::inlined::{returns, stopped};
 use trodden_report::view::{Function, file_of};
@@ -13,7 +18,7 @@ use trodden_unit::{EdgeKind, Position};
 /// Executions that ended at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// Source file, without `.` and `..`.
+    /// Source file, as the mapping names it, without `.` and `..`.
     pub file: String,
     /// Line and column of the call.
     pub place: (u64, u64),
@@ -26,33 +31,34 @@ pub struct Stop {
 /// The stops of a function, by file, line and column.
 type StopsOfFunction = BTreeMap<(String, (u64, u64)), Stop>;
 
-/// Places by LLVM's name of the function (`main`, `file.c;local`).
+/// Places by the image's place in the profile and LLVM's name of the function (`main`, `file.c;local`).
 #[derive(Debug, Default)]
-pub struct Stops(HashMap<String, StopsOfFunction>);
+pub struct Stops(HashMap<(usize, String), StopsOfFunction>);
 
 impl Stops {
-    /// Of all functions. Functions that fork are left out: the child completes what its parent began.
-    pub fn from_view(view: &View) -> Stops {
+    /// Of all functions. Images have their places among those given.
+    pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> Stops {
         let mut stops = Stops::default();
         for function in view.functions.iter().filter(|f| f.is_executed()) {
+            let Some(image) = images.iter().position(|image| std::ptr::eq(*image, function.image)) else { continue };
             let Some(edges) = &function.unit.map.edge_profile else { continue };
             let number = function.unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
-            if number.is_some_and(|number| edges.forks_of(number).next().is_none()) {
-                let names = edges.names.iter().map(|name| (linkage(name), name.as_str())).collect();
-                Collector { function, names, stops: &mut stops }.collect();
-            }
+            let Some(number) = number else { continue };
+            let names = edges.names.iter().map(|name| (linkage(name), name.as_str())).collect();
+            let forks: Vec<Edge> = edges.forks_of(number).collect();
+            // As for the counters: each process that continues has the whole of the function's execution.
+            let paths = with_paths_of_children(function.map, &function.paths, &forks).ok().flatten();
+            let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
+            let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| plain(file));
+            Collector { function, paths, image, names, file_of: &file_of, stops: &mut stops }.collect();
         }
         stops
     }
 
-    /// Whether every execution came to the end of its function.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Those of a function.
-    pub fn of(&self, name: &str) -> Vec<Stop> {
-        self.0.get(name).into_iter().flat_map(|stops| stops.values().cloned()).collect()
+    /// Those of a function in images.
+    pub fn of(&self, images: &BTreeSet<usize>, name: &str) -> Vec<Stop> {
+        let all = images.iter().filter_map(|image| self.0.get(&(*image, name.to_owned())));
+        all.flat_map(|stops| stops.values().cloned()).collect()
     }
 }
 
@@ -63,16 +69,21 @@ pub fn linkage(name: &str) -> &str {
 
 struct Collector<'v, 'a> {
     function: &'v Function<'a>,
+    paths: Cow<'v, FunctionPaths>,
+    image: usize,
     /// LLVM's names of the unit's functions by linkage name.
     names: HashMap<&'v str, &'v str>,
+    /// A file of debug information, as the mapping names it.
+    file_of: &'v dyn Fn(&str) -> String,
     stops: &'v mut Stops,
 }
 
 impl Collector<'_, '_> {
     fn collect(&mut self) {
         let function = self.function;
-        let stopped = stopped(function);
-        for (at, (block, &entered)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate().filter(|(_, (_, n))| **n > 0) {
+        let paths = self.paths.clone();
+        let stopped = stopped(function, &paths);
+        for (at, (block, &entered)) in function.map.blocks.iter().zip(&paths.blocks).enumerate().filter(|(_, (_, n))| **n > 0) {
             let left = entered.saturating_sub(stopped[at]);
             let (mut before, mut first, mut previous) = (entered, 0, None);
             for (call, returned) in returns(function, at, entered, left) {
@@ -83,7 +94,7 @@ impl Collector<'_, '_> {
                 self.add(call.position, &near, before.saturating_sub(returned), None);
                 (before, first, previous) = (returned, up_to_call, call.position);
             }
-            let mut edges = function.out[at].iter().map(|edge| (&function.map.edges[edge.index()], function.paths.edges[edge.index()]));
+            let mut edges = function.out[at].iter().map(|edge| (&function.map.edges[edge.index()], paths.edges[edge.index()]));
             if let Some((_, count)) = edges.clone().find(|(edge, _)| edge.kind == EdgeKind::NoReturn) {
                 self.add(block.positions.last().copied(), &block.positions, count, None);
             }
@@ -92,7 +103,7 @@ impl Collector<'_, '_> {
                 self.add(block.branch, &block.positions, count, handler.map(|position| position.scope));
             }
         }
-        for lost in function.paths.lost.iter().filter(|lost| lost.count > 0) {
+        for lost in paths.lost.iter().filter(|lost| lost.count > 0) {
             let head = function.map.blocks.get(lost.head.index()).and_then(|block| block.positions.first().copied());
             self.add(head, &[], lost.count.unsigned_abs(), None);
         }
@@ -118,7 +129,7 @@ impl Collector<'_, '_> {
     fn add_unknown(&mut self) {
         if let Some(name) = self.names.get(self.function.map.plain_name()) {
             let unknown = Stop { file: String::new(), place: (0, 0), before: Vec::new(), count: 1 };
-            self.stops.0.entry((*name).to_owned()).or_default().insert((String::new(), (0, 0)), unknown);
+            self.stops.0.entry((self.image, (*name).to_owned())).or_default().insert((String::new(), (0, 0)), unknown);
         }
     }
 
@@ -132,9 +143,10 @@ impl Collector<'_, '_> {
         };
         let Some(name) = self.names.get(name) else { return };
         let place = (u64::from(position.line), u64::from(position.column));
-        let of_function = self.stops.0.entry((*name).to_owned()).or_default();
-        let empty = || Stop { file: plain(file), place, before: Vec::new(), count: 0 };
-        let stop = of_function.entry((plain(file), place)).or_insert_with(empty);
+        let file = (self.file_of)(file);
+        let of_function = self.stops.0.entry((self.image, (*name).to_owned())).or_default();
+        let empty = || Stop { file: file.clone(), place, before: Vec::new(), count: 0 };
+        let stop = of_function.entry((file.clone(), place)).or_insert_with(empty);
         stop.count += count;
         let is_near = |p: &&Position| (p.scope, p.file) == (position.scope, position.file) && p.line > position.line;
         stop.before.extend(before.iter().filter(is_near).map(|p| (u64::from(p.line), u64::from(p.column))));
