@@ -52,8 +52,10 @@ pub struct CoverageRow {
     pub mcdc: Option<CoverageRatio>,
     /// Paths of the optimised code, if it has any of its own.
     pub paths: Option<Combinations>,
-    /// What is not covered, in words.
+    /// What is not covered or not exact, in words.
     pub remarks: Vec<String>,
+    /// Functions of which some counts are not exact, for JSON.
+    pub caveats: Vec<Value>,
 }
 
 /// A table.
@@ -166,6 +168,7 @@ fn row_json(row: &CoverageRow) -> Value {
         "functions": row.functions.map(CoverageRatio::json),
         "lines": row.lines.map(CoverageRatio::json),
         "branches": row.branches.json(), "mcdc": row.mcdc.map(CoverageRatio::json), "paths": paths, "remarks": row.remarks,
+        "not_exact": row.caveats,
     })
 }
 

@@ -9,7 +9,7 @@
 use super::region_code::{Counter, CounterKind, FunctionRegions};
 use super::sections::{Mapping, Record, hash};
 use anyhow::Result;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_profile::edges::FunctionEdges;
 
 /// A function of a source, compiled in one way.
@@ -42,9 +42,12 @@ pub struct Instances {
     /// By image, and the hashes of the name and of the graph.
     of_image: HashMap<(usize, u64, u64), usize>,
     by_source: HashMap<(u64, u64, Vec<String>), usize>,
+    names: HashSet<u64>,
     /// Instances of a name and files, and of a name and graph.
     variants: HashMap<Source, usize>,
     graphs: HashMap<(u64, u64), Vec<usize>>,
+    /// Names of executed functions without a record, of which another has one.
+    pub not_shown: BTreeSet<String>,
 }
 
 impl Instances {
@@ -56,8 +59,7 @@ impl Instances {
         let mut instances = Instances::default();
         let mut counters: Vec<HashMap<(u64, u64), FunctionEdges>> =
             counters.into_iter().map(|all| all.into_iter().map(|f| ((hash(f.name.as_bytes()), f.hash), f)).collect()).collect();
-        let names: HashMap<u64, String> =
-            counters.iter().flatten().map(|((name, _), function)| (*name, function.name.clone())).collect();
+        let names: HashMap<u64, String> = counters.iter().flatten().map(|((name, _), function)| (*name, function.name.clone())).collect();
         for (image, mapping) in mappings.iter().enumerate() {
             let mut met = BTreeSet::new();
             for record in mapping.records()? {
@@ -77,8 +79,12 @@ impl Instances {
         }
         // Code that was inlined into another program, which has no record of it.
         for (key, function) in counters.into_iter().flatten() {
-            if let Some(first) = instances.graphs.get(&key).and_then(|all| all.first()) {
-                instances.all[*first].edges.add(&function);
+            match instances.graphs.get(&key).and_then(|all| all.first()) {
+                Some(first) => instances.all[*first].edges.add(&function),
+                None if function.counts.iter().any(|count| *count > 0) && instances.names.contains(&key.0) => {
+                    instances.not_shown.insert(function.name);
+                }
+                None => {}
             }
         }
         Ok(instances)
@@ -118,6 +124,7 @@ impl Instances {
         let instance = &mut self.all[number];
         own.iter().for_each(|function| instance.edges.add(function));
         instance.images.insert(image);
+        self.names.insert(name);
         self.of_image.insert((image, name, graph), number);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! `llvm-cov` would show a program that was built again since without a word, with whatever counts still fit; so the build id is compared
 //! first.
 
+use super::caveats::{Caveat, CaveatReason};
 use super::file_names::FileNames;
 use super::files::Files;
 use super::instances::Instances;
@@ -44,6 +45,8 @@ pub struct CoverageMapping {
     sources: Option<Vec<String>>,
     /// Names of files in the mapping and in debug information.
     pub names: FileNames,
+    /// Functions of which some counts are LLVM's.
+    pub caveats: Vec<Caveat>,
 }
 
 impl CoverageMapping {
@@ -66,22 +69,36 @@ impl CoverageMapping {
         let mut counters = profdata::coverage(profile)?;
         let mut images = images(profile, &wanted.object)?;
         let folder = temporary::folder("trodden-coverage-")?;
+        let mut caveats = Vec::new();
         let view = View::from_profile(profile);
         let mappings: Vec<Mapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
         let names = FileNames::new(&view, counted(profile).into_iter().zip(&mappings))?;
         if wanted.like.is_none() {
-            (counters.functions, images) = correct(&view, &images, &mappings, &names, folder.path())?;
+            let corrected = correct(&view, &images, &mappings, &names, folder.path())?;
+            (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
         fs::write(folder.path().join(PROFILE), profdata::indexed_form(counters)?).context("cannot write into the temporary folder")?;
         let own = wanted.ignore_filename_regex.clone();
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
         let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
         let ignored = (!ignored.is_empty()).then(|| ignored.join("|"));
-        let mut mapping = CoverageMapping { folder, images, ignored, sources: None, names };
+        let mut mapping = CoverageMapping { folder, images, ignored, sources: None, names, caveats };
         if !wanted.include.is_empty() || !wanted.exclude.is_empty() {
             mapping.sources = Some(mapping.chosen(wanted)?);
         }
         Ok(mapping)
+    }
+
+    /// Says of which functions some counts are LLVM's; only of those without a place, if what is printed has marks of the others.
+    pub fn note_caveats(&self, has_marks: bool) {
+        let unmarked: Vec<&Caveat> = self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect();
+        let Some(first) = unmarked.first() else { return };
+        let more = if unmarked.len() > 1 {
+            format!(" (and {} more; `trodden coverage report` lists them)", unmarked.len() - 1)
+        } else {
+            String::new()
+        };
+        note(format_args!("{}: {}{more}", first.name(), first.remark()));
     }
 
     /// Files that match the patterns.
@@ -149,13 +166,7 @@ impl CoverageMapping {
 
 /// The counters of all functions, and images with their mapping: copies in which each function has the counts of its own executions, and
 /// code behind calls that did not return has its own, where that makes a difference.
-fn correct(
-    view: &View,
-    images: &[PathBuf],
-    mappings: &[Mapping],
-    names: &FileNames,
-    folder: &Path,
-) -> Result<(Vec<FunctionEdges>, Vec<PathBuf>)> {
+fn correct(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
     let executed = counted(view.profile);
     let counters = executed.iter().map(|image| Ok(EdgeCounts::of_image(image)?.functions)).collect::<Result<_>>()?;
     let mut instances = Instances::new(mappings, counters)?;
@@ -175,7 +186,17 @@ fn correct(
             corrected.push(file);
         }
     }
-    Ok((instances.into_edges(), corrected))
+    let mut caveats: Vec<Caveat> = not_executed.into_caveats().into_iter().collect();
+    let not_shown = std::mem::take(&mut instances.not_shown).into_iter();
+    caveats.extend(not_shown.map(|function| Caveat { file: String::new(), line: 0, function, reason: CaveatReason::NotShown }));
+    Ok(Corrected { functions: instances.into_edges(), images: corrected, caveats })
+}
+
+/// What takes the place of counters and images.
+struct Corrected {
+    functions: Vec<FunctionEdges>,
+    images: Vec<PathBuf>,
+    caveats: Vec<Caveat>,
 }
 
 fn read_mapping(image: &Path) -> Result<Mapping> {

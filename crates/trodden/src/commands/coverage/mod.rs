@@ -19,8 +19,10 @@
 //! | `report.rs`, `diff.rs`, `by_test.rs` | the commands' tables; of a suite, which test adds what |
 
 pub mod by_test;
+mod caveats;
 mod demangled;
 mod diff;
+mod end_of_call;
 mod file_names;
 pub mod files;
 mod instances;
@@ -32,6 +34,7 @@ mod region_code;
 mod report;
 mod sections;
 mod stops;
+mod tail_calls;
 mod true_counts;
 
 use crate::driver::other_programs::joined;
@@ -43,6 +46,7 @@ use crate::driver::toolchain::{LLVM_MAJOR, Tool};
 use crate::notes::{note, reasons, warn};
 use crate::output::{print, print_text, write_file};
 use anyhow::{Context, Result, bail, ensure};
+use caveats::{Caveat, mark_sources};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -123,12 +127,14 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
                 bail!("no function has a name that matches `{function}` (--function takes a regular expression of linkage names)");
             }
-            print_text(&String::from_utf8_lossy(&shown))?;
+            print_text(&mark_sources(&String::from_utf8_lossy(&shown), &mapping.caveats))?;
+            mapping.note_caveats(true);
         }
         Some(folder) => {
             arguments.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
             arguments.push(joined("-output-dir=", folder));
             mapping.llvm_cov("show", &arguments)?;
+            mapping.note_caveats(false);
             let index = folder.join("index.html");
             ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} wrote no {}: is the folder writable?", index.display());
             let paths = folder.join(PATHS_PAGE);
@@ -167,10 +173,12 @@ fn export(job: &CoverageExport) -> Result<ExitCode> {
             CoverageFormat::Json => {
                 let mut export = serde_json::from_slice(&bytes).context("what llvm-cov exports is no JSON")?;
                 demangled::json(&mut export);
+                export["not_exact"] = mapping.caveats.iter().map(Caveat::json).collect();
                 serde_json::to_vec(&export).context("cannot write the export")?
             }
         };
     }
+    mapping.note_caveats(matches!(job.format, CoverageFormat::Json));
     match &job.output {
         Some(file) => write_file(file, &bytes).context("the export")?,
         None => print(&bytes)?,

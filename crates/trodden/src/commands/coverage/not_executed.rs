@@ -5,6 +5,7 @@
 //! which regions that begin on such lines count 0, and *gap regions*, which count for lines but not among the regions, cover the rest of
 //! a region behind the call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
 
+use super::caveats::{CallEnds, Caveat, CaveatReason};
 use super::file_names::FileNames;
 use super::instances::Instances;
 use super::region_code::{Counter, FunctionRegions, Region, RegionKind};
@@ -30,6 +31,8 @@ pub struct NotExecuted {
     stops: Stops,
     /// Parts of functions that are behind stops.
     rests: HashMap<Declared, BTreeSet<Span>>,
+    /// Functions of which some counts are LLVM's.
+    caveats: BTreeSet<Caveat>,
 }
 
 impl NotExecuted {
@@ -69,7 +72,7 @@ impl NotExecuted {
                 counts.entry(file).or_default().add(&of_file);
             }
         }
-        NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new() }
+        NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new(), caveats: BTreeSet::new() }
     }
 
     /// Notes which parts of functions are behind calls that did not return, so that all instances of a function have the same parts.
@@ -77,24 +80,51 @@ impl NotExecuted {
     /// # Errors
     /// The mapping is damaged.
     pub fn note_rests(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
+        let mut ends = CallEnds::default();
         for record in mapping.records()? {
             let Some(instance) = instances.of(image, &record).map(|number| instances.get(number)) else { continue };
-            let stops = self.stops.of(&instance.images, &instance.edges.name);
-            if stops.is_empty() {
+            let name = &instance.edges.name;
+            let (stops, reasons) = (self.stops.of(&instance.images, name), self.stops.caveats(&instance.images, name));
+            if stops.is_empty() && reasons.is_empty() {
                 continue;
             }
             let function = record.regions()?;
             let files = plain_files(mapping, &record, &function);
-            let Some(counts) = TrueCounts::new(&function, &instance.edges.counts, &files, &stops) else { continue };
             let Some(place) = declared(&function, &files) else { continue };
+            let mut mark = |reason| {
+                let caveat = Caveat { file: place.0.clone(), line: place.1.0, function: name.clone(), reason };
+                self.caveats.insert(caveat);
+            };
+            reasons.into_iter().for_each(&mut mark);
+            if stops.is_empty() {
+                continue;
+            }
+            let Some(counts) = TrueCounts::new(&function, &instance.edges.counts, &files, &stops) else {
+                let is_unknown = stops.iter().any(|stop| !files.contains(&stop.file));
+                mark(if is_unknown { CaveatReason::UnknownPlace } else { CaveatReason::Contradiction });
+                continue;
+            };
+            let is_rust = place.0.ends_with(".rs");
+            if is_rust && counts.has_branches() {
+                mark(CaveatReason::Rust);
+            }
             for (file, name) in files.iter().enumerate() {
                 let lines = self.counts.get(name);
                 let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
-                let rests = counts.rests(file, is_code);
-                self.rests.entry(place.clone()).or_default().extend(rests);
+                let rests = counts.rests(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
+                // Without optimisation code of arguments only comes before a call.
+                if rests.has_unknown_lines && !self.unoptimised.contains(&record.name()) {
+                    mark(CaveatReason::Moved);
+                }
+                self.rests.entry(place.clone()).or_default().extend(rests.spans);
             }
         }
         Ok(())
+    }
+
+    /// Functions of which some counts are LLVM's.
+    pub fn into_caveats(self) -> BTreeSet<Caveat> {
+        self.caveats
     }
 
     /// Object files with the mapping of an image in which each instance has its own counts, and so has code behind calls that did not

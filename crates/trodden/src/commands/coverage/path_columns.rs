@@ -86,7 +86,9 @@ pub fn of_function<'c, 'v, 'a>(code: &'c [SameCode<'v, 'a>], name: &str, files: 
     let here: Vec<&SameCode> = named().filter(|code| code.file.as_ref().is_some_and(|file| files.contains(file))).collect();
     // Where debug information names no file of the mapping, the name of a function that is not local has to do.
     match here.is_empty() {
-        true => named().filter(|code| code.file.is_none() && (code.function.name.linkage == name || code.function.file().is_none())).collect(),
+        true => {
+            named().filter(|code| code.file.is_none() && (code.function.name.linkage == name || code.function.file().is_none())).collect()
+        }
         false => here,
     }
 }

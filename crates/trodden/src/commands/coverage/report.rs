@@ -1,6 +1,7 @@
 //! `trodden coverage report`: a row for each file or function, with the paths beside LLVM's numbers.
 
 use super::by_test::changed;
+use super::caveats::Caveat;
 use super::diff::ranges;
 use super::path_columns::{self, all_code, plain_name};
 use super::{CoverageMapping, Lines};
@@ -37,6 +38,7 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     };
     print_found(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
     report_partial(&profile);
+    mapping.note_caveats(true);
     let failed = job.least.missed(&table.total);
     failed.iter().for_each(note);
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
@@ -82,7 +84,10 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
         let own = paths.get(&plain(name)).copied();
-        let row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
+        let mut row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
+        let of_file = || mapping.caveats.iter().filter(|caveat| caveat.file == plain(name));
+        row.remarks = of_file().map(Caveat::remark_with_name).collect();
+        row.caveats = of_file().map(Caveat::json).collect();
         // Headers without code are in the mapping, too.
         if row.regions.all > 0 || row.paths.is_some() {
             table.rows.push(row);
@@ -131,12 +136,16 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Resul
         let mut row = CoverageRow { name: Name::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
         row.regions = regions(&function["regions"]);
         row.branches = branches(&function["branches"]);
+        let is_same = |caveat: &&Caveat| caveat.function.replace(';', ":") == linkage.replace(';', ":") && files.contains(&caveat.file);
+        let caveats = || mapping.caveats.iter().filter(is_same);
+        row.caveats = caveats().map(Caveat::json).collect();
         if met.insert((linkage, files.first().cloned())) {
             row.paths = own.iter().map(|code| code.combinations()).reduce(Combinations::plus);
             row.remarks = own.iter().flat_map(|code| code.examples(most)).take(most).collect();
         } else if !own.is_empty() {
             row.remarks = vec![VARIANT.to_owned()];
         }
+        row.remarks.extend(caveats().map(Caveat::remark));
         table.rows.push(row);
     }
     table.rows.sort_by_key(|r| std::cmp::Reverse(r.paths.map_or(0, |p| p.untested)));

@@ -3,7 +3,9 @@
 //! A place belongs to the function that has the code, and to those that it was inlined into, each at its call. Where an exception is
 //! caught in a function, callers of it go on.
 
+use super::caveats::CaveatReason;
 use super::file_names::FileNames;
+use super::tail_calls::TailCalls;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::plain;
@@ -33,12 +35,16 @@ type StopsOfFunction = BTreeMap<(String, (u64, u64)), Stop>;
 
 /// Places by the image's place in the profile and LLVM's name of the function (`main`, `file.c;local`).
 #[derive(Debug, Default)]
-pub struct Stops(HashMap<(usize, String), StopsOfFunction>);
+pub struct Stops {
+    functions: HashMap<(usize, String), StopsOfFunction>,
+    caveats: HashMap<(usize, String), BTreeSet<CaveatReason>>,
+}
 
 impl Stops {
     /// Of all functions. Images have their places among those given.
     pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> Stops {
         let mut stops = Stops::default();
+        let tail_calls = TailCalls::new(view);
         for function in view.functions.iter().filter(|f| f.is_executed()) {
             let Some(image) = images.iter().position(|image| std::ptr::eq(*image, function.image)) else { continue };
             let Some(edges) = &function.unit.map.edge_profile else { continue };
@@ -48,16 +54,24 @@ impl Stops {
             let forks: Vec<Edge> = edges.forks_of(number).collect();
             // As for the counters: each process that continues has the whole of the function's execution.
             let paths = with_paths_of_children(function.map, &function.paths, &forks).ok().flatten();
+            let is_continued = !forks.is_empty() && paths.is_some();
             let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
             let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| plain(file));
-            Collector { function, paths, image, names, file_of: &file_of, stops: &mut stops }.collect();
+            Collector { function, paths, image, names, file_of: &file_of, tail_calls: &tail_calls, stops: &mut stops }
+                .collect(is_continued);
         }
         stops
     }
 
+    /// What is not known of a function in images.
+    pub fn caveats(&self, images: &BTreeSet<usize>, name: &str) -> BTreeSet<CaveatReason> {
+        let all = images.iter().filter_map(|image| self.caveats.get(&(*image, name.to_owned())));
+        all.flatten().copied().collect()
+    }
+
     /// Those of a function in images.
     pub fn of(&self, images: &BTreeSet<usize>, name: &str) -> Vec<Stop> {
-        let all = images.iter().filter_map(|image| self.0.get(&(*image, name.to_owned())));
+        let all = images.iter().filter_map(|image| self.functions.get(&(*image, name.to_owned())));
         all.flat_map(|stops| stops.values().cloned()).collect()
     }
 }
@@ -75,12 +89,19 @@ struct Collector<'v, 'a> {
     names: HashMap<&'v str, &'v str>,
     /// A file of debug information, as the mapping names it.
     file_of: &'v dyn Fn(&str) -> String,
+    tail_calls: &'v TailCalls,
     stops: &'v mut Stops,
 }
 
 impl Collector<'_, '_> {
-    fn collect(&mut self) {
+    fn collect(&mut self, is_continued: bool) {
         let function = self.function;
+        if is_continued {
+            self.caveat(function.map.plain_name(), CaveatReason::Forked);
+        }
+        if self.tail_calls.has(function) {
+            self.caveat(function.map.plain_name(), CaveatReason::TailCall);
+        }
         let paths = self.paths.clone();
         let stopped = stopped(function, &paths);
         for (at, (block, &entered)) in function.map.blocks.iter().zip(&paths.blocks).enumerate().filter(|(_, (_, n))| **n > 0) {
@@ -101,11 +122,34 @@ impl Collector<'_, '_> {
             if let Some((edge, count)) = edges.find(|(edge, count)| edge.kind == EdgeKind::Unwind && *count > 0) {
                 let handler = function.map.blocks.get(edge.to.index()).and_then(|block| block.positions.first());
                 self.add(block.branch, &block.positions, count, handler.map(|position| position.scope));
+                handler.into_iter().for_each(|position| self.mark_around(position.scope));
             }
         }
         for lost in paths.lost.iter().filter(|lost| lost.count > 0) {
             let head = function.map.blocks.get(lost.head.index()).and_then(|block| block.positions.first().copied());
             self.add(head, &[], lost.count.unsigned_abs(), None);
+        }
+    }
+
+    fn caveat(&mut self, name: &str, reason: CaveatReason) {
+        if let Some(name) = self.names.get(name) {
+            self.stops.caveats.entry((self.image, (*name).to_owned())).or_default().insert(reason);
+        }
+    }
+
+    /// Marks the functions around inlined code that handles an exception: whether they go on is not known.
+    fn mark_around(&mut self, handler: u32) {
+        let map = self.function.units_map();
+        let mut next = map.scopes.get(handler as usize).and_then(|scope| scope.inlined_at);
+        while let Some(scope) = next.and_then(|call| map.scopes.get(call.scope as usize)) {
+            let name = match scope.inlined_at {
+                None => self.function.map.plain_name(),
+                Some(_) if scope.linkage_name.is_empty() => &scope.name,
+                Some(_) => &scope.linkage_name,
+            };
+            self.caveat(name, CaveatReason::Inlined);
+            let inner = next.map_or(0, |call| call.scope);
+            next = scope.inlined_at.filter(|call| call.scope < inner);
         }
     }
 
@@ -129,7 +173,7 @@ impl Collector<'_, '_> {
     fn add_unknown(&mut self) {
         if let Some(name) = self.names.get(self.function.map.plain_name()) {
             let unknown = Stop { file: String::new(), place: (0, 0), before: Vec::new(), count: 1 };
-            self.stops.0.entry((self.image, (*name).to_owned())).or_default().insert((String::new(), (0, 0)), unknown);
+            self.stops.functions.entry((self.image, (*name).to_owned())).or_default().insert((String::new(), (0, 0)), unknown);
         }
     }
 
@@ -144,7 +188,7 @@ impl Collector<'_, '_> {
         let Some(name) = self.names.get(name) else { return };
         let place = (u64::from(position.line), u64::from(position.column));
         let file = (self.file_of)(file);
-        let of_function = self.stops.0.entry((self.image, (*name).to_owned())).or_default();
+        let of_function = self.stops.functions.entry((self.image, (*name).to_owned())).or_default();
         let empty = || Stop { file: file.clone(), place, before: Vec::new(), count: 0 };
         let stop = of_function.entry((file.clone(), place)).or_insert_with(empty);
         stop.count += count;
