@@ -99,18 +99,20 @@ impl Caveat {
     }
 }
 
-/// Sources as `llvm-cov show` prints them, with a box below the first line of each function with a caveat.
-pub fn mark_sources(shown: &str, caveats: &[Caveat]) -> String {
+/// Sources as `llvm-cov show` prints them, with a box below the first line of each function with a caveat. It prints the name of a file, or
+/// of a function, before the lines of each; of the only file it prints none.
+pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) -> String {
     let mut by_place: BTreeMap<(&str, u64), Vec<&Caveat>> = BTreeMap::new();
     for caveat in caveats {
         by_place.entry((&caveat.file, caveat.line)).or_default().push(caveat);
     }
-    let (mut out, mut file) = (String::with_capacity(shown.len()), "");
+    let (mut out, mut file) = (String::with_capacity(shown.len()), only_file.unwrap_or_default());
     for line in shown.split_inclusive('\n') {
         out.push_str(line);
         let text = line.trim_end();
         if let Some(name) = text.strip_suffix(':').filter(|name| !name.starts_with(' ')) {
-            file = name;
+            let is_its = |caveat: &&Caveat| caveat.function == name || caveat.name() == name;
+            file = caveats.iter().find(is_its).map_or(name, |caveat| &caveat.file);
         }
         let number = text.split_once('|').and_then(|(number, _)| number.trim().parse().ok());
         let Some(found) = number.and_then(|number: u64| by_place.remove(&(file, number))) else { continue };
@@ -145,7 +147,7 @@ mod tests {
     fn boxes_stand_below_first_lines() {
         let caveat = Caveat { file: "/x/a.c".into(), line: 4, function: "a.c:f".into(), reason: CaveatReason::TailCall };
         let shown = "/x/b.c:\n    4|      1|int f;\n/x/a.c:\n    4|      1|int f(void) {\n    5|      1|  4|\n";
-        let marked = mark_sources(shown, &[caveat]);
+        let marked = mark_sources(shown, None, &[caveat]);
         let lines: Vec<&str> = marked.lines().collect();
         assert_eq!((lines.len(), lines[3], lines[7]), (8, "    4|      1|int f(void) {", "    5|      1|  4|"));
         assert!(lines[5].starts_with("  |  Not exact (f): counts after its calls assume that they returned"), "{marked}");

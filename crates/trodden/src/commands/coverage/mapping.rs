@@ -24,6 +24,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_analysis::changes::plain;
 use trodden_flow::{CutReason, Edge};
 use trodden_profile::edges::FunctionEdges;
 use trodden_profile::{Beginning, EdgeCounts, ImageProfile, PathEnd, Profile};
@@ -108,6 +109,18 @@ impl CoverageMapping {
         let chosen: Vec<String> = all.iter().filter(|name| files.is_wanted(Path::new(name), Path::new(name))).cloned().collect();
         ensure!(!chosen.is_empty(), "none of the {} source files matches --include and --exclude; the first is {}", all.len(), all[0]);
         Ok(chosen)
+    }
+
+    /// The only file, if there is one; not asked for where no function has a caveat.
+    ///
+    /// # Errors
+    /// `llvm-cov` is missing or fails.
+    pub fn only_file(&self) -> Result<Option<String>> {
+        if self.caveats.is_empty() {
+            return Ok(None);
+        }
+        let files = self.files()?;
+        Ok(if let [only] = &files[..] { Some(plain(only)) } else { None })
     }
 
     /// Names of all files, of which there is one at least.

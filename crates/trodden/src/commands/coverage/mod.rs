@@ -11,6 +11,8 @@
 //! | `instances.rs` | which counters belong to which function of which program |
 //! | `not_executed.rs` | code behind calls that did not return, in the mapping |
 //! | `stops.rs`, `true_counts.rs` | where executions ended; how often the regions of a function were executed, given that |
+//! | `handling.rs`, `tail_calls.rs`, `end_of_call.rs` | what becomes of exceptions; calls that became jumps; where calls end in the source |
+//! | `caveats.rs` | functions whose counts are LLVM's, and marks of them |
 //! | `region_code.rs` | the encoding of regions in the mapping |
 //! | `files.rs`, `file_names.rs` | which source files are wanted; folders with two names |
 //! | `demangled.rs` | names in exports |
@@ -25,6 +27,7 @@ mod diff;
 mod end_of_call;
 mod file_names;
 pub mod files;
+mod handling;
 mod instances;
 mod lines;
 mod mapping;
@@ -127,7 +130,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
                 bail!("no function has a name that matches `{function}` (--function takes a regular expression of linkage names)");
             }
-            print_text(&mark_sources(&String::from_utf8_lossy(&shown), &mapping.caveats))?;
+            print_text(&mark_sources(&String::from_utf8_lossy(&shown), mapping.only_file()?.as_deref(), &mapping.caveats))?;
             mapping.note_caveats(true);
         }
         Some(folder) => {

@@ -5,6 +5,7 @@
 
 use super::caveats::CaveatReason;
 use super::file_names::FileNames;
+use super::handling::{Handling, handling};
 use super::tail_calls::TailCalls;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -121,8 +122,16 @@ impl Collector<'_, '_> {
             }
             if let Some((edge, count)) = edges.find(|(edge, count)| edge.kind == EdgeKind::Unwind && *count > 0) {
                 let handler = function.map.blocks.get(edge.to.index()).and_then(|block| block.positions.first());
-                self.add(block.branch, &block.positions, count, handler.map(|position| position.scope));
-                handler.into_iter().for_each(|position| self.mark_around(position.scope));
+                let handler = handler.map(|position| position.scope);
+                let goes_on = match handling(function, &paths, edge.to) {
+                    Handling::Passed => None,
+                    Handling::Caught(scope) => Some(scope),
+                    Handling::Unknown => {
+                        handler.into_iter().for_each(|scope| self.mark_around(scope));
+                        handler
+                    }
+                };
+                self.add(block.branch, &block.positions, count, goes_on);
             }
         }
         for lost in paths.lost.iter().filter(|lost| lost.count > 0) {

@@ -80,6 +80,7 @@ fn returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTree
         *finished.entry(function.map.plain_name()).or_insert(true) &= is_finished;
     }
     let mut returning: BTreeSet<&str> = finished.into_iter().filter(|(_, is_finished)| *is_finished).map(|(name, _)| name).collect();
+    returning.extend(LIBRARY);
     loop {
         let is_open = |callees: &Callees| callees.iter().any(|callee| callee.is_none_or(|name| !returning.contains(name)));
         let open: Vec<&str> = jumps.iter().filter(|(_, callees)| is_open(callees)).map(|(f, _)| f.map.plain_name()).collect();
@@ -90,3 +91,10 @@ fn returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTree
         }
     }
 }
+
+/// Functions of the C library that return, as long as the process lives.
+const LIBRARY: [&str; 32] = [
+    "_ZdaPv", "_ZdaPvm", "_ZdlPv", "_ZdlPvm", "abs", "calloc", "close", "fclose", "fflush", "fputc", "fputs", "free", "fwrite", "malloc",
+    "memchr", "memcmp", "memcpy", "memmove", "memset", "printf", "putc", "putchar", "puts", "realloc", "snprintf", "strchr", "strcmp",
+    "strcpy", "strdup", "strlen", "strncmp", "strtol",
+];
