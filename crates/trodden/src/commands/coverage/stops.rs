@@ -99,6 +99,12 @@ impl Collector<'_, '_> {
         let function = self.function;
         if is_continued {
             self.caveat(function.map.plain_name(), CaveatReason::Forked);
+            // What was inlined before the fork is part of the function, and counts for each process, too.
+            let map = function.units_map();
+            let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
+            for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
+                self.caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
+            }
         }
         if self.tail_calls.has(function) {
             self.caveat(function.map.plain_name(), CaveatReason::TailCall);
