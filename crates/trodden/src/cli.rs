@@ -28,7 +28,7 @@ mod trace;
 mod waits;
 mod witnesses;
 
-pub use branches::BranchKind;
+pub use branches::Branches;
 pub use building::{Build, Instrument, Loops, OnUntested, Pgo};
 pub use choices::{word, word_for};
 pub use copies::{Copies, EngineKind};
@@ -44,7 +44,7 @@ pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use overview::command as command_line;
 pub use parameters::Parameters;
 pub use partition::{COPY_STRATEGIES, HITS, Plan};
-pub use recording::{Bursts, Collect, Destination, Import, Record, Sample};
+pub use recording::{Collect, Destination, Import, Record, Sample};
 pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
 pub use segments::{SegmentFormat, Segments};
@@ -52,13 +52,10 @@ pub use sequences::{
     StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
 };
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
-pub use simulate::{ModelKind, ProfileKind, Simulate, SimulateAction, SourceFormat, Sweep};
-pub use stream::{Last, Stream, StreamCollect, StreamShow, StreamStatistics};
-pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun};
-pub use trace::{
-    CollectorKind, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
-    WeightsFrom,
-};
+pub use simulate::{Simulate, SimulateAction, Sweep};
+pub use stream::{Last, Stream, StreamShow, StreamStatistics};
+pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
+pub use trace::{RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow};
 pub use trodden_console::output::Color;
 pub use waits::{Waits, WaitsRecord, WaitsReport};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
@@ -66,9 +63,6 @@ pub use witnesses::{Condition, Reconstruct, Witnesses};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-/// The run that is meant when none is named.
-pub const LAST: &str = "last";
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]

@@ -5,19 +5,14 @@
 //! | `cli` | syntax of the command line, and nothing else |
 //! | `commands` | one file or folder for each verb |
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
-//! | `running` | what commands that run a program share: processes and signals, bursts, raw counts, where profiles go |
-//! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
-//! | `decompress.rs` | files compressed by gzip, zstd or xz |
+//! | `surroundings.rs`, `temporary.rs` | what libraries are given of this process; where temporary files lie |
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
-mod decompress;
 mod driver;
-mod git;
-mod profiles;
-mod running;
-mod sources;
+mod surroundings;
+mod temporary;
 
 use anyhow::{Context, Result};
 use clap::FromArgMatches;
@@ -44,7 +39,7 @@ pub fn main() -> ExitCode {
     let name = &*called.to_string_lossy().into_owned();
     notes::show_log();
     survive_file_size_limit();
-    trodden_profile::temporary::before_names(running::temporary::remove_on_signals);
+    trodden_profile::temporary::before_names(trodden_launch::temporary::remove_on_signals);
     let ended = run(name, arguments).and_then(|status| {
         output::finish()?;
         Ok(status)
@@ -62,7 +57,7 @@ pub fn main() -> ExitCode {
 /// A write beyond the limit of file sizes (`ulimit -f`) fails from now on, and does not end trodden. By a handler, since programs that
 /// we start would inherit that the signal is ignored, and handlers not.
 fn survive_file_size_limit() {
-    if !running::ignored_signals().contains(&SIGXFSZ) {
+    if !trodden_launch::signals::ignored_signals().contains(&SIGXFSZ) {
         // Where that cannot be, the signal ends us as before.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
@@ -117,7 +112,7 @@ pub mod fuzzing {
     /// # Errors
     /// A line is not understood.
     pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
-        crate::commands::read_otf2_text(definitions, events)
+        trodden_waits_file::import::read_otf2_text(definitions, events)
     }
 }
 

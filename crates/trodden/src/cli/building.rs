@@ -1,11 +1,11 @@
 //! The syntax of commands that make programs: `trodden build`, `pgo`, `instrument`, `loops`.
 
-use super::LAST;
 use super::parameters::Parameters;
 use super::times::an_hour_at_most;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use trodden_stored::named::LAST;
 
 /// `trodden build`
 #[derive(Debug, Args)]

@@ -1,11 +1,12 @@
 //! The syntax of `trodden simulate`.
 
 use super::choices::{Choice, one_of};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_hardware::processor::ProcessorEvent;
+use trodden_hardware::processor::{ProcessorEvent, ProcessorModel};
 use trodden_hardware::{Overflow, Preset};
+use trodden_trace::simulation::{ProfileKind, SourceFormat};
 
 /// `trodden simulate`
 #[derive(Debug, Args)]
@@ -38,7 +39,7 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub from: Option<PathBuf>,
     /// The format of that file; by default its beginning says.
-    #[arg(long, value_enum, default_value_t = SourceFormat::Auto)]
+    #[arg(long, value_parser = one_of(formats()), default_value = "auto")]
     pub format: SourceFormat,
     /// Keep what was read before a damaged or missing part.
     #[arg(long)]
@@ -87,8 +88,8 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub processor: Option<PathBuf>,
     /// Which model of the processor gives events and cycles.
-    #[arg(long, value_enum, default_value_t = ModelKind::Fast)]
-    pub model: ModelKind,
+    #[arg(long, value_parser = one_of(MODELS), default_value = "fast")]
+    pub model: ProcessorModel,
     /// Entries of the queue between processor and profiler: says how much the profiler slows the processor down.
     #[arg(long, value_name = "N")]
     pub branch_queue: Option<usize>,
@@ -100,7 +101,7 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Which profile that is.
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = ProfileKind::Table, requires = "profile")]
+    #[arg(long, value_name = "WHICH", value_parser = one_of(PROFILES), default_value = "table", requires = "profile")]
     pub profile_of: ProfileKind,
     /// Instructions of a window of the dynamic overlap.
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]
@@ -123,29 +124,22 @@ pub struct Simulate {
 }
 
 /// Which profile is written as paths of units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProfileKind {
-    /// What the first table holds.
-    Table,
-    /// All paths that the detector found.
-    Complete,
-}
+const PROFILES: [Choice<ProfileKind>; 2] =
+    [(ProfileKind::Table, "table", "What the first table holds"), (ProfileKind::Complete, "complete", "All paths that the detector found")];
 
-/// The format of a file of branches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SourceFormat {
-    /// What its beginning says.
-    Auto,
-    /// A recording of `trodden simulate --record`.
-    Recorded,
-    /// A text trace of CBP-5.
-    Bt9,
-    /// A trace of CBP2025.
-    Cbp2025,
-    /// A trace of ChampSim.
-    Champsim,
-    /// The text of `perf script`: branch stacks, or branches of Intel PT.
-    PerfScript,
+/// The formats of a file of branches.
+fn formats() -> [Choice<SourceFormat>; 6] {
+    SourceFormat::NAMED.map(|(format, name)| {
+        let about = match format {
+            SourceFormat::Auto => "What its beginning says",
+            SourceFormat::Recorded => "A recording of `trodden simulate --record`",
+            SourceFormat::Bt9 => "A text trace of CBP-5",
+            SourceFormat::Cbp2025 => "A trace of CBP2025",
+            SourceFormat::Champsim => "A trace of ChampSim",
+            SourceFormat::PerfScript => "The text of `perf script`: branch stacks, or branches of Intel PT",
+        };
+        (format, name, about)
+    })
 }
 
 /// `trodden simulate ...`
@@ -204,13 +198,8 @@ const EVENTS: [Choice<ProcessorEvent>; 7] = [
 ];
 
 /// A model of the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModelKind {
-    /// One pass over the instructions.
-    Fast,
-    /// A step for each cycle.
-    Reference,
-}
+const MODELS: [Choice<ProcessorModel>; 2] =
+    [(ProcessorModel::Fast, "fast", "One pass over the instructions"), (ProcessorModel::Reference, "reference", "A step for each cycle")];
 
 /// Which paths are detected.
 const PRESETS: [Choice<Preset>; 4] = [

@@ -7,9 +7,10 @@ use clap::builder::{ArgPredicate, RangedU64ValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
+use trodden_distributed::recording::WeightsFrom;
 use trodden_flow::witness::DistributionStrategy;
+use trodden_trace::CollectorKind;
 
 /// `trodden trace`
 #[derive(Debug, Subcommand)]
@@ -37,20 +38,22 @@ pub enum Trace {
 }
 
 /// Ways to see that a program comes to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CollectorKind {
-    /// Jumps, written into the program in memory, to copies of blocks that record themselves; needs no privilege.
-    Trampolines,
-    /// Jumps in sleds that were compiled into the program (`trodden build --witnesses`): no instruction is moved.
-    Compiled,
-    /// Breakpoints by ptrace, with displaced instructions; needs no privilege.
-    Ptrace,
-    /// Every instruction by ptrace: slow, for small inputs and as a check.
-    SingleStep,
-    /// The four debug registers, which leave the code untouched: many runs.
-    Hardware,
-    /// Probes of the kernel with a BPF program; takes root.
-    Uprobes,
+fn collectors() -> [Choice<CollectorKind>; 6] {
+    CollectorKind::ALL.map(|kind| {
+        let about = match kind {
+            CollectorKind::Trampolines => {
+                "Jumps, written into the program in memory, to copies of blocks that record themselves; needs no privilege"
+            }
+            CollectorKind::Compiled => {
+                "Jumps in sleds that were compiled into the program (`trodden build --witnesses`): no instruction is moved"
+            }
+            CollectorKind::Ptrace => "Breakpoints by ptrace, with displaced instructions; needs no privilege",
+            CollectorKind::SingleStep => "Every instruction by ptrace: slow, for small inputs and as a check",
+            CollectorKind::Hardware => "The four debug registers, which leave the code untouched: many runs",
+            CollectorKind::Uprobes => "Probes of the kernel with a BPF program; takes root",
+        };
+        (kind, kind.collector().name(), about)
+    })
 }
 
 /// How witnesses are distributed over the runs.
@@ -85,29 +88,6 @@ pub enum TraceEngine {
     Slurm,
 }
 
-/// Where weights come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WeightsFrom {
-    /// Estimates, and the frequencies of the compiler's map.
-    Static,
-    /// A first run that watches entries and loop heads.
-    FirstRun,
-    /// A trace.
-    Trace(PathBuf),
-}
-
-impl FromStr for WeightsFrom {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "static" => Self::Static,
-            "first-run" => Self::FirstRun,
-            file => Self::Trace(file.into()),
-        })
-    }
-}
-
 /// `trodden trace record`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -132,7 +112,7 @@ pub struct TraceRecord {
     #[arg(short, long, value_name = "FILE", default_value = "out.trace")]
     pub output: PathBuf,
     /// How to see that the program comes to a place; default: trampolines where they work, else ptrace.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = one_of(collectors()))]
     pub collector: Option<CollectorKind>,
     /// How witnesses are distributed.
     #[arg(long, value_parser = one_of(STRATEGIES), default_value = "fine")]

@@ -54,8 +54,6 @@ mod suite;
 mod trace;
 mod waits;
 
-pub use waits::read_otf2_text;
-
 use crate::cli::{Cli, Command};
 use crate::driver::cc;
 use crate::driver::compile_step::SourceLanguage;

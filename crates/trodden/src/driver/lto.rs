@@ -6,16 +6,17 @@
 //! and archives of machine code take part as they are.
 
 use crate::driver::cc::arguments::{CommandLine, InputKind};
+use crate::driver::cc::debug_information;
 use crate::driver::cc::pgo::{self, LlvmCounters};
 use crate::driver::compile_step::{read, with_added};
 use crate::driver::events::{self, DriverEvent};
 use crate::driver::experiment;
 use crate::driver::frames::{self, ArchiveMember};
-use crate::driver::link::{self, exit_code};
+use crate::driver::link;
 use crate::driver::other_programs::joined;
 use crate::driver::rebuild::DriverCompiler;
 use crate::driver::toolchain::Tool;
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -24,6 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_launch::process::exit_code;
 use trodden_unit::CodegenOptions;
 
 const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
@@ -34,8 +36,8 @@ const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
 /// A tool is missing or fails.
 pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
-    if line.compiles && !line.debug {
-        added.push("-gline-tables-only".into());
+    if line.compiles {
+        added.extend(debug_information::options(line, clang));
     }
     added.extend(pgo::compile_options(line)?);
     if line.links {

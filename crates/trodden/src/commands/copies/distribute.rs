@@ -53,7 +53,7 @@ impl<'a> CopyOrder<'a> {
     /// # Errors
     /// Bitcode or link recipe are missing, a tool fails, or the folder cannot be written.
     pub fn make(self, plan: PartitionPlan) -> Result<()> {
-        crate::running::temporary::take_signals();
+        trodden_launch::temporary::take_signals();
         let stop = LaunchStop::new()?;
         let whole = self.folder.join(PROGRAM);
         fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;

@@ -5,7 +5,7 @@
 
 use crate::driver::recipe::SystemText;
 use crate::output::{BEGUN, write_file};
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -52,21 +52,6 @@ pub struct CopyOutcome {
     pub output: String,
     /// Hash of what it printed to standard error.
     pub error_output: String,
-}
-
-/// What a copy took.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CopyTimes {
-    /// Wall time in nanoseconds.
-    pub wall_ns: u64,
-    /// Processor time, of user and system, in nanoseconds.
-    pub cpu_ns: u64,
-    /// Start, nanoseconds since 1970.
-    pub started_ns: u64,
-    /// Name of the computer.
-    pub host: String,
-    /// Addresses of the program's memory were the same in every run.
-    pub fixed_addresses: bool,
 }
 
 /// A file of a job.

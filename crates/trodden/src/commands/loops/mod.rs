@@ -21,7 +21,6 @@ use crate::cli::{Color, Loops};
 use crate::driver::assets;
 use crate::notes::note;
 use crate::output::{json_text, print_found, wants_color};
-use crate::profiles;
 use anyhow::{Context, Result, bail};
 use compile::Assembly;
 use nest::Loop;
@@ -32,6 +31,7 @@ use std::fs;
 use std::process::ExitCode;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
+use trodden_stored::named;
 use trodden_unit::{Frame, Identity, Image};
 
 /// Version of the JSON.
@@ -94,7 +94,7 @@ enum Place {
 pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
     let image = Image::read(&bytes).with_context(|| job.program.display().to_string())?;
-    let profile = profiles::load(&job.profile)?;
+    let profile = named::load(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
     // Known paths take code that counts nothing: neither their iterations nor their instructions follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {

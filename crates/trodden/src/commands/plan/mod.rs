@@ -3,10 +3,8 @@
 use crate::cli::{self, COPY_STRATEGIES, HITS, word_for};
 use crate::commands::copies::distribute;
 use crate::commands::copies::make::CopiedProgram;
-use crate::commands::copies::procedures::{add_call_sites, procedures, with_estimates};
 use crate::notes::note;
 use crate::output;
-use crate::profiles;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -14,6 +12,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_flow::partition::lower_bound::{LowerBound, bound};
 use trodden_flow::partition::{self, Hits, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, hits};
+use trodden_profile::procedures::{self, add_call_sites, with_estimates};
+use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -33,10 +33,10 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
         }
     };
     let units = program.units();
-    let profile = job.profile.as_deref().map(profiles::load).transpose()?;
+    let profile = job.profile.as_deref().map(named::load).transpose()?;
     let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
-    let mut procedures =
-        procedures(units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
+    let mut procedures = procedures::known(units, profile.as_ref())
+        .with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy.contains(&PartitionStrategy::P3) && !job.all_procedures {
         add_call_sites(units, &mut procedures);
     }

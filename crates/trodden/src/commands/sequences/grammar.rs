@@ -37,7 +37,7 @@ struct Row {
 /// # Errors
 /// The recording cannot be read.
 pub fn run(job: &StreamGrammar) -> Result<ExitCode> {
-    let opened = open::open(&job.input)?;
+    let opened = open(&job.input)?;
     let limits = WindowLimits { held: job.held as usize, ..WindowLimits::default() };
     let rows = CompressionMethod::ALL.into_iter().map(|method| row(&opened.grammar, method, limits)).collect::<Result<_>>()?;
     let document = Document { events: opened.grammar.len(), distinct: opened.grammar.terminals().len(), methods: rows };

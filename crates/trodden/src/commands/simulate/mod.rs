@@ -2,22 +2,9 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `sources.rs` | opening a source: QEMU with the plugin, files |
-//! | `walk.rs` | from a path descriptor to its instructions |
-//! | `places.rs` | what lies at an address: file, function, source line, code |
-//! | `lane.rs` | one configuration that is fed: profiler, processor |
-//! | `profile.rs` | a table's profile as paths of the program's units |
-//! | `report.rs` | the report as text and JSON |
-//! | `character.rs` | skew and length of paths, profiles of events beside frequency |
 //! | `sweep.rs`, `sweep_experiment.rs` | many configurations from one reading; their file |
 //! | `sweep_results.rs`, `sweep_parquet.rs`, `sweep_page.rs`, `sweep_lines.rs` | what came of them; their page |
 
-mod character;
-mod lane;
-mod places;
-mod profile;
-mod report;
-mod sources;
 mod sweep;
 mod sweep_experiment;
 mod sweep_lines;
@@ -25,28 +12,38 @@ mod sweep_page;
 #[cfg(feature = "parquet")]
 mod sweep_parquet;
 mod sweep_results;
-mod walk;
 
-pub use sources::trial;
-
-use self::sweep_experiment::processor_file;
-use crate::cli::{ModelKind, Simulate, SimulateAction};
-use crate::notes::{note, warn};
+use crate::cli::{Simulate, SimulateAction};
+use crate::driver::assets::{self, installed_library, named_library};
+use crate::driver::other_programs::named;
+use crate::driver::toolchain::is_program;
+use crate::notes::note;
 use crate::output::OutputFile;
-use anyhow::{Context, Result, bail};
-use lane::Lane;
-use places::Places;
-use report::Report;
-use sources::Opened;
-use std::fs;
+use crate::temporary;
+use anyhow::{Context, Result, anyhow, bail};
+use std::ffi::OsString;
 use std::io::Write;
-use std::process::ExitCode;
-use trodden_hardware::processor::{ProcessorEvent, ProcessorParameters};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParameters};
 use trodden_hardware::{
-    CompletedPath, CounterWidth, DetectorParameters, Metric, OperationMapping, Preset, ProfilerParameters, Repair, TableParameters,
-    ThreadId,
+    CounterWidth, DetectorParameters, Lane, Metric, OperationMapping, Preset, ProfilerParameters, Repair, TableParameters,
 };
-use trodden_trace::sources::{Batch, Level, RecordedWriter, Recording, SourceNotes};
+use trodden_launch::process::exit_code;
+use trodden_profile::Run;
+use trodden_recording::one_run;
+use trodden_report::simulation::{SimulationReport, SimulationView};
+use trodden_trace::simulation::{
+    EmulatedProgram, OpenedSource, Places, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file, qemu_version,
+    simulate, table_profile,
+};
+use trodden_trace::sources::{Level, SourceNotes};
+
+/// The file name of the plugin for QEMU.
+const PLUGIN: &str = "libtrodden_qemu_plugin.so";
+/// Variable that names another plugin file.
+const PLUGIN_VARIABLE: &str = "TRODDEN_QEMU_PLUGIN";
 
 /// Runs or reads, and reports.
 ///
@@ -62,7 +59,10 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
     let mut parameters = parameters(job)?;
     let processor = processor(job)?;
     let level = if processor.is_some() || job.instructions { Level::Instructions } else { Level::Branches };
-    let mut opened = sources::open(job, level)?;
+    let mut opened = match &job.from {
+        Some(file) => open_file(file, job.format, &job.program)?,
+        None => program(&job.command, job.output.is_none(), level)?,
+    };
     if level == Level::Instructions && opened.source.level() == Level::Branches {
         bail!(
             "{} holds branches only: events but instructions need whole instructions (a program, or a trace of CBP2025 or ChampSim)",
@@ -73,86 +73,110 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
         parameters.detector.repair = Repair::None;
     }
     if job.profile.is_some() {
-        profile::check(&parameters.detector.mapping)?;
+        check_mapping(&parameters.detector.mapping)?;
     }
     let mut lane = Lane::new(parameters.clone(), processor)?;
     let notes = feed(job, &mut opened, &mut lane)?;
-    let status = opened.end()?;
+    let status = opened.end()?.map_or(ExitCode::SUCCESS, exit_code);
     notes.notes.iter().for_each(note);
     let places = Places::new(&notes.mappings);
     if let Some(file) = &job.profile {
-        profile::write(job, file, &parameters.detector, &lane.profiler, &places, &notes.mappings)?;
+        write_profile(job, file, &parameters, &lane, (&places, &notes))?;
     }
-    let report = Report::new(job, &opened.origin, notes.iterations, &parameters, &lane, &places);
-    let write = |mut out: &mut dyn Write| if job.json { report.write_json(&mut out) } else { report.write_text(&mut out) };
+    let shown = SimulationView { top: job.top, steps: job.steps };
+    let report = SimulationReport::new(shown, &opened.origin, notes.iterations, &parameters, &lane, &places);
+    write_report(job, &report)?;
+    Ok(status)
+}
+
+fn write_report(job: &Simulate, report: &SimulationReport) -> Result<()> {
+    let write = |out: &mut dyn Write| if job.json { report.write_json(out) } else { report.write_text(out) };
     match &job.output {
         Some(file) => {
             let mut out = OutputFile::create(file)?;
             write(&mut out).with_context(|| format!("cannot write {}", file.display()))?;
-            out.finish()?;
+            out.finish()
         }
         None => {
             let mut out = crate::output::text_or_json(job.json);
             write(&mut out)?;
-            out.flush()?;
+            Ok(out.flush()?)
         }
     }
-    Ok(status)
 }
 
-/// Reads the source to its end, into the profiler, the recording and the sequence of paths.
-fn feed(job: &Simulate, opened: &mut Opened, lane: &mut Lane) -> Result<SourceNotes> {
-    let (level, knows_return_addresses) = (opened.source.level(), opened.source.knows_return_addresses());
-    let recording = Recording { origin: opened.origin.clone(), level, knows_return_addresses };
-    let mut writer = match &job.record {
-        Some(file) => Some((RecordedWriter::new(OutputFile::create(file)?, &recording)?, file)),
-        None => None,
-    };
-    let mut sequence = job.sequence.as_deref().map(OutputFile::create).transpose()?;
-    let mut failure = None;
-    let mut observe = |thread: ThreadId, completed: &CompletedPath| {
-        if let Some(out) = &mut sequence
-            && let Err(error) =
-                writeln!(out, "{} {} {} {}", thread.0, completed.path.start, report::outcomes(&completed.path), completed.end.name())
-        {
-            failure.get_or_insert(error);
-        }
-    };
-    let mut batch = Batch::default();
-    let mut goes_on = true;
-    while goes_on {
-        batch.clear();
-        match opened.source.read(&mut batch) {
-            Ok(more) => goes_on = more,
-            Err(error) if job.partial => {
-                warn(format_args!("{error}"));
-                goes_on = false;
-            }
-            Err(error) => return Err(error.into()),
-        }
-        lane.feed(&batch, &mut observe)?;
-        if let Some((writer, file)) = &mut writer {
-            writer.write(&batch).with_context(|| format!("cannot write {}", file.display()))?;
-        }
+/// Reads the source to its end, into the profiler and the files that the job names.
+fn feed(job: &Simulate, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
+    let mut files = [None, None];
+    for (file, path) in files.iter_mut().zip([&job.record, &job.sequence]) {
+        *file = path.as_deref().map(|path| anyhow::Ok((OutputFile::create(path)?, path))).transpose()?;
     }
-    lane.finish(&mut observe)?;
-    let notes = opened.source.notes();
-    if let Some((writer, file)) = writer {
-        writer.finish(&notes).with_context(|| format!("cannot write {}", file.display()))?.finish()?;
-    }
-    if let (Some(out), Some(file)) = (sequence, &job.sequence) {
-        failure.map_or(Ok(()), Err).with_context(|| format!("cannot write {}", file.display()))?;
-        out.finish()?;
-    }
+    let [recording, sequence] = files.each_mut().map(|file| file.as_mut().map(|(out, path)| WrittenFile { out, path }));
+    let notes = simulate(opened, lane, job.partial, recording, sequence)?;
+    files.into_iter().flatten().try_for_each(|(out, _)| out.finish())?;
     Ok(notes)
+}
+
+/// Writes the profile that the table or the detector has as paths of the program's units.
+fn write_profile(
+    job: &Simulate,
+    file: &Path,
+    parameters: &ProfilerParameters,
+    lane: &Lane,
+    (places, notes): (&Places, &SourceNotes),
+) -> Result<()> {
+    let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let (run, store) = (Run { command, ..one_run() }, assets::store().ok());
+    let in_code = (places, notes.mappings.as_slice());
+    let profile = table_profile(job.profile_of, &parameters.detector, &lane.profiler, in_code, store.as_ref(), run)?;
+    profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
+    note(format_args!("the profile is in {}", file.display()));
+    Ok(())
+}
+
+/// Whether QEMU and the plugin are there and work together: runs `true` under them.
+///
+/// # Errors
+/// A piece is missing, or nothing was recorded; says what.
+pub fn trial() -> Result<String> {
+    let version = qemu_version()?;
+    let plugin = plugin()?;
+    let command = ["true".into()];
+    let instructions = emulated(&command, true, Level::Branches, |program| program.trial())?;
+    Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
+}
+
+/// Runs a program under QEMU; its standard output goes to standard error, if the report takes that.
+fn program(command: &[OsString], moves_output: bool, level: Level) -> Result<OpenedSource> {
+    emulated(command, moves_output, level, |program| program.start())
+}
+
+fn emulated<T>(command: &[OsString], moves_output: bool, level: Level, work: impl FnOnce(EmulatedProgram) -> Result<T>) -> Result<T> {
+    let name = &command[0];
+    let file = named(name).filter(|path| is_program(path));
+    let file = file.ok_or_else(|| anyhow!("{} is no program that can be executed", name.display()))?;
+    let (plugin, folder) = (plugin()?, temporary::folder("trodden-simulate-")?);
+    let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
+    work(EmulatedProgram { command, file: &file, plugin: &plugin, folder, output, level })
+}
+
+/// The plugin's file.
+fn plugin() -> Result<PathBuf> {
+    if let Some(named) = named_library(PLUGIN_VARIABLE, PLUGIN)? {
+        return Ok(named);
+    }
+    installed_library(PLUGIN)?.map_err(|places| {
+        let [one, other] = places.each_ref().map(|place| place.display());
+        anyhow!(
+            "the plugin is neither {one} nor {other}: build it with `cargo build --release -p trodden-qemu-plugin`, or name it by \
+            {PLUGIN_VARIABLE}"
+        )
+    })
 }
 
 fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
     let mapping = match &job.mapping {
-        Some(file) => {
-            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            OperationMapping::from_toml(&text).with_context(|| file.display().to_string())?
-        }
+        Some(file) => mapping_of_file(file)?,
         None => {
             let is_extended = matches!(job.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
             if job.extensions.is_some() && !is_extended {
@@ -184,15 +208,15 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
 }
 
 /// The processor, if anything that is asked for needs one.
-fn processor(job: &Simulate) -> Result<Option<(ModelKind, ProcessorParameters)>> {
+fn processor(job: &Simulate) -> Result<Option<(ProcessorModel, ProcessorParameters)>> {
     let needs_one = job.event.iter().any(|e| *e != ProcessorEvent::Instructions) || job.branch_queue.is_some() || job.processor.is_some();
-    if !needs_one && job.model == ModelKind::Fast {
+    if !needs_one && job.model == ProcessorModel::Fast {
         return Ok(None);
     }
-    if job.event.contains(&ProcessorEvent::CyclePower) && job.model == ModelKind::Fast {
+    if job.event.contains(&ProcessorEvent::CyclePower) && job.model == ProcessorModel::Fast {
         bail!("--event power-cycle is known to the cycle-stepped model only: add --model reference");
     }
-    let mut parameters = job.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), processor_file)?;
+    let mut parameters = job.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), processor_of_file)?;
     if let Some(entries) = job.branch_queue {
         parameters.branch_queue = entries;
     }

@@ -3,13 +3,10 @@
 //! Configurations that differ in their tables only share detectors and processor; groups that share nothing are fed in parallel,
 //! batch by batch. A source is read once if all groups fit into [`MAX_MEMORY`]; otherwise once for as many groups as fit.
 
-use super::character::{Character, character};
-use super::lane::Lane;
-use super::sources::open_file;
 use super::sweep_experiment::{Configuration, Experiment, text_of};
 use super::sweep_page;
 use super::sweep_results::{Results, SweepOutcome, sorted};
-use crate::cli::{ModelKind, SourceFormat, Sweep};
+use crate::cli::Sweep;
 use crate::notes::note;
 use crate::output::write_file;
 use anyhow::{Context, Result, bail};
@@ -18,8 +15,11 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use trodden_hardware::character::{Character, character};
 use trodden_hardware::experiment::{Design, combinations, effects};
-use trodden_hardware::{Metric, ProfilerParameters, Repair};
+use trodden_hardware::processor::ProcessorModel;
+use trodden_hardware::{Lane, Metric, ProfilerParameters, Repair};
+use trodden_trace::simulation::{SourceFormat, open_file};
 use trodden_trace::sources::{Batch, Level};
 
 /// Runs an experiment.
@@ -124,7 +124,7 @@ struct Group {
 struct Job<'a> {
     configurations: &'a [Configuration],
     metrics: Vec<Metric>,
-    model: Option<ModelKind>,
+    model: Option<ProcessorModel>,
     format: SourceFormat,
     window: u64,
     /// Maximum memory of the groups that are fed at a time, in bytes. A group alone may take more.
@@ -135,10 +135,10 @@ impl Job<'_> {
     fn new<'a>(experiment: &Experiment, configurations: &'a [Configuration], metrics: Vec<Metric>, window: u64) -> Result<Job<'a>> {
         let needs_processor = metrics.iter().any(|m| !matches!(m, Metric::Frequency | Metric::Event(0)))
             || configurations.iter().any(|c| c.processor.branch_queue > 0)
-            || experiment.model()? == ModelKind::Reference;
+            || experiment.model()? == ProcessorModel::Reference;
         let format = match experiment.format.as_deref() {
             None => SourceFormat::Auto,
-            Some(name) => <SourceFormat as clap::ValueEnum>::from_str(name, false).map_err(anyhow::Error::msg).context("format")?,
+            Some(name) => SourceFormat::named(name).with_context(|| format!("invalid variant: {name}")).context("format")?,
         };
         Ok(Job { configurations, metrics, model: needs_processor.then_some(experiment.model()?), format, window, max_memory: MAX_MEMORY })
     }
@@ -285,7 +285,10 @@ fn feed(groups: &mut [Group], batch: &Batch) -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len()).max(1);
     let chunk = groups.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
-        let feed = |groups: &mut [Group]| groups.iter_mut().try_for_each(|group| group.lane.feed(batch, &mut |_, _| {}));
+        let feed = |groups: &mut [Group]| {
+            let feed = |group: &mut Group| anyhow::Ok(group.lane.feed(&batch.events, &batch.instructions, &mut |_, _| {})?);
+            groups.iter_mut().try_for_each(feed)
+        };
         let running: Vec<_> = groups.chunks_mut(chunk).map(|groups| scope.spawn(move || feed(groups))).collect();
         running.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| bail!("a thread failed")))
     })

@@ -1,13 +1,12 @@
 //! The file of an experiment, and the configurations that its factors make.
 
-use crate::cli::ModelKind;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_hardware::processor::{DirectionPredictor, ProcessorEvent, ProcessorParameters};
+use trodden_hardware::processor::{DirectionPredictor, ProcessorEvent, ProcessorModel, ProcessorParameters};
 use trodden_hardware::{CounterWidth, DetectorParameters, IndexFunction, Metric, OperationMapping, Preset, Replacement, TableParameters};
+use trodden_trace::simulation::processor_of_file;
 
 /// A file of an experiment.
 #[derive(Debug, Deserialize)]
@@ -45,12 +44,6 @@ pub struct Configuration {
     pub processor: ProcessorParameters,
 }
 
-/// Parameters of a processor, of a file.
-pub fn processor_file(file: &Path) -> Result<ProcessorParameters> {
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())
-}
-
 /// A level as text.
 pub fn text_of(value: &toml::Value) -> String {
     match value {
@@ -78,10 +71,10 @@ impl Experiment {
     ///
     /// # Errors
     /// It is not known.
-    pub fn model(&self) -> Result<ModelKind> {
+    pub fn model(&self) -> Result<ProcessorModel> {
         match self.model.as_deref() {
-            None | Some("fast") => Ok(ModelKind::Fast),
-            Some("reference") => Ok(ModelKind::Reference),
+            None | Some("fast") => Ok(ProcessorModel::Fast),
+            Some("reference") => Ok(ProcessorModel::Reference),
             Some(other) => bail!("model = {other:?}: fast or reference"),
         }
     }
@@ -96,13 +89,13 @@ impl Experiment {
     }
 }
 
-fn metric(name: &str, model: ModelKind) -> Result<Metric> {
+fn metric(name: &str, model: ProcessorModel) -> Result<Metric> {
     if name == "frequency" {
         return Ok(Metric::Frequency);
     }
     let event = ProcessorEvent::ALL.into_iter().find(|e| e.name() == name);
     let event = event.with_context(|| format!("metric {name:?}: frequency, or an event of simulate --event"))?;
-    if event == ProcessorEvent::CyclePower && model == ModelKind::Fast {
+    if event == ProcessorEvent::CyclePower && model == ProcessorModel::Fast {
         bail!("metric \"power-cycle\" is known to the cycle-stepped model only: add model = \"reference\"");
     }
     Ok(Metric::Event(event as usize))
@@ -110,7 +103,7 @@ fn metric(name: &str, model: ModelKind) -> Result<Metric> {
 
 fn base(experiment: &Experiment, folder: &Path) -> Result<Configuration> {
     let processor = match &experiment.processor {
-        Some(file) => processor_file(&folder.join(file))?,
+        Some(file) => processor_of_file(&folder.join(file))?,
         None => ProcessorParameters::default(),
     };
     let mapping = OperationMapping::preset(Preset::BallLarus, 1);

@@ -1,9 +1,9 @@
 //! Plots of lines for the page of an experiment: slow-down against the queue's entries (figure 5.12), cumulative
 //! distributions (figure 5.2), lengths of paths (figure 5.3).
 
-use super::character::Character;
 use super::sweep_results::{Results, SweepOutcome};
 use std::fmt::Write;
+use trodden_hardware::character::Character;
 
 /// Distinguishable without colour vision (Okabe and Ito).
 pub const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];

@@ -1,7 +1,7 @@
 //! What came of the configurations of an experiment, as CSV and JSON.
 
-use super::character::Character;
 use serde::Serialize;
+use trodden_hardware::character::Character;
 use trodden_hardware::experiment::Effect;
 
 /// What came of a configuration on a source, of a metric.

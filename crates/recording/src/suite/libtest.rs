@@ -1,0 +1,152 @@
+//! Test binaries of Rust's: each test of one as a run of its own.
+//!
+//! Cargo and cargo-nextest run test binaries through this (as cargo's `runner`). nextest asks a binary for its tests
+//! and runs them one by one, so a call with `--exact` is one test. Cargo runs a binary once for all its tests; then the
+//! binary is asked for the list, and run for each. A binary that has no such list is one test.
+
+use super::{Recorder, SuiteOutcome, TestCommand, TestCounts, all_kept, run_all};
+use crate::Surroundings;
+use anyhow::{Context, Result};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use trodden_launch::process::not_run;
+use trodden_text::words::plural;
+
+/// Options that go on to each test.
+const KEPT: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
+/// Exit status of a test binary of which a test failed.
+const TEST_FAILED: u8 = 101;
+
+/// A test binary that cargo has run.
+#[derive(Clone, Debug)]
+pub struct TestBinary {
+    /// The suite.
+    pub suite: String,
+    /// The folder with the run store.
+    pub project: PathBuf,
+    /// The binary and its arguments.
+    pub command: Vec<OsString>,
+    /// How many tests run at a time, if the environment says so (`RUST_TEST_THREADS`).
+    pub threads: Option<String>,
+}
+
+/// Runs a test binary, and writes how its tests went.
+///
+/// # Errors
+/// It cannot be run, or its counts cannot be kept.
+pub fn step(job: &TestBinary, around: &Surroundings, out: &mut dyn Write) -> Result<ExitCode> {
+    let command = &job.command[..];
+    let (binary, arguments) = command.split_first().context("a test binary is needed")?;
+    let has = |option: &str| arguments.iter().any(|a| a == option);
+    if has("--list") {
+        return Err(not_run(binary, Command::new(binary).args(arguments).exec()).into());
+    }
+    let recorder = Recorder::new(&job.suite, &job.project, around)?;
+    let crate_name = crate_name(Path::new(binary));
+    if has("--exact") {
+        let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());
+        let name = name.map_or(crate_name.clone(), |name| format!("{crate_name}::{name}"));
+        return one(&recorder, &name, command);
+    }
+    let Some(names) = listed(binary, arguments)? else {
+        return one(&recorder, &crate_name, command);
+    };
+    let kept: Vec<OsString> = arguments.iter().filter(|a| KEPT.iter().any(|k| a == k)).cloned().collect();
+    let test = |name: &String| {
+        let arguments = [binary.clone(), "--exact".into(), name.into(), "--quiet".into()];
+        TestCommand { name: format!("{crate_name}::{name}"), arguments: arguments.into_iter().chain(kept.iter().cloned()).collect() }
+    };
+    let tests: Vec<TestCommand> = names.iter().map(test).collect();
+    let SuiteOutcome { failed, lost, .. } = run_all(&tests, threads(arguments, job.threads.clone()), &recorder)?;
+    writeln!(out, "{crate_name}: {}, {} failed", plural(tests.len() as u128, "test", "tests"), failed.len())?;
+    failed.iter().try_for_each(|name| writeln!(out, "failed: {name}"))?;
+    all_kept(lost)?;
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+}
+
+fn one(recorder: &Recorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
+    let (status, counts) = recorder.run(name, command)?;
+    all_kept(usize::from(counts == TestCounts::Lost))?;
+    Ok(trodden_launch::process::exit_code(status))
+}
+
+/// How many tests to run at a time, as the test harness has it.
+fn threads(arguments: &[OsString], from_environment: Option<String>) -> usize {
+    let mut rest = arguments.iter().map(|a| a.to_string_lossy());
+    let mut threads = from_environment;
+    while let Some(argument) = rest.next() {
+        match argument.strip_prefix("--test-threads") {
+            Some("") => threads = rest.next().map(Into::into),
+            Some(joined) => threads = joined.strip_prefix('=').map(str::to_owned),
+            None => {}
+        }
+    }
+    let number = threads.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+    number.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// The tests that a binary would run with these arguments; `None` if it does not say.
+fn listed(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String>>> {
+    let Some(mut names) = list(binary, arguments, &[])? else { return Ok(None) };
+    // Listed are ignored tests, too, unless those alone are asked for.
+    if !arguments.iter().any(|a| a == "--ignored" || a == "--include-ignored") {
+        let Some(ignored) = list(binary, arguments, &["--ignored"])? else { return Ok(None) };
+        let ignored: BTreeSet<String> = ignored.into_iter().collect();
+        names.retain(|name| !ignored.contains(name));
+    }
+    Ok(Some(names))
+}
+
+fn list(binary: &OsString, arguments: &[OsString], more: &[&str]) -> Result<Option<Vec<String>>> {
+    let output = Command::new(binary).args(arguments).args(more).args(["--list", "--format", "terse"]).output();
+    let output = output.map_err(|e| not_run(binary, e))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let tests: Option<Vec<&str>> = text.lines().map(|l| l.strip_suffix(": test").or_else(|| l.strip_suffix(": benchmark"))).collect();
+    Ok(tests.filter(|_| output.status.success()).map(|tests| tests.into_iter().map(str::to_owned).collect()))
+}
+
+/// The name of a test binary without the hash that cargo puts behind it.
+fn crate_name(binary: &Path) -> String {
+    let name = binary.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match name.rsplit_once('-') {
+        Some((stem, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => stem.to_owned(),
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_no_part_of_a_name() {
+        assert_eq!(crate_name(Path::new("/t/deps/my-crate-0123456789abcdef")), "my-crate");
+        assert_eq!(crate_name(Path::new("/t/my-tests")), "my-tests");
+    }
+
+    #[test]
+    fn ignored_tests_are_run_only_if_they_are_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = folder.path().join("tests");
+        std::fs::write(&binary, "case \" $* \" in *' --ignored '*) echo 'b: test';; *) echo 'a: test'; echo 'b: test';; esac\n").unwrap();
+        let arguments = |more: &[&str]| -> Vec<OsString> {
+            [binary.as_os_str().to_owned()].into_iter().chain(more.iter().map(OsString::from)).collect()
+        };
+        let of = |more: &[&str]| listed(&"sh".into(), &arguments(more)).unwrap().unwrap();
+        assert_eq!(of(&[]), ["a"]);
+        assert_eq!(of(&["--include-ignored"]), ["a", "b"]);
+        assert_eq!(of(&["--ignored"]), ["b"]);
+    }
+
+    #[test]
+    fn the_harness_number_of_threads_holds() {
+        let of = |text: &str| threads(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>(), Some("7".into()));
+        assert_eq!((of("--test-threads=3 x"), of("x --test-threads 5")), (3, 5));
+        assert_eq!(of("x"), 7);
+        assert!(threads(&[], None) > 0);
+    }
+}
