@@ -1,87 +1,66 @@
-//! `trodden coverage`: coverage of the source by LLVM's own tools, from counts that trodden computes of paths.
-//!
-//! A program built with `--coverage` has clang's (or rustc's) mapping of counters to regions of its sources, but no counters: what these
-//! would hold follows from its paths ([`trodden_profile::edges`]). The profile becomes an indexed profile, and `llvm-cov` shows it with
-//! the mapping that it finds in the program. Beside its numbers stand those that only paths say.
-//!
-//! | file | what |
-//! |---|---|
-//! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
-//! | `sections.rs` | the mapping in a program's sections |
-//! | `instances.rs` | which counters belong to which function of which program |
-//! | `not_executed.rs` | code behind calls that did not return, in the mapping |
-//! | `stops.rs`, `true_counts.rs` | where executions ended; how often the regions of a function were executed, given that |
-//! | `handling.rs`, `tail_calls.rs`, `end_of_call.rs` | what becomes of exceptions; calls that became jumps; where calls end in the source |
-//! | `caveats.rs` | functions whose counts are LLVM's, and marks of them |
-//! | `region_code.rs` | the encoding of regions in the mapping |
-//! | `files.rs`, `file_names.rs` | which source files are wanted; folders with two names |
-//! | `demangled.rs` | names in exports |
-//! | `lines.rs` | executions of lines, as `llvm-cov` has them |
-//! | `path_columns.rs` | numbers of paths by source file and function |
-//! | `report.rs`, `diff.rs`, `by_test.rs` | the commands' tables; of a suite, which test adds what |
+//! `trodden coverage`: reports, sources, exports and comparisons of coverage; `trodden suite coverage`. The work is in `trodden-coverage`.
 
 pub mod by_test;
-mod caveats;
-mod demangled;
 mod diff;
-mod end_of_call;
-mod file_names;
-pub mod files;
-mod handling;
-mod instances;
-mod lines;
-mod mapping;
-mod not_executed;
-mod path_columns;
-mod region_code;
 mod report;
-mod sections;
-mod stops;
-mod tail_calls;
-mod true_counts;
 
+use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, Covered, CoveredFiles};
 use crate::driver::other_programs::joined;
-pub use lines::Lines;
-pub use mapping::CoverageMapping;
-
-use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, CoveredFiles};
+use crate::driver::profdata;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool};
 use crate::notes::{note, reasons, warn};
 use crate::output::{print, print_text, write_file};
 use anyhow::{Context, Result, bail, ensure};
-use caveats::{Caveat, mark_sources};
-use std::collections::BTreeSet;
+use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use trodden_analysis::changes::plain;
+use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped, tables};
 use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
 
-/// Executions of the source lines of a profile's programs, of those that have a mapping, by the files' names in debug information.
+/// The profile that the command line names, and what is wanted of it.
 ///
 /// # Errors
-/// As of [`CoverageMapping::new`].
+/// There is no such profile; otherwise as [`mapping_of`].
+fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
+    let profile = trodden_stored::named::load(&covered.profile)?;
+    let mapping = mapping_of(&profile, &covered.files)?;
+    trodden_coverage::warn_of_second_returns(&profile);
+    Ok((profile, mapping))
+}
+
+/// Coverage of a profile.
+///
+/// # Errors
+/// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted; LLVM's tools are missing or fail.
+fn mapping_of(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
+    let wanted = CoveredSources {
+        objects: wanted.object.clone(),
+        include: wanted.include.clone(),
+        exclude: wanted.exclude.clone(),
+        ignored: wanted.ignore_filename_regex.clone(),
+        all_files: wanted.all_files,
+        like_llvm_cov: wanted.like.is_some(),
+    };
+    let counters = profdata::coverage(profile)?;
+    let (llvm_cov, temporary) = (Tool::Cov.find()?, env::temp_dir());
+    CoverageMapping::new(
+        profile,
+        counters,
+        &wanted,
+        &CoverageTools { llvm_cov: &llvm_cov, index: &profdata::indexed_form, temporary: &temporary },
+    )
+}
+
+/// Executions of the source lines of a profile's programs, of those that have a mapping, by the files' names in debug information.
 fn mapped_lines(view: &View) -> Result<MappedLines> {
-    if !mapping::is_mapped(view.profile) {
+    if !is_mapped(view.profile) {
         return Ok(MappedLines::new());
     }
     let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
-    let mapping = CoverageMapping::new(view.profile, &all)?;
-    let lines = Lines::from_mapping(&mapping)?.0;
-    let in_code: BTreeSet<String> =
-        view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| plain(f)).collect();
-    let renamed = mapping.names.renamed(in_code.iter().map(String::as_str));
-    let mut by_name = MappedLines::new();
-    for (file, counts) in lines {
-        let file = plain(&file);
-        let name = if in_code.contains(&file) { file } else { renamed.get(&file).map_or(file, |name| (*name).to_owned()) };
-        let of_file = by_name.entry(name).or_default();
-        // Units of one file may have several names for it.
-        counts.into_iter().for_each(|(line, count)| *of_file.entry(line).or_insert(0u64) += count);
-    }
-    Ok(by_name)
+    mapped(view, &mapping_of(view.profile, &all)?)
 }
 
 /// A profile made ready for showing, with counts of lines from the mapping for coverage, if its program has one.
@@ -108,7 +87,7 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 }
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
-    let (profile, mapping) = CoverageMapping::load(&job.covered)?;
+    let (profile, mapping) = load(&job.covered)?;
     let mut arguments: Vec<OsString> = vec![joined("-Xdemangler=", Tool::Cxxfilt.find()?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.branches {
@@ -130,7 +109,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
                 bail!("no function has a name that matches `{function}` (--function takes a regular expression of linkage names)");
             }
-            print_text(&mark_sources(&String::from_utf8_lossy(&shown), mapping.only_file()?.as_deref(), &mapping.caveats))?;
+            print_text(&mapping.marked(&String::from_utf8_lossy(&shown))?)?;
             mapping.note_caveats(true);
         }
         Some(folder) => {
@@ -155,12 +134,12 @@ const SHOWN_COMBINATIONS: usize = 5;
 
 fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
     let view = View::from_profile(profile);
-    let tables = [report::by_file(mapping, &view)?, report::by_function(mapping, &view, SHOWN_COMBINATIONS)?];
+    let tables = [tables::by_file(mapping, &view)?, tables::by_function(mapping, &view, SHOWN_COMBINATIONS)?];
     Ok(page("Coverage, with paths", &tables))
 }
 
 fn export(job: &CoverageExport) -> Result<ExitCode> {
-    let (_, mapping) = CoverageMapping::load(&job.covered)?;
+    let (_, mapping) = load(&job.covered)?;
     let mut arguments: Vec<OsString> = Vec::new();
     arguments.push(match job.format {
         CoverageFormat::Json => "-format=text".into(),
@@ -169,18 +148,11 @@ fn export(job: &CoverageExport) -> Result<ExitCode> {
     if job.summary_only {
         arguments.push("-summary-only".into());
     }
-    let mut bytes = mapping.llvm_cov("export", &arguments)?;
-    if job.covered.files.like.is_none() {
-        bytes = match job.format {
-            CoverageFormat::Lcov => demangled::lcov(&String::from_utf8_lossy(&bytes)).into_bytes(),
-            CoverageFormat::Json => {
-                let mut export = serde_json::from_slice(&bytes).context("what llvm-cov exports is no JSON")?;
-                demangled::json(&mut export);
-                export["not_exact"] = mapping.caveats.iter().map(Caveat::json).collect();
-                serde_json::to_vec(&export).context("cannot write the export")?
-            }
-        };
-    }
+    let bytes = mapping.llvm_cov("export", &arguments)?;
+    let bytes = match job.format {
+        CoverageFormat::Lcov => mapping.lcov(bytes),
+        CoverageFormat::Json => mapping.json(bytes)?,
+    };
     mapping.note_caveats(matches!(job.format, CoverageFormat::Json));
     match &job.output {
         Some(file) => write_file(file, &bytes).context("the export")?,

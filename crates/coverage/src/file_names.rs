@@ -3,8 +3,8 @@
 //! `-fcoverage-prefix-map` and `-fdebug-prefix-map` change one of the names only, and programs of one profile may have been compiled with
 //! different ones. So names are compared program by program, by the functions that both know.
 
-use super::sections::{Mapping, hash};
-use super::stops::linkage;
+use crate::demangled::linkage;
+use crate::sections::{Mapping, hash};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::plain;

@@ -3,7 +3,7 @@
 //! LLVM computes counts as if every call returned. Where paths do not say which calls did, its counts remain. Such a function is marked in
 //! every answer: a remark in tables, a box below its first line in sources, a key in JSON.
 
-use super::end_of_call::end_of_call;
+use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use trodden_report::Name;
@@ -25,6 +25,8 @@ pub enum CaveatReason {
     Rust,
     /// Each process that continues it has it from its entry on.
     Forked,
+    /// A call returned twice.
+    ReturnedTwice,
     /// The linker kept the regions of another build of its source.
     NotShown,
 }
@@ -40,6 +42,7 @@ impl CaveatReason {
             CaveatReason::Moved => "moved-code",
             CaveatReason::Rust => "rust-branch",
             CaveatReason::Forked => "fork",
+            CaveatReason::ReturnedTwice => "returned-twice",
             CaveatReason::NotShown => "not-shown",
         }
     }
@@ -55,6 +58,7 @@ impl CaveatReason {
             CaveatReason::Moved => assumes("code of the next lines may have run before one that did not"),
             CaveatReason::Rust => assumes("code after a branch in which executions ended has the count of the branch"),
             CaveatReason::Forked => "several processes continued it, and it counts once for each, from its entry on".to_owned(),
+            CaveatReason::ReturnedTwice => "a call returned twice, and code that ran after it may have a count of 0".to_owned(),
             CaveatReason::NotShown => {
                 "compiled in several ways within one program, of which the linker kept the regions of one: executions of the others are \
                     not shown"
@@ -80,7 +84,7 @@ pub struct Caveat {
 impl Caveat {
     /// The function's name for people.
     pub fn name(&self) -> String {
-        Name::from_linkage(super::stops::linkage(&self.function)).short
+        Name::from_linkage(crate::demangled::linkage(&self.function)).short
     }
 
     /// A remark below a row of a function.

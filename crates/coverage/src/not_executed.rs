@@ -5,13 +5,14 @@
 //! which regions that begin on such lines count 0, and *gap regions*, which count for lines but not among the regions, cover the rest of
 //! a region behind the call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
 
-use super::caveats::{CallEnds, Caveat, CaveatReason};
-use super::file_names::FileNames;
-use super::instances::Instances;
-use super::region_code::{Counter, FunctionRegions, Region, RegionKind};
-use super::sections::{Mapping, Record, hash};
-use super::stops::{Stop, Stops, linkage};
-use super::true_counts::{Span, TrueCounts};
+use crate::caveats::{CallEnds, Caveat, CaveatReason};
+use crate::demangled::linkage;
+use crate::file_names::FileNames;
+use crate::instances::Instances;
+use crate::region_code::{Counter, FunctionRegions, Region, RegionKind};
+use crate::sections::{Mapping, Record, hash};
+use crate::stops::{Stop, Stops};
+use crate::true_counts::{Span, TrueCounts};
 use anyhow::Result;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

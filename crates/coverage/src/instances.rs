@@ -3,11 +3,11 @@
 //! LLVM's profiles know a function by its name and a hash of its graph, so the `main`s of two programs may be one function to them. And
 //! `llvm-cov` shows one of the functions that have one name and the same files: of a source that was compiled in two ways it shows the
 //! build that it meets first. Here a function of a source, compiled in one way, is an *instance*. It has the executions of all programs
-//! that have it, and those only. Its record gets a hash of the graph that no other instance of the name has. The second instance of a name
-//! and files gets a further empty file, which makes its list of files another, and an object file of its own, in which its name occurs once.
+//! that have it, and those only. Its record gets a hash of the graph that no other instance of its name has. The second of one name
+//! and its files gets a further empty file, which makes its list of files another, and an object file in which its name occurs once.
 
-use super::region_code::{Counter, CounterKind, FunctionRegions};
-use super::sections::{Mapping, Record, hash};
+use crate::region_code::{Counter, CounterKind, FunctionRegions};
+use crate::sections::{Mapping, Record, hash};
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_profile::edges::FunctionEdges;

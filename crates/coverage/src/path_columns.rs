@@ -3,7 +3,7 @@
 //! Programs may have the same code of a function, from a static library or the same source: its paths are those that any of them took.
 //! Code that differs, because a source was compiled in several ways, has paths of its own.
 
-use super::file_names::FileNames;
+use crate::file_names::FileNames;
 use std::collections::BTreeMap;
 use trodden_analysis::{Combinations, combinations};
 use trodden_profile::FunctionPaths;

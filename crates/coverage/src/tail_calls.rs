@@ -1,7 +1,7 @@
 //! Functions that end in a call which the optimiser turned into a jump, and of which nobody knows whether it returned.
 //!
 //! Such a call replaces its function: the caller of that function sees what became of it. So it matters only in functions that were called
-//! where executions ended, in `main`, and in functions that these jump to. A callee all of whose executions ended at its return is harmless.
+//! where executions ended, in `main`, and in functions that these jump to. A callee of which all executions returned is harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::inlined::stopped;

@@ -5,8 +5,8 @@
 //! has it too much if the execution is in the sum of the counters and did not reach the region: if it ended before the region within a
 //! region that contains both, or anywhere in another region that leads to this one, such as the body of a loop to its condition.
 
-use super::region_code::{Counter, CounterKind, FunctionRegions, Region, RegionKind};
-use super::stops::Stop;
+use crate::region_code::{Counter, CounterKind, FunctionRegions, Region, RegionKind};
+use crate::stops::Stop;
 use std::collections::{BTreeMap, HashMap};
 
 /// A line and a column.

@@ -3,10 +3,12 @@
 //! A place belongs to the function that has the code, and to those that it was inlined into, each at its call. Where an exception is
 //! caught in a function, callers of it go on.
 
-use super::caveats::CaveatReason;
-use super::file_names::FileNames;
-use super::handling::{Handling, handling};
-use super::tail_calls::TailCalls;
+use crate::caveats::CaveatReason;
+use crate::demangled::linkage;
+use crate::file_names::FileNames;
+use crate::handling::{Handling, handling};
+use crate::second_returns::returned_again;
+use crate::tail_calls::TailCalls;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::plain;
@@ -77,11 +79,6 @@ impl Stops {
     }
 }
 
-/// The linkage name in LLVM's name of a function: that of a local function begins with its file.
-pub fn linkage(name: &str) -> &str {
-    name.rsplit_once([';', ':']).map_or(name, |(_, linkage)| linkage)
-}
-
 struct Collector<'v, 'a> {
     function: &'v Function<'a>,
     paths: Cow<'v, FunctionPaths>,
@@ -96,19 +93,8 @@ struct Collector<'v, 'a> {
 
 impl Collector<'_, '_> {
     fn collect(&mut self, is_continued: bool) {
+        self.mark(is_continued);
         let function = self.function;
-        if is_continued {
-            self.caveat(function.map.plain_name(), CaveatReason::Forked);
-            // What was inlined before the fork is part of the function, and counts for each process, too.
-            let map = function.units_map();
-            let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
-            for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
-                self.caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
-            }
-        }
-        if self.tail_calls.has(function) {
-            self.caveat(function.map.plain_name(), CaveatReason::TailCall);
-        }
         let paths = self.paths.clone();
         let stopped = stopped(function, &paths);
         for (at, (block, &entered)) in function.map.blocks.iter().zip(&paths.blocks).enumerate().filter(|(_, (_, n))| **n > 0) {
@@ -143,6 +129,26 @@ impl Collector<'_, '_> {
         for lost in paths.lost.iter().filter(|lost| lost.count > 0) {
             let head = function.map.blocks.get(lost.head.index()).and_then(|block| block.positions.first().copied());
             self.add(head, &[], lost.count.unsigned_abs(), None);
+        }
+    }
+
+    /// Marks the function with what is known to spoil its counts.
+    fn mark(&mut self, is_continued: bool) {
+        let function = self.function;
+        if is_continued {
+            self.caveat(function.map.plain_name(), CaveatReason::Forked);
+            // What was inlined before the fork is part of the function, and counts for each process, too.
+            let map = function.units_map();
+            let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
+            for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
+                self.caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
+            }
+        }
+        if returned_again(function) {
+            self.caveat(function.map.plain_name(), CaveatReason::ReturnedTwice);
+        }
+        if self.tail_calls.has(function) {
+            self.caveat(function.map.plain_name(), CaveatReason::TailCall);
         }
     }
 

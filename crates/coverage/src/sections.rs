@@ -1,6 +1,6 @@
 //! The sections of a program with LLVM's mapping of counters to source regions: read, and written to an object file of their own.
 
-use super::region_code::{self, FunctionRegions};
+use crate::region_code::{self, FunctionRegions};
 use anyhow::{Context, Result};
 use md5::{Digest, Md5};
 use object::write::Object as NewObject;
