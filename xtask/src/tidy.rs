@@ -53,6 +53,7 @@ const ANYHOW: &[&str] = &[
     "trodden",
     "trodden-analysis",
     "trodden-console",
+    "trodden-coverage",
     "trodden-distributed",
     "trodden-driver",
     "trodden-recording",

@@ -9,7 +9,8 @@
 //! Listing walks the same graph and enters no node from which no path can be completed, so it takes time in proportion to the
 //! paths found and taken. Paths that end at a call that may not return are prefixes of others and are not counted.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Dag, DagEdgeId, Node, Origin};
 use trodden_profile::paths::{FunctionPaths, PathCount, beginning, blocks, ending};
 use trodden_unit::{EdgeKind, FunctionMap};
@@ -44,6 +45,23 @@ impl Combinations {
             untested: self.untested.saturating_add(other.untested),
         }
     }
+}
+
+/// The paths of a function in several programs: those that any of them took.
+pub fn of_all<'p>(programs: impl IntoIterator<Item = &'p FunctionPaths>) -> FunctionPaths {
+    let mut all = FunctionPaths::default();
+    let mut complete = BTreeMap::<u64, PathCount>::new();
+    for paths in programs {
+        for path in &paths.complete {
+            match complete.entry(path.id) {
+                Entry::Vacant(entry) => _ = entry.insert(path.clone()),
+                Entry::Occupied(mut entry) => entry.get_mut().count = entry.get().count.saturating_add(path.count),
+            }
+        }
+        all.unfinished.extend(paths.unfinished.iter().cloned());
+    }
+    all.complete = complete.into_values().collect();
+    all
 }
 
 /// Untested combinations of a function as paths with a count of 0, at most so many, in the order of the graph's edges.

@@ -45,6 +45,16 @@ pub struct FunctionEdges {
     pub values: [Vec<SiteValues>; 3],
 }
 
+impl FunctionEdges {
+    /// Adds the counts and executed vectors of the same function in another program. Profiled values stay as they are.
+    pub fn add(&mut self, other: &FunctionEdges) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        self.bitmap.resize(self.bitmap.len().max(other.bitmap.len()), 0);
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+        self.bitmap.iter_mut().zip(&other.bitmap).for_each(|(all, bits)| *all |= bits);
+    }
+}
+
 /// The values at one site, most frequent first.
 pub type SiteValues = Vec<(NotedValue, u64)>;
 
@@ -101,30 +111,56 @@ impl EdgeCounts {
     /// # Errors
     /// The program was built without placeholders, or a map is damaged.
     pub fn new(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
-        let (mut values, mut names) = (ProfileFunctions::new(), HashMap::new());
-        let (mut version, mut without_markers) = (None, Vec::new());
-        for unit in profile.images.iter().flat_map(|image| &image.units) {
-            let Some(edges) = &unit.map.edge_profile else {
-                without_markers.push(unit.map.source.clone());
-                continue;
-            };
-            // A unit in which LLVM counts nothing has no version. The version of coverage is 0: no flag is set.
-            if !edges.functions.is_empty() {
-                let one = *version.get_or_insert(edges.version);
-                if one != edges.version {
-                    return Err(EdgeError::Versions { one, other: edges.version });
-                }
-            }
-            names.extend(edges.names.iter().map(|n| (key(n), n.clone())));
-            add_unit(&mut values, unit, edges)?;
-        }
+        let mut sum = CountersOfUnits::default();
+        profile.images.iter().flat_map(|image| &image.units).try_for_each(|unit| sum.add(unit))?;
         for image in &profile.images {
-            add_values(&mut values, image, targets(image))?;
+            add_values(&mut sum.values, image, targets(image))?;
         }
-        let version = version.ok_or(EdgeError::NoPlaceholders)?;
-        without_markers.sort();
-        without_markers.dedup();
-        Ok(EdgeCounts { version, functions: functions(values, &names)?, without_markers })
+        sum.counts()
+    }
+
+    /// The values of the counters of one image, without profiled values.
+    ///
+    /// # Errors
+    /// A map is damaged, or the image was built without placeholders.
+    pub fn of_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
+        let mut sum = CountersOfUnits::default();
+        image.units.iter().try_for_each(|unit| sum.add(unit))?;
+        sum.counts()
+    }
+}
+
+/// Counters summed over units.
+#[derive(Default)]
+struct CountersOfUnits {
+    values: ProfileFunctions,
+    names: HashMap<u64, String>,
+    version: Option<u64>,
+    without_markers: Vec<String>,
+}
+
+impl CountersOfUnits {
+    fn add(&mut self, unit: &UnitProfile) -> Result<(), EdgeError> {
+        let Some(edges) = &unit.map.edge_profile else {
+            self.without_markers.push(unit.map.source.clone());
+            return Ok(());
+        };
+        // A unit in which LLVM counts nothing has no version. The version of coverage is 0: no flag is set.
+        if !edges.functions.is_empty() {
+            let one = *self.version.get_or_insert(edges.version);
+            if one != edges.version {
+                return Err(EdgeError::Versions { one, other: edges.version });
+            }
+        }
+        self.names.extend(edges.names.iter().map(|n| (key(n), n.clone())));
+        add_unit(&mut self.values, unit, edges)
+    }
+
+    fn counts(mut self) -> Result<EdgeCounts, EdgeError> {
+        let version = self.version.ok_or(EdgeError::NoPlaceholders)?;
+        self.without_markers.sort();
+        self.without_markers.dedup();
+        Ok(EdgeCounts { version, functions: functions(self.values, &self.names)?, without_markers: self.without_markers })
     }
 }
 

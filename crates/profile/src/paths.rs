@@ -20,7 +20,7 @@ use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Numbering, Origin};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 
 /// A function's executed paths.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FunctionPaths {
     /// Complete paths, most frequent first (then by number).
     pub complete: Vec<PathCount>,

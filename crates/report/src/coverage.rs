@@ -13,6 +13,7 @@ use crate::words;
 use serde_json::{Value, json};
 use trodden_analysis::Combinations;
 use trodden_analysis::combinations::untested;
+use trodden_profile::FunctionPaths;
 
 /// A number of items, and the number of them that were executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +52,10 @@ pub struct CoverageRow {
     pub mcdc: Option<CoverageRatio>,
     /// Paths of the optimised code, if it has any of its own.
     pub paths: Option<Combinations>,
-    /// What is not covered, in words.
+    /// What is not covered or not exact, in words.
     pub remarks: Vec<String>,
+    /// Functions of which some counts are not exact, for JSON.
+    pub caveats: Vec<Value>,
 }
 
 /// A table.
@@ -165,11 +168,12 @@ fn row_json(row: &CoverageRow) -> Value {
         "functions": row.functions.map(CoverageRatio::json),
         "lines": row.lines.map(CoverageRatio::json),
         "branches": row.branches.json(), "mcdc": row.mcdc.map(CoverageRatio::json), "paths": paths, "remarks": row.remarks,
+        "not_exact": row.caveats,
     })
 }
 
 /// Untested combinations of a function in words: where each begins, and the direction of each branch.
-pub fn examples(function: &Function, most: usize) -> Vec<String> {
+pub fn examples(function: &Function, paths: &FunctionPaths, most: usize) -> Vec<String> {
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
@@ -182,12 +186,12 @@ pub fn examples(function: &Function, most: usize) -> Vec<String> {
         });
         format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
     };
-    untested(function.map, &function.dag, &function.paths, most).iter().map(text).collect()
+    untested(function.map, &function.dag, paths, most).iter().map(text).collect()
 }
 
-/// Paths of a function.
-pub fn combinations(function: &Function) -> Combinations {
-    Combinations::new(function.map, &function.dag, &function.paths)
+/// Numbers of paths of a function.
+pub fn combinations_of(function: &Function, paths: &FunctionPaths) -> Combinations {
+    Combinations::new(function.map, &function.dag, paths)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use crate::view::Function;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_profile::Beginning;
+use trodden_profile::{Beginning, FunctionPaths};
 use trodden_unit::{Position, ReachedCall, UnitMap};
 
 /// Entries of the bodies that were inlined into a function, by scope; bodies that were not executed have 0.
@@ -39,7 +39,7 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
             *entries.entry(*scope).or_default() += path.count;
         }
     }
-    let stopped = stopped(function);
+    let stopped = stopped(function, &function.paths);
     let of_block = |at: usize| match function.paths.blocks.get(at) {
         Some(&count) if count > stopped[at] => bodies.get(at),
         Some(1..) => before.get(&at),
@@ -49,10 +49,10 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     entries.into_iter().map(|(scope, n)| (scope, n.clamp(i128::from(executed.contains(&scope)), i128::from(u64::MAX)) as u64)).collect()
 }
 
-/// How many paths stopped in a call of each block.
-pub fn stopped(function: &Function) -> Vec<u64> {
+/// How many of a function's paths stopped in a call of each block.
+pub fn stopped(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
     let mut stopped = vec![0; function.map.blocks.len()];
-    for path in &function.paths.unfinished {
+    for path in &paths.unfinished {
         if let Some(block) = path.blocks.last().and_then(|block| stopped.get_mut(block.index())) {
             *block = i64::saturating_add(*block, path.count);
         }

@@ -50,6 +50,20 @@ pub struct FileCounts {
     pub stopped: BTreeSet<u32>,
 }
 
+impl FileCounts {
+    /// Adds the counts of lines and branches that the file has under another name.
+    pub fn add(&mut self, other: &FileCounts) {
+        other.lines.iter().for_each(|(line, count)| *self.lines.entry(*line).or_default() += count);
+        for (place, directions) in &other.branches {
+            let own = self.branches.entry(*place).or_default();
+            for (direction, counts) in directions {
+                let sum = own.entry(*direction).or_default();
+                *sum = TakenBranch { reached: sum.reached + counts.reached, taken: sum.taken + counts.taken };
+            }
+        }
+    }
+}
+
 /// The outcome of a branch, in the order of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
@@ -140,7 +154,7 @@ impl LineCounts {
     }
 
     fn add_stopped(&mut self, function: &Function) {
-        let stopped = inlined::stopped(function);
+        let stopped = inlined::stopped(function, &function.paths);
         for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
             if count == 0 || stopped[at] < count {
                 continue;
@@ -212,7 +226,7 @@ impl LineCounts {
 fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position, u64)> {
     let mut instances = Instances::default();
     instances.add(function.map.position, function.paths.entries());
-    let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stopped(function));
+    let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stopped(function, &function.paths));
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
         if count == 0 && cleanups[at] {
             continue;

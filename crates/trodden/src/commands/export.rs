@@ -1,6 +1,6 @@
 //! `trodden export`: a profile in the format of another tool. What is written is made by the crate `trodden-report`.
 
-use super::coverage::{files::Files, view_of};
+use super::coverage::view_of;
 use super::remarks::{left_out, report_partial};
 use crate::cli::{Export, Format};
 use crate::context::context;
@@ -9,6 +9,7 @@ use crate::surroundings::folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_analysis::residual::known_to;
+use trodden_coverage::Files;
 use trodden_driver::profdata;
 use trodden_report::html::{self, HtmlOptions};
 use trodden_report::source_files::{locate, sources};

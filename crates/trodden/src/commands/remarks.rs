@@ -1,7 +1,7 @@
 //! What reports say beside what they show: what is missing, and which counts are not exact.
 
-use crate::commands::coverage::files::Files;
 use crate::notes::{note, warn};
+use trodden_coverage::Files;
 use trodden_profile::Profile;
 use trodden_report::{SourceCache, View};
 

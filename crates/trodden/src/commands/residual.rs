@@ -2,7 +2,6 @@
 //! `trodden_report`.
 
 use crate::cli::{Color, Residual, ResidualFormat};
-use crate::commands::coverage::files::Files;
 use crate::commands::remarks;
 use crate::context::context;
 use crate::output::{self, json_text};
@@ -14,6 +13,7 @@ use std::process::ExitCode;
 use trodden_analysis::residual::{FieldProfiles, SchemeJob, Schemes, report_known};
 use trodden_analysis::segments::{UntestedSegmentSelection, UntestedSegments};
 use trodden_analysis::untested;
+use trodden_coverage::Files;
 use trodden_recording::{cpu_time, one_run};
 use trodden_report::residual::{ResidualReport as Untested, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::untested_segments::ShownSegments;

@@ -1,78 +1,68 @@
-//! `trodden coverage`: coverage of the source by LLVM's own tools, from counts that trodden computes of paths.
-//!
-//! A program built with `--coverage` has clang's (or rustc's) mapping of counters to regions of its sources, but no counters: what these
-//! would hold follows from its paths ([`trodden_profile::edges`]). The profile becomes an indexed profile, and `llvm-cov` shows it with
-//! the mapping that it finds in the program. Beside its numbers stand those that only paths say.
-//!
-//! | file | what |
-//! |---|---|
-//! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
-//! | `not_executed.rs` | code behind calls that did not return, in the mapping |
-//! | `stops.rs`, `true_counts.rs` | where executions ended; how often the regions of a function were executed, given that |
-//! | `region_code.rs` | the encoding of regions in the mapping |
-//! | `files.rs`, `renamed.rs` | which source files are wanted; folders with two names |
-//! | `demangled.rs` | names in exports |
-//! | `lines.rs` | executions of lines, as `llvm-cov` has them |
-//! | `report.rs`, `diff.rs`, `by_test.rs` | the commands' tables; of a suite, which test adds what |
+//! `trodden coverage`: reports, sources, exports and comparisons of coverage; `trodden suite coverage`. The work is in `trodden-coverage`.
 
 pub mod by_test;
-mod demangled;
 mod diff;
-pub mod files;
-mod lines;
-mod mapping;
-mod not_executed;
-mod region_code;
-mod renamed;
 mod report;
-mod stops;
-mod true_counts;
 
+use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, Covered, CoveredFiles};
 use crate::context::context;
-pub use lines::Lines;
-pub use mapping::CoverageMapping;
-use trodden_driver::other_programs::joined;
-
-use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, CoveredFiles};
 use crate::notes::{note, reasons, warn};
 use crate::output::{print, print_text, write_file};
 use anyhow::{Context, Result, bail, ensure};
-use renamed::{RenamedFolders, has_other_folder};
-use std::collections::BTreeSet;
+use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use trodden_analysis::changes::plain;
+use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped, tables};
+use trodden_driver::other_programs::joined;
+use trodden_driver::profdata;
 use trodden_driver::toolchain::{LLVM_MAJOR, Tool};
 use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
 
-/// Executions of the source lines of a profile's programs, of those that have a mapping, by the files' names in debug information.
+/// The profile that the command line names, and what is wanted of it.
 ///
 /// # Errors
-/// As of [`CoverageMapping::new`].
+/// There is no such profile; otherwise as [`mapping_of`].
+fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
+    let profile = trodden_stored::named::load(&covered.profile)?;
+    let mapping = mapping_of(&profile, &covered.files)?;
+    trodden_coverage::warn_of_second_returns(&profile);
+    Ok((profile, mapping))
+}
+
+/// Coverage of a profile.
+///
+/// # Errors
+/// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted; LLVM's tools are missing or fail.
+fn mapping_of(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
+    let wanted = CoveredSources {
+        objects: wanted.object.clone(),
+        include: wanted.include.clone(),
+        exclude: wanted.exclude.clone(),
+        ignored: wanted.ignore_filename_regex.clone(),
+        all_files: wanted.all_files,
+        like_llvm_cov: wanted.like.is_some(),
+    };
+    let counters = profdata::coverage(profile)?;
+    let index = |counters| profdata::indexed_form(context(), counters);
+    let (llvm_cov, temporary) = (Tool::Cov.find(context())?, env::temp_dir());
+    CoverageMapping::new(
+        profile,
+        counters,
+        &wanted,
+        &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary },
+    )
+}
+
+/// Executions of the source lines of a profile's programs, of those that have a mapping, by the files' names in debug information.
 fn mapped_lines(view: &View) -> Result<MappedLines> {
-    if !mapping::is_mapped(view.profile) {
+    if !is_mapped(view.profile) {
         return Ok(MappedLines::new());
     }
     let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
-    let mapping = CoverageMapping::new(view.profile, &all)?;
-    let lines = Lines::from_mapping(&mapping)?.0;
-    let in_code: BTreeSet<String> =
-        view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| plain(f)).collect();
-    let in_code: BTreeSet<&str> = in_code.iter().map(String::as_str).collect();
-    if !lines.keys().any(|file| has_other_folder(&plain(file), &in_code)) {
-        return Ok(lines);
-    }
-    let renamed = RenamedFolders::new(&mapping.export(&[])?, view);
-    let mut by_name = MappedLines::new();
-    for (file, counts) in lines {
-        let of_file = by_name.entry(renamed.in_code(&file, &in_code)).or_default();
-        // Units of one file may have several names for it.
-        counts.into_iter().for_each(|(line, count)| *of_file.entry(line).or_insert(0u64) += count);
-    }
-    Ok(by_name)
+    mapped(view, &mapping_of(view.profile, &all)?)
 }
 
 /// A profile made ready for showing, with counts of lines from the mapping for coverage, if its program has one.
@@ -99,7 +89,7 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 }
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
-    let (profile, mapping) = CoverageMapping::load(&job.covered)?;
+    let (profile, mapping) = load(&job.covered)?;
     let mut arguments: Vec<OsString> = vec![joined("-Xdemangler=", Tool::Cxxfilt.find(context())?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.branches {
@@ -121,12 +111,14 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
                 bail!("no function has a name that matches `{function}` (--function takes a regular expression of linkage names)");
             }
-            print_text(&String::from_utf8_lossy(&shown))?;
+            print_text(&mapping.marked(&String::from_utf8_lossy(&shown))?)?;
+            mapping.note_caveats(true);
         }
         Some(folder) => {
             arguments.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
             arguments.push(joined("-output-dir=", folder));
             mapping.llvm_cov("show", &arguments)?;
+            mapping.note_caveats(false);
             let index = folder.join("index.html");
             ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} wrote no {}: is the folder writable?", index.display());
             let paths = folder.join(PATHS_PAGE);
@@ -144,12 +136,12 @@ const SHOWN_COMBINATIONS: usize = 5;
 
 fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
     let view = View::from_profile(profile);
-    let tables = [report::by_file(mapping, &view)?, report::by_function(mapping, &view, SHOWN_COMBINATIONS)?];
+    let tables = [tables::by_file(mapping, &view)?, tables::by_function(mapping, &view, SHOWN_COMBINATIONS)?];
     Ok(page("Coverage, with paths", &tables))
 }
 
 fn export(job: &CoverageExport) -> Result<ExitCode> {
-    let (_, mapping) = CoverageMapping::load(&job.covered)?;
+    let (_, mapping) = load(&job.covered)?;
     let mut arguments: Vec<OsString> = Vec::new();
     arguments.push(match job.format {
         CoverageFormat::Json => "-format=text".into(),
@@ -158,17 +150,12 @@ fn export(job: &CoverageExport) -> Result<ExitCode> {
     if job.summary_only {
         arguments.push("-summary-only".into());
     }
-    let mut bytes = mapping.llvm_cov("export", &arguments)?;
-    if job.covered.files.like.is_none() {
-        bytes = match job.format {
-            CoverageFormat::Lcov => demangled::lcov(&String::from_utf8_lossy(&bytes)).into_bytes(),
-            CoverageFormat::Json => {
-                let mut export = serde_json::from_slice(&bytes).context("what llvm-cov exports is no JSON")?;
-                demangled::json(&mut export);
-                serde_json::to_vec(&export).context("cannot write the export")?
-            }
-        };
-    }
+    let bytes = mapping.llvm_cov("export", &arguments)?;
+    let bytes = match job.format {
+        CoverageFormat::Lcov => mapping.lcov(bytes),
+        CoverageFormat::Json => mapping.json(bytes)?,
+    };
+    mapping.note_caveats(matches!(job.format, CoverageFormat::Json));
     match &job.output {
         Some(file) => write_file(file, &bytes).context("the export")?,
         None => print(&bytes)?,

@@ -1,22 +1,15 @@
-//! `trodden coverage report`: a row for each file or function, with the paths beside LLVM's numbers.
+//! `trodden coverage report`: a row for each file or function, and thresholds.
 
-use super::by_test::changed;
-use super::diff::ranges;
-use super::renamed::{RenamedFolders, has_other_folder};
-use super::{CoverageMapping, Lines};
+use super::load;
 use crate::cli::{Color, CoverageLeast, CoverageReport};
 use crate::commands::remarks::report_partial;
 use crate::notes::{note, warn};
 use crate::output::{json_text, print_found, text_options};
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use anyhow::{Result, bail};
 use std::process::ExitCode;
-use trodden_analysis::Combinations;
-use trodden_analysis::changes::plain;
-use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable, combinations, examples};
-use trodden_report::words::plural;
-use trodden_report::{Function, Name, View};
+use trodden_coverage::tables::{by_changed_lines, by_file, by_function};
+use trodden_report::View;
+use trodden_report::coverage::{CoverageRatio, CoverageRow};
 
 /// Exit status when a threshold is not reached.
 const EXCEEDED: u8 = 1;
@@ -24,10 +17,10 @@ const EXCEEDED: u8 = 1;
 /// Shows the table.
 ///
 /// # Errors
-/// As of [`CoverageMapping::load`]; there is no such commit; a share is none.
+/// As of [`load`]; there is no such commit; a share is none.
 pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     job.least.check()?;
-    let (profile, mapping) = CoverageMapping::load(&job.covered)?;
+    let (profile, mapping) = load(&job.covered)?;
     let view = View::from_profile(&profile);
     view.damaged.iter().for_each(warn);
     let table = match (&job.changed_since, job.functions || job.combinations > 0) {
@@ -37,6 +30,7 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     };
     print_found(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
     report_partial(&profile);
+    mapping.note_caveats(true);
     let failed = job.least.missed(&table.total);
     failed.iter().for_each(note);
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
@@ -75,168 +69,9 @@ impl CoverageLeast {
     }
 }
 
-pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
-    let data = mapping.export(&["-summary-only"])?;
-    let paths = paths_by_file(view);
-    let known: BTreeSet<&str> = paths.keys().map(String::as_str).collect();
-    let names = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str());
-    // The functions, which are many, are asked for only where files of one name have different folders.
-    let renamed = match names.into_iter().any(|name| has_other_folder(&plain(name), &known)) {
-        true => RenamedFolders::new(&mapping.export(&[])?, view),
-        false => RenamedFolders::default(),
-    };
-    let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
-    for file in data["files"].as_array().into_iter().flatten() {
-        let name = file["filename"].as_str().unwrap_or_default();
-        let own = paths.get(&renamed.in_code(name, &known)).copied();
-        let row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
-        // Headers without code are in the mapping, too.
-        if row.regions.all > 0 || row.paths.is_some() {
-            table.rows.push(row);
-        }
-    }
-    let paths = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
-    table.total = CoverageRow { paths, ..summary("total".into(), &data["totals"])? };
-    let prefix = common_folder(table.rows.iter().map(|r| r.name.as_str()));
-    table.rows.iter_mut().for_each(|r| r.name = r.name[prefix..].to_owned());
-    Ok(table)
-}
-
-/// The numbers of `llvm-cov` for a file, or for all.
-fn summary(name: String, summary: &Value) -> Result<CoverageRow> {
-    let share = |what: &str| -> Result<CoverageRatio> {
-        let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov exports no {key} of {what} for {name}"));
-        Ok(CoverageRatio { all: of("count")?, hit: of("covered")? })
-    };
-    let mcdc = share("mcdc")?;
-    Ok(CoverageRow {
-        regions: share("regions")?,
-        functions: Some(share("functions")?),
-        lines: Some(share("lines")?),
-        branches: share("branches")?,
-        mcdc: (mcdc.all > 0).then_some(mcdc),
-        name,
-        ..CoverageRow::default()
-    })
-}
-
-/// A function that several units have counts once in each image.
-fn distinct<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
-    let mut best: BTreeMap<_, &Function> = BTreeMap::new();
-    for (at, function) in view.functions.iter().enumerate() {
-        let which = if function.map.local { at + 1 } else { 0 };
-        let known = best.entry((function.image.identity, function.map.name.as_str(), which)).or_insert(function);
-        if function.paths.complete.len() > known.paths.complete.len() {
-            *known = function;
-        }
-    }
-    best.into_values().collect()
-}
-
-fn paths_by_file(view: &View) -> BTreeMap<String, Combinations> {
-    let mut files: BTreeMap<String, Combinations> = BTreeMap::new();
-    for function in distinct(view) {
-        let Some(file) = function.file() else { continue };
-        let sum = files.entry(plain(file)).or_default();
-        *sum = sum.plus(combinations(function));
-    }
-    files
-}
-
-/// A row for each function of the source. Those that are instances of one template are several.
-pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Result<CoverageTable> {
-    let data = mapping.export(&[])?;
-    let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
-    let functions: Vec<&Function> = distinct(view);
-    let renamed = RenamedFolders::new(&data, view);
-    let in_code: Vec<String> = functions.iter().filter_map(|f| f.file()).map(plain).collect();
-    let in_code: BTreeSet<&str> = in_code.iter().map(String::as_str).collect();
-    let mut table = CoverageTable { of: "function", ..CoverageTable::default() };
-    for function in data["functions"].as_array().into_iter().flatten() {
-        let files = || function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let Some(linkage) = function["name"].as_str().filter(|_| files().any(|f| wanted.contains(f))) else { continue };
-        let own = functions.iter().find(|f| is_same(f, linkage, files().map(|file| renamed.in_code(file, &in_code))));
-        let mut row = CoverageRow { name: Name::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
-        row.regions = regions(&function["regions"]);
-        row.branches = branches(&function["branches"]);
-        row.paths = own.map(|f| combinations(f));
-        row.remarks = own.map_or_else(Vec::new, |f| examples(f, most));
-        table.rows.push(row);
-    }
-    table.rows.sort_by_key(|r| std::cmp::Reverse(r.paths.map_or(0, |p| p.untested)));
-    let all = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
-    table.total = CoverageRow { paths: all, ..summary("total".into(), &data["totals"])? };
-    Ok(table)
-}
-
-/// Whether a function of the optimised code is one of the source, by the name that profiles have: a local one of C has its file in front.
-fn is_same(function: &Function, name: &str, mut files: impl Iterator<Item = String>) -> bool {
-    let linkage = &function.name.linkage;
-    let mut in_file = || function.file().is_none_or(|own| files.any(|f| f == plain(own)));
-    linkage == name || (linkage == plain_name(name) && plain_name(name) != name && in_file())
-}
-
-/// `f` of `file.c:f`. Mangled names have no colon.
-fn plain_name(name: &str) -> &str {
-    name.rsplit_once(':').map_or(name, |(_, name)| name)
-}
-
-/// Regions that are code, as [first line, column, last line, column, count, file, expanded file, kind].
-fn regions(regions: &Value) -> CoverageRatio {
-    const CODE: u64 = 0;
-    let code = regions.as_array().into_iter().flatten().filter(|r| r[7].as_u64() == Some(CODE));
-    code.fold(CoverageRatio::default(), |sum, r| add(sum, r[4].as_u64()))
-}
-
-/// Both directions of each branch, as [four places, times true, times false, ...].
-fn branches(branches: &Value) -> CoverageRatio {
-    let all = branches.as_array().into_iter().flatten().flat_map(|b| [b[4].as_u64(), b[5].as_u64()]);
-    all.fold(CoverageRatio::default(), add)
-}
-
-fn add(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
-    CoverageRatio { all: sum.all + 1, hit: sum.hit + u64::from(count.is_some_and(|n| n > 0)) }
-}
-
-/// A row for each file with changed lines.
-fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
-    let changes = changed(commit)?;
-    let mut lines = Lines::from_mapping(mapping)?;
-    lines.keep_changed(&changes);
-    let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
-    let mut total = CoverageRatio::default();
-    for (name, lines) in &lines.0 {
-        let share = lines.values().fold(CoverageRatio::default(), |sum, n| add(sum, Some(*n)));
-        total = CoverageRatio { all: total.all + share.all, hit: total.hit + share.hit };
-        let missed: Vec<u32> = lines.iter().filter(|(_, n)| **n == 0).map(|(line, _)| *line).collect();
-        let word = if missed.len() == 1 { "line" } else { "lines" };
-        let remarks = if missed.is_empty() { Vec::new() } else { vec![format!("not executed: {word} {}", ranges(&missed))] };
-        table.rows.push(CoverageRow { name: name.clone(), lines: Some(share), remarks, ..CoverageRow::default() });
-    }
-    table.total = CoverageRow { name: "changed lines".into(), lines: Some(total), ..CoverageRow::default() };
-    let all = plural(changes.lines().0 as u128, "line", "lines");
-    note(format_args!("{all} changed since {commit}; with code: {}", total.all));
-    Ok(table)
-}
-
-/// Length of the folder that all names begin with.
-fn common_folder<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
-    let Some(first) = names.next() else { return 0 };
-    let same = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    let length = names.fold(first.len(), |length, name| length.min(same(first, name)));
-    first.as_bytes()[..length].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_shown_without_their_common_folder() {
-        assert_eq!(common_folder(["/a/b/x.c", "/a/b/y.c", "/a/bc/z.c"].into_iter()), 3);
-        assert_eq!((common_folder(["/a/x.c"].into_iter()), common_folder([].into_iter()), common_folder(["x.c"].into_iter())), (3, 0, 0));
-        assert_eq!((plain("/a/./b/../c.c"), plain_name("a.c:f"), plain_name("_Zf")), ("/a/c.c".into(), "f", "_Zf"));
-    }
 
     #[test]
     fn thresholds_are_shares() {

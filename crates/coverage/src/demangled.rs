@@ -4,6 +4,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::Name;
 
+/// The linkage name in LLVM's name of a function: that of a local function begins with its file.
+pub fn linkage(name: &str) -> &str {
+    name.rsplit_once([';', ':']).map_or(name, |(_, linkage)| linkage)
+}
+
 /// A function's name as `llvm-cov` exports it, demangled. That of a local function begins with its file (`file.cc:local`).
 fn readable(exported: &str) -> String {
     let (file, linkage) = exported.rsplit_once(':').unwrap_or(("", exported));

@@ -4,87 +4,165 @@
 //! `llvm-cov` would show a program that was built again since without a word, with whatever counts still fit; so the build id is compared
 //! first.
 
-use super::files::Files;
-use super::not_executed::{Counters, NotExecuted};
-use crate::cli::{Covered, CoveredFiles};
-use crate::context::context;
-use crate::notes::{note, warn};
-use crate::temporary;
+use crate::caveats::{Caveat, CaveatReason, mark_sources};
+use crate::demangled;
+use crate::file_names::FileNames;
+use crate::files::Files;
+use crate::instances::Instances;
+use crate::not_executed::NotExecuted;
+use crate::sections::Mapping;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_driver::profdata;
-use trodden_driver::toolchain::Tool;
-use trodden_flow::{CutReason, Edge};
-use trodden_launch::temporary::TemporaryFolder;
-use trodden_profile::{Beginning, EdgeCounts, ImageProfile, PathEnd, Profile};
+use trodden_analysis::changes::plain;
+use trodden_launch::temporary::{TemporaryFolder, folder_in};
+use trodden_profile::edges::FunctionEdges;
+use trodden_profile::{EdgeCounts, ImageProfile, Profile};
 use trodden_report::View;
-use trodden_report::view::Function;
-use trodden_stored::named;
 
 /// Sections without which there is no coverage.
 const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
 /// Sources that belong to no project: Rust's standard library, and packages that cargo fetched.
 const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
 
+/// Which source files coverage is shown of, and how.
+#[derive(Clone, Debug, Default)]
+pub struct CoveredSources {
+    /// Programs that were moved, or did not run.
+    pub objects: Vec<PathBuf>,
+    /// Patterns of files; if there is none, all.
+    pub include: Vec<String>,
+    /// Patterns of other files.
+    pub exclude: Vec<String>,
+    /// A regular expression of other files.
+    pub ignored: Option<String>,
+    /// Also files that belong to no project.
+    pub all_files: bool,
+    /// Counts are those of `llvm-cov`.
+    pub like_llvm_cov: bool,
+}
+
+/// LLVM's tools, and where temporary files may be.
+pub struct CoverageTools<'t> {
+    /// `llvm-cov`.
+    pub llvm_cov: &'t Path,
+    /// Counters as an indexed profile.
+    pub index: &'t dyn Fn(EdgeCounts) -> Result<Vec<u8>>,
+    /// A folder that can be written.
+    pub temporary: &'t Path,
+}
+
 /// Programs, the counts of a profile, and which source files are wanted.
 pub struct CoverageMapping {
     folder: TemporaryFolder,
+    llvm_cov: PathBuf,
+    like_llvm_cov: bool,
     images: Vec<PathBuf>,
     /// A regular expression of files that are not wanted.
     ignored: Option<String>,
     /// Names of the files that are, if not all others are.
     sources: Option<Vec<String>>,
+    /// Names of files in the mapping and in debug information.
+    pub(crate) names: FileNames,
+    /// Functions of which some counts are LLVM's.
+    pub(crate) caveats: Vec<Caveat>,
 }
 
 impl CoverageMapping {
-    /// The profile that the command line names, and what is wanted of it.
+    /// Of a profile, with LLVM's counters of it.
     ///
     /// # Errors
-    /// There is no such profile; otherwise as [`CoverageMapping::new`].
-    pub fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
-        let profile = named::load(&covered.profile)?;
-        let mapping = CoverageMapping::new(&profile, &covered.files)?;
-        warn_of_second_returns(&profile);
-        Ok((profile, mapping))
-    }
-
-    /// Of a profile.
-    ///
-    /// # Errors
-    /// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted.
-    pub fn new(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
-        let mut counters = profdata::coverage(profile)?;
-        let mut images = images(profile, &wanted.object)?;
-        let folder = temporary::folder("trodden-coverage-")?;
-        if wanted.like.is_none() {
-            correct(&mut images, profile, &mut counters, folder.path())?;
+    /// Its program is not there as it ran; no file of it is wanted; LLVM's tools fail.
+    pub fn new(profile: &Profile, mut counters: EdgeCounts, wanted: &CoveredSources, tools: &CoverageTools) -> Result<CoverageMapping> {
+        let mut images = images(profile, &wanted.objects)?;
+        let folder = folder_in(tools.temporary, "trodden-coverage-")?;
+        let mut caveats = Vec::new();
+        let view = View::from_profile(profile);
+        let mappings: Vec<Mapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
+        let names = FileNames::new(&view, counted(profile).into_iter().zip(&mappings))?;
+        if !wanted.like_llvm_cov {
+            let corrected = correct(&view, &images, &mappings, &names, folder.path())?;
+            (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
-        fs::write(folder.path().join(PROFILE), profdata::indexed_form(context(), counters)?)
-            .context("cannot write into the temporary folder")?;
-        let own = wanted.ignore_filename_regex.clone();
+        fs::write(folder.path().join(PROFILE), (tools.index)(counters)?).context("cannot write into the temporary folder")?;
+        let own = wanted.ignored.clone();
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
         let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
         let ignored = (!ignored.is_empty()).then(|| ignored.join("|"));
-        let mut mapping = CoverageMapping { folder, images, ignored, sources: None };
+        let llvm_cov = tools.llvm_cov.to_owned();
+        let mut mapping =
+            CoverageMapping { folder, llvm_cov, like_llvm_cov: wanted.like_llvm_cov, images, ignored, sources: None, names, caveats };
         if !wanted.include.is_empty() || !wanted.exclude.is_empty() {
             mapping.sources = Some(mapping.chosen(wanted)?);
         }
         Ok(mapping)
     }
 
+    /// Says of which functions some counts are LLVM's; only of those without a place, if what is printed has marks of the others.
+    pub fn note_caveats(&self, has_marks: bool) {
+        let unmarked: Vec<&Caveat> = self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect();
+        let Some(first) = unmarked.first() else { return };
+        let more = if unmarked.len() > 1 {
+            format!(" (and {} more; `trodden coverage report` lists them)", unmarked.len() - 1)
+        } else {
+            String::new()
+        };
+        log::info!("{}: {}{more}", first.name(), first.remark());
+    }
+
     /// Files that match the patterns.
-    fn chosen(&self, wanted: &CoveredFiles) -> Result<Vec<String>> {
+    fn chosen(&self, wanted: &CoveredSources) -> Result<Vec<String>> {
         let files = Files::new(&wanted.include, &wanted.exclude, None)?;
         let all = self.files()?;
         let chosen: Vec<String> = all.iter().filter(|name| files.is_wanted(Path::new(name), Path::new(name))).cloned().collect();
         ensure!(!chosen.is_empty(), "none of the {} source files matches --include and --exclude; the first is {}", all.len(), all[0]);
         Ok(chosen)
+    }
+
+    /// The only file, if there is one; not asked for where no function has a caveat.
+    ///
+    /// # Errors
+    /// `llvm-cov` is missing or fails.
+    fn only_file(&self) -> Result<Option<String>> {
+        if self.caveats.is_empty() {
+            return Ok(None);
+        }
+        let files = self.files()?;
+        Ok(if let [only] = &files[..] { Some(plain(only)) } else { None })
+    }
+
+    /// Sources that `llvm-cov show` printed, with marks of functions of which some counts are LLVM's.
+    ///
+    /// # Errors
+    /// `llvm-cov` fails.
+    pub fn marked(&self, shown: &str) -> Result<String> {
+        Ok(mark_sources(shown, self.only_file()?.as_deref(), &self.caveats))
+    }
+
+    /// What `llvm-cov export` wrote as a tracefile, with demangled names unless it shall be as LLVM's.
+    pub fn lcov(&self, exported: Vec<u8>) -> Vec<u8> {
+        match self.like_llvm_cov {
+            true => exported,
+            false => demangled::lcov(&String::from_utf8_lossy(&exported)).into_bytes(),
+        }
+    }
+
+    /// What `llvm-cov export` wrote as JSON, with demangled names and what is not exact, unless it shall be as LLVM's.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    pub fn json(&self, exported: Vec<u8>) -> Result<Vec<u8>> {
+        if self.like_llvm_cov {
+            return Ok(exported);
+        }
+        let mut export = serde_json::from_slice(&exported).context("what llvm-cov exports is no JSON")?;
+        demangled::json(&mut export);
+        export["not_exact"] = self.caveats.iter().map(Caveat::json).collect();
+        serde_json::to_vec(&export).context("cannot write the export")
     }
 
     /// Names of all files, of which there is one at least.
@@ -114,9 +192,9 @@ impl CoverageMapping {
     /// # Errors
     /// It is missing or fails.
     pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
-        let tool = Tool::Cov.find(context())?;
+        let tool = &self.llvm_cov;
         let Some((first, others)) = self.images.split_first() else { bail!("the profile has no program") };
-        let mut command = Command::new(&tool);
+        let mut command = Command::new(tool);
         command.arg(verb).arg(first).arg("-instr-profile").arg(self.folder.path().join(PROFILE)).args(options);
         others.iter().for_each(|image| _ = command.arg("-object").arg(image));
         command.args(self.ignored.iter().map(|regex| format!("-ignore-filename-regex={regex}")));
@@ -141,22 +219,55 @@ impl CoverageMapping {
     }
 }
 
-/// Replaces images by copies of their mappings in which code behind calls that did not return has its own counts, if there is such code.
-fn correct(images: &mut [PathBuf], profile: &Profile, counts: &mut EdgeCounts, folder: &Path) -> Result<()> {
-    let Some(mut not_executed) = NotExecuted::from_view(&View::from_profile(profile)) else { return Ok(()) };
-    let mut counters = Counters::new(&mut counts.functions);
-    let read = |image: &Path| fs::read(image).with_context(|| format!("cannot read {}", image.display()));
-    let damaged = |image: &Path| format!("{}: build it again, and record again", image.display());
-    for image in images.iter() {
-        not_executed.note_rests(&read(image)?, &counters).with_context(|| damaged(image))?;
+/// The counters of all functions, and images with their mapping: copies in which each function has the counts of its own executions, and
+/// code behind calls that did not return has its own, where that makes a difference.
+fn correct(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
+    let executed = counted(view.profile);
+    let counters = executed.iter().map(|image| Ok(EdgeCounts::of_image(image)?.functions)).collect::<Result<_>>()?;
+    let mut instances = Instances::new(mappings, counters)?;
+    let mut not_executed = NotExecuted::from_view(view, &executed, names);
+    for (image, mapping) in mappings.iter().enumerate() {
+        not_executed.note_rests(image, mapping, &instances).with_context(|| damaged(&images[image]))?;
     }
-    for (number, image) in images.iter_mut().enumerate() {
-        if let Some(corrected) = not_executed.correct(&read(image)?, &mut counters).with_context(|| damaged(image))? {
-            *image = folder.join(format!("mapping-{number}"));
-            fs::write(&image, corrected).context("cannot write into the temporary folder")?;
+    let mut corrected = Vec::new();
+    for (image, mapping) in mappings.iter().enumerate() {
+        let Some(parts) = not_executed.correct(image, mapping, &mut instances).with_context(|| damaged(&images[image]))? else {
+            corrected.push(images[image].clone());
+            continue;
+        };
+        for part in parts {
+            let file = folder.join(format!("mapping-{}", corrected.len()));
+            fs::write(&file, part).context("cannot write into the temporary folder")?;
+            corrected.push(file);
         }
     }
-    Ok(())
+    let mut caveats: Vec<Caveat> = not_executed.into_caveats().into_iter().collect();
+    let not_shown = std::mem::take(&mut instances.not_shown).into_iter();
+    caveats.extend(not_shown.map(|function| Caveat { file: String::new(), line: 0, function, reason: CaveatReason::NotShown }));
+    Ok(Corrected { functions: instances.into_edges(), images: corrected, caveats })
+}
+
+/// What takes the place of counters and images.
+struct Corrected {
+    functions: Vec<FunctionEdges>,
+    images: Vec<PathBuf>,
+    caveats: Vec<Caveat>,
+}
+
+fn read_mapping(image: &Path) -> Result<Mapping> {
+    let bytes = fs::read(image).with_context(|| format!("cannot read {}", image.display()))?;
+    Mapping::read(&bytes).with_context(|| damaged(image))
+}
+
+fn damaged(image: &Path) -> String {
+    format!("{}: build it again, and record again", image.display())
+}
+
+/// The images with counters of coverage.
+fn counted(profile: &Profile) -> Vec<&ImageProfile> {
+    let is_counted =
+        |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
+    profile.images.iter().filter(is_counted).collect()
 }
 
 /// Name of the indexed profile in the temporary folder.
@@ -165,8 +276,7 @@ const PROFILE: &str = "coverage.profdata";
 /// The files of the images with counters of coverage, each as it ran; and those named that did not run.
 fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let moved: Vec<(PathBuf, Option<String>)> = moved.iter().map(|path| Ok((path.clone(), build_id(path)?))).collect::<Result<_>>()?;
-    let counted = |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
-    let images: Vec<&ImageProfile> = profile.images.iter().filter(counted).collect();
+    let images = counted(profile);
     let is_of = |id: &Option<String>, image: &ImageProfile| id.is_some() && *id == image.build_id;
     let (_, others): (Vec<_>, Vec<_>) = moved.iter().partition(|(_, id)| images.iter().any(|image| is_of(id, image)));
     for (path, _) in &others {
@@ -176,7 +286,7 @@ fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
             path.display()
         );
         check_mapping(&fs::read(path)?, path)?;
-        note(format_args!("{} did not run: all of it counts as not executed", path.display()));
+        log::info!("{} did not run: all of it counts as not executed", path.display());
     }
     let others = others.into_iter().map(|(path, _)| Ok(path.clone()));
     let found = images.into_iter().map(|image| {
@@ -237,33 +347,4 @@ fn hexadecimal(id: &[u8]) -> String {
 pub fn is_mapped(profile: &Profile) -> bool {
     let mut edges = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     edges.any(|e| e.is_coverage() && !e.functions.is_empty())
-}
-
-/// Says which functions have a call that returned more often than it was made, in one process (`setjmp`). LLVM computes regions as
-/// differences of counters, as if each call returned once, so executed code behind it may have 0.
-fn warn_of_second_returns(profile: &Profile) {
-    let view = View::from_profile(profile);
-    let names: BTreeSet<&str> = view.functions.iter().filter(|f| returned_again(f)).map(|f| f.name.short.as_str()).collect();
-    let Some(first) = names.first() else { return };
-    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
-    warn(format_args!(
-        "a call in {first}{more} returned twice (setjmp, vfork): LLVM computes the executions of some regions by subtraction, so code that \
-        ran behind the call may be shown as not executed; `trodden report` has its paths"
-    ));
-}
-
-fn returned_again(function: &Function) -> bool {
-    let forks = || {
-        Some((function.unit.map.edge_profile.as_ref()?, function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map))?))
-    };
-    let is_fork = |edge: &Edge| forks().is_some_and(|(edges, number)| edges.forks_of(number).any(|fork| fork == *edge));
-    let cuts = function.map.cuts.iter().filter(|(_, reason)| *reason == CutReason::ReturnsTwice);
-    let again: BTreeSet<Edge> = cuts.map(|(edge, _)| *edge).filter(|edge| !is_fork(edge)).collect();
-    let returned = |beginning: &Beginning| matches!(beginning, Beginning::After(edge) if again.contains(edge));
-    let complete = &function.paths.complete;
-    let begun: i128 = complete.iter().filter(|p| returned(&p.beginning)).map(|p| i128::from(p.count)).sum();
-    let unfinished: i128 = function.paths.unfinished.iter().filter(|u| returned(&u.beginning)).map(|u| i128::from(u.count)).sum();
-    let made: i128 =
-        complete.iter().filter(|p| matches!(p.end, PathEnd::Cut(edge) if again.contains(&edge))).map(|p| i128::from(p.count)).sum();
-    begun + unfinished > made
 }

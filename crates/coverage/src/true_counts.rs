@@ -5,8 +5,8 @@
 //! has it too much if the execution is in the sum of the counters and did not reach the region: if it ended before the region within a
 //! region that contains both, or anywhere in another region that leads to this one, such as the body of a loop to its condition.
 
-use super::region_code::{Counter, CounterKind, FunctionRegions, Region, RegionKind};
-use super::stops::Stop;
+use crate::region_code::{Counter, CounterKind, FunctionRegions, Region, RegionKind};
+use crate::stops::Stop;
 use std::collections::{BTreeMap, HashMap};
 
 /// A line and a column.
@@ -67,6 +67,11 @@ impl<'f> TrueCounts<'f> {
         let numbers = function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
         let is_sound = numbers.filter(|(file, number)| is_code(&function.regions[*file][*number])).all(is_possible);
         is_sound.then_some(all)
+    }
+
+    /// Whether the function has regions besides that of all its code.
+    pub fn has_branches(&self) -> bool {
+        self.function.regions.iter().flatten().filter(|region| is_code(region)).count() > 1
     }
 
     /// The regions around a place whose counts are computed, with their sums.
@@ -204,10 +209,11 @@ impl<'f> TrueCounts<'f> {
         }
     }
 
-    /// Parts of regions behind stops, each from the end of a line on to the end of the region. Lines without code belong to the call
-    /// before them.
-    pub fn rests(&self, file: usize, is_code_line: impl Fn(u64) -> bool) -> Vec<Span> {
-        let mut rests = Vec::new();
+    /// Parts of regions behind stops, each from the end of a line on to the end of the region. `ends` gives the last line of the call at a
+    /// place, if the source says it. Otherwise lines without code belong to the call before them, and to its arguments what has code before
+    /// it.
+    pub fn rests(&self, file: usize, is_code_line: impl Fn(u64) -> bool, mut ends: impl FnMut(Place) -> Option<u64>) -> Rests {
+        let mut rests = Rests::default();
         for (number, span) in self.spans[file].iter().enumerate().filter(|(_, span)| span.file == file) {
             if !is_code(&self.function.regions[file][number]) {
                 continue;
@@ -216,13 +222,15 @@ impl<'f> TrueCounts<'f> {
                 let is_argument = |before: &&Place| self.around(&at(file, **before)) == self.around(&at(file, *place));
                 let last = stop.before.iter().rev().find(is_argument).map_or(place.0, |before| before.0.max(place.0));
                 let next = (last + 1..=span.end.0).find(|line| is_code_line(*line)).unwrap_or(span.end.0.max(last + 1));
-                if let Some(start) = self.start_of_rest(file, span, *place, next) {
-                    rests.push(Span { file, start, end: span.end });
+                let end = ends(*place).map(|end| end + 1);
+                rests.has_unknown_lines |= end.is_none() && next > place.0 + 1;
+                if let Some(start) = self.start_of_rest(file, span, *place, end.unwrap_or(next)) {
+                    rests.spans.push(Span { file, start, end: span.end });
                 }
             }
         }
-        rests.sort();
-        rests.dedup();
+        rests.spans.sort();
+        rests.spans.dedup();
         rests
     }
 
@@ -248,6 +256,15 @@ impl<'f> TrueCounts<'f> {
         let number = (0..regions.len()).filter(is_its).max_by_key(|number| self.spans[rest.file][*number].start)?;
         self.reached((rest.file, number), rest.start).filter(|count| *count >= 0)
     }
+}
+
+/// Parts of regions behind stops.
+#[derive(Debug, Default)]
+pub struct Rests {
+    /// The parts.
+    pub spans: Vec<Span>,
+    /// Of lines after a call nobody knows whether they belong to the call.
+    pub has_unknown_lines: bool,
 }
 
 /// Steps of computing one counter.

@@ -1,9 +1,11 @@
 //! Executions of source lines, as `llvm-cov` counts them: of the regions that begin on a line or reach into it, the most executed.
 
-use super::CoverageMapping;
+use crate::CoverageMapping;
 use anyhow::{Result, bail};
-use std::collections::BTreeMap;
-use trodden_analysis::changes::ChangedLines;
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_analysis::changes::{ChangedLines, plain};
+use trodden_report::View;
+use trodden_report::view::MappedLines;
 
 /// Executions by file and line. Lines without code are not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +51,26 @@ impl Lines {
         }
         self.0.retain(|_, lines| !lines.is_empty());
     }
+}
+
+/// Executions of the source lines of a profile's programs, of those that have a mapping, by the files' names in debug information.
+///
+/// # Errors
+/// `llvm-cov` fails.
+pub fn mapped(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
+    let lines = Lines::from_mapping(mapping)?.0;
+    let in_code: BTreeSet<String> =
+        view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| plain(f)).collect();
+    let renamed = mapping.names.renamed(in_code.iter().map(String::as_str));
+    let mut by_name = MappedLines::new();
+    for (file, counts) in lines {
+        let file = plain(&file);
+        let name = if in_code.contains(&file) { file } else { renamed.get(&file).map_or(file, |name| (*name).to_owned()) };
+        let of_file = by_name.entry(name).or_default();
+        // Units of one file may have several names for it.
+        counts.into_iter().for_each(|(line, count)| *of_file.entry(line).or_insert(0u64) += count);
+    }
+    Ok(by_name)
 }
 
 #[cfg(test)]

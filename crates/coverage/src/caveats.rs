@@ -1,0 +1,159 @@
+//! Functions whose counts are not known to be those of executions that reached a line: which, and why.
+//!
+//! LLVM computes counts as if every call returned. Where paths do not say which calls did, its counts remain. Such a function is marked in
+//! every answer: a remark in tables, a box below its first line in sources, a key in JSON.
+
+use crate::end_of_call::end_of_call;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use trodden_report::Name;
+
+/// Why counts of a function are LLVM's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CaveatReason {
+    /// A call that did not return is at no known place.
+    UnknownPlace,
+    /// Counts would be negative.
+    Contradiction,
+    /// An exception passed through it and through code that was inlined into it.
+    Inlined,
+    /// Its last call became a jump.
+    TailCall,
+    /// Code between a call and the next line with code may be arguments of the call, or have been moved.
+    Moved,
+    /// Counters of rustc do not contain each other.
+    Rust,
+    /// Each process that continues it has it from its entry on.
+    Forked,
+    /// A call returned twice.
+    ReturnedTwice,
+    /// The linker kept the regions of another build of its source.
+    NotShown,
+}
+
+impl CaveatReason {
+    /// The name in JSON.
+    pub fn key(self) -> &'static str {
+        match self {
+            CaveatReason::UnknownPlace => "unknown-place",
+            CaveatReason::Contradiction => "contradiction",
+            CaveatReason::Inlined => "exception-through-inlined-code",
+            CaveatReason::TailCall => "tail-call",
+            CaveatReason::Moved => "moved-code",
+            CaveatReason::Rust => "rust-branch",
+            CaveatReason::Forked => "fork",
+            CaveatReason::ReturnedTwice => "returned-twice",
+            CaveatReason::NotShown => "not-shown",
+        }
+    }
+
+    /// In words.
+    fn text(self) -> String {
+        let assumes = |why: &str| format!("counts after its calls assume that they returned: {why}");
+        match self {
+            CaveatReason::UnknownPlace => assumes("debug information does not say where one is that did not"),
+            CaveatReason::Contradiction => assumes("the places of those that did not return contradict its counters"),
+            CaveatReason::Inlined => assumes("an exception passed through code that is inlined into its callers"),
+            CaveatReason::TailCall => assumes("the last call is a jump, so that nobody knows whether it returned"),
+            CaveatReason::Moved => assumes("code of the next lines may have run before one that did not"),
+            CaveatReason::Rust => assumes("code after a branch in which executions ended has the count of the branch"),
+            CaveatReason::Forked => "several processes continued it, and it counts once for each, from its entry on".to_owned(),
+            CaveatReason::ReturnedTwice => "a call returned twice, and code that ran after it may have a count of 0".to_owned(),
+            CaveatReason::NotShown => {
+                "compiled in several ways within one program, of which the linker kept the regions of one: executions of the others are \
+                    not shown"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// A function with a reason.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Caveat {
+    /// Source file, as the mapping names it.
+    pub file: String,
+    /// Its first line; 0 if its regions are not known.
+    pub line: u64,
+    /// Its name in LLVM's profiles.
+    pub function: String,
+    /// Why.
+    pub reason: CaveatReason,
+}
+
+impl Caveat {
+    /// The function's name for people.
+    pub fn name(&self) -> String {
+        Name::from_linkage(crate::demangled::linkage(&self.function)).short
+    }
+
+    /// A remark below a row of a function.
+    pub fn remark(&self) -> String {
+        format!("not exact: {}", self.reason.text())
+    }
+
+    /// A remark below a row of a file.
+    pub fn remark_with_name(&self) -> String {
+        format!("not exact: {} ({}): {}", self.name(), self.line, self.reason.text())
+    }
+
+    /// For JSON.
+    pub fn json(&self) -> Value {
+        json!({ "function": self.name(), "file": self.file, "line": self.line, "reason": self.reason.key(), "text": self.reason.text() })
+    }
+}
+
+/// Sources as `llvm-cov show` prints them, with a box below the first line of each function with a caveat. It prints the name of a file, or
+/// of a function, before the lines of each; of the only file it prints none.
+pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) -> String {
+    let mut by_place: BTreeMap<(&str, u64), Vec<&Caveat>> = BTreeMap::new();
+    for caveat in caveats {
+        by_place.entry((&caveat.file, caveat.line)).or_default().push(caveat);
+    }
+    let (mut out, mut file) = (String::with_capacity(shown.len()), only_file.unwrap_or_default());
+    for line in shown.split_inclusive('\n') {
+        out.push_str(line);
+        let text = line.trim_end();
+        if let Some(name) = text.strip_suffix(':').filter(|name| !name.starts_with(' ')) {
+            let is_its = |caveat: &&Caveat| caveat.function == name || caveat.name() == name;
+            file = caveats.iter().find(is_its).map_or(name, |caveat| &caveat.file);
+        }
+        let number = text.split_once('|').and_then(|(number, _)| number.trim().parse().ok());
+        let Some(found) = number.and_then(|number: u64| by_place.remove(&(file, number))) else { continue };
+        const RULE: &str = "  ------------------\n";
+        out.push_str(RULE);
+        for caveat in found {
+            out.push_str(&format!("  |  Not exact ({}): {}\n", caveat.name(), caveat.reason.text()));
+        }
+        out.push_str(RULE);
+    }
+    out
+}
+
+/// The sources of a program, as far as they can be read, and where the calls in them end.
+#[derive(Default)]
+pub struct CallEnds(BTreeMap<String, Option<Vec<String>>>);
+
+impl CallEnds {
+    /// The last line of the call at a place; `None` if that is not known.
+    pub fn last_line(&mut self, file: &str, place: (u64, u64)) -> Option<u64> {
+        let read = || Some(std::fs::read_to_string(file).ok()?.lines().map(str::to_owned).collect());
+        let lines = self.0.entry(file.to_owned()).or_insert_with(read).as_deref()?;
+        end_of_call(lines, place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_stand_below_first_lines() {
+        let caveat = Caveat { file: "/x/a.c".into(), line: 4, function: "a.c:f".into(), reason: CaveatReason::TailCall };
+        let shown = "/x/b.c:\n    4|      1|int f;\n/x/a.c:\n    4|      1|int f(void) {\n    5|      1|  4|\n";
+        let marked = mark_sources(shown, None, &[caveat]);
+        let lines: Vec<&str> = marked.lines().collect();
+        assert_eq!((lines.len(), lines[3], lines[7]), (8, "    4|      1|int f(void) {", "    5|      1|  4|"));
+        assert!(lines[5].starts_with("  |  Not exact (f): counts after its calls assume that they returned"), "{marked}");
+    }
+}

@@ -1,0 +1,160 @@
+//! `trodden coverage diff`: which lines and paths only one of two profiles has.
+
+use crate::Lines;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use trodden_analysis::suite::{Suite, SuitePathKey};
+use trodden_profile::Profile;
+use trodden_report::Name;
+use trodden_report::escape;
+use trodden_report::words::plural;
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// What each of two profiles has and the other has not.
+pub struct CoverageDifference {
+    sides: [Side; 2],
+}
+
+/// A profile with its name and its executed lines.
+pub struct NamedCoverage<'p> {
+    /// Its name.
+    pub name: &'p str,
+    /// The profile.
+    pub profile: &'p Profile,
+    /// Its lines.
+    pub lines: &'p Lines,
+}
+
+impl CoverageDifference {
+    /// Compares two profiles.
+    ///
+    /// # Errors
+    /// They are of different builds.
+    pub fn new(before: &NamedCoverage, after: &NamedCoverage) -> Result<CoverageDifference> {
+        let [first_paths, second_paths] = paths([before, after])?;
+        let names = function_names(&[before.profile, after.profile]);
+        let (first, second) = (executed(before.lines), executed(after.lines));
+        let side = |of: &NamedCoverage, lines, paths| Side { of: of.name.to_owned(), lines, paths };
+        let sides = [
+            side(before, difference(&first, &second), by_function(&first_paths, &second_paths, &names)),
+            side(after, difference(&second, &first), by_function(&second_paths, &first_paths, &names)),
+        ];
+        Ok(CoverageDifference { sides })
+    }
+
+    /// Whether the second lacks a line of the first.
+    pub fn is_less(&self) -> bool {
+        !self.sides[0].lines.is_empty()
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let both = self.sides.iter().map(Side::json).collect::<Vec<_>>();
+        json!({ "schema_version": SCHEMA_VERSION, "kind": "coverage-diff", "only": both })
+    }
+
+    /// As text.
+    pub fn text(&self) -> String {
+        escape::lines(&self.sides.iter().map(Side::text).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+type Executed = BTreeSet<(String, u32)>;
+
+fn executed(lines: &Lines) -> Executed {
+    lines.executed().map(|(file, line)| (file.to_owned(), line)).collect()
+}
+
+/// The paths of each profile. One suite of both says whether they are of one build.
+fn paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>; 2]> {
+    let mut suite = Suite::default();
+    for NamedCoverage { name, profile, .. } in profiles {
+        let mut profile = (*profile).clone();
+        profile.run.test = Some((*name).to_owned());
+        suite.add(&profile).with_context(|| (*name).to_owned())?;
+    }
+    let of = |name: &str| {
+        let test = suite.tests.iter().find(|t| t.name == name);
+        test.into_iter().flat_map(|t| &t.paths).map(|p| suite.paths[p.0 as usize]).collect()
+    };
+    Ok([of(profiles[0].name), of(profiles[1].name)])
+}
+
+fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::IsolatedFunction, String> {
+    let units = profiles.iter().flat_map(|p| &p.images).flat_map(|i| &i.units);
+    let named = units.flat_map(|u| u.map.functions.iter().enumerate().map(|(at, f)| ((u.unit, at), Name::from_linkage(&f.name).short)));
+    named.collect()
+}
+
+/// Lines of the first that the second has not, by file.
+fn difference(first: &Executed, second: &Executed) -> BTreeMap<String, Vec<u32>> {
+    let mut files: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    first.difference(second).for_each(|(file, line)| files.entry(file.clone()).or_default().push(*line));
+    files
+}
+
+/// How many paths of each function the first has and the second has not.
+fn by_function(
+    first: &BTreeSet<SuitePathKey>,
+    second: &BTreeSet<SuitePathKey>,
+    names: &BTreeMap<trodden_analysis::isolate::IsolatedFunction, String>,
+) -> BTreeMap<String, u64> {
+    let mut functions = BTreeMap::new();
+    for path in first.difference(second) {
+        *functions.entry(names.get(&path.function).cloned().unwrap_or_default()).or_default() += 1;
+    }
+    functions
+}
+
+/// What only one of the profiles has.
+struct Side {
+    of: String,
+    lines: BTreeMap<String, Vec<u32>>,
+    paths: BTreeMap<String, u64>,
+}
+
+impl Side {
+    fn json(&self) -> Value {
+        json!({ "in": self.of, "lines": self.lines, "paths": self.paths })
+    }
+
+    fn text(&self) -> String {
+        let lines = plural(self.lines.values().map(Vec::len).sum::<usize>() as u128, "line", "lines");
+        let paths = plural(self.paths.values().map(|n| u128::from(*n)).sum(), "path", "paths");
+        let mut out = format!("only in {}: {lines}, {paths}\n", self.of);
+        for (file, lines) in &self.lines {
+            writeln!(out, "  {file}: {}", ranges(lines)).expect("writing to a string");
+        }
+        for (function, count) in &self.paths {
+            writeln!(out, "  {function}: {}", plural(u128::from(*count), "path", "paths")).expect("writing to a string");
+        }
+        out
+    }
+}
+
+/// `3-5, 9` for 3, 4, 5 and 9.
+pub fn ranges(lines: &[u32]) -> String {
+    let mut out: Vec<(u32, u32)> = Vec::new();
+    for &line in lines {
+        match out.last_mut() {
+            Some((_, last)) if *last + 1 == line => *last = line,
+            _ => out.push((line, line)),
+        }
+    }
+    let range = |(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    out.iter().map(range).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_lines_are_one_range() {
+        assert_eq!((ranges(&[3, 4, 5, 9]), ranges(&[1]), ranges(&[])), ("3-5, 9".into(), "1".into(), String::new()));
+    }
+}

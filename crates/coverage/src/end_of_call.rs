@@ -1,0 +1,87 @@
+//! Where a call in the source of C or C++ ends.
+//!
+//! Debug information says where a call begins. Which of the following lines have its arguments, and which come after it, only the source
+//! says: the optimiser may have moved code of later lines before the call, and lines may have no code of their own.
+
+/// The last line of the call that begins at a line and column, counted from 1; `None` if it is not recognised. Calls end with the
+/// parenthesis that closes their arguments; an expression without parentheses ends with its statement.
+pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> {
+    let first = usize::try_from(line.checked_sub(1)?).ok()?;
+    let skipped = usize::try_from(column.checked_sub(1)?).ok()?;
+    let (mut depth, mut comment) = (0u32, false);
+    for (at, text) in lines.iter().enumerate().skip(first).take(MAX_LINES) {
+        let mut rest = text.get(if at == first { skipped } else { 0 }..)?;
+        while !rest.is_empty() {
+            if comment {
+                let Some((_, after)) = rest.split_once("*/") else { break };
+                (rest, comment) = (after, false);
+                continue;
+            }
+            if rest.starts_with("//") {
+                break;
+            }
+            if let Some(after) = rest.strip_prefix("/*") {
+                (rest, comment) = (after, true);
+                continue;
+            }
+            let character = rest.chars().next()?;
+            let length = match character {
+                '"' | '\'' => quoted(rest, character)?,
+                _ => character.len_utf8(),
+            };
+            match character {
+                '(' | '[' => depth += 1,
+                ')' | ']' => {
+                    // The parenthesis of something around the expression ends it, too.
+                    depth = depth.saturating_sub(1);
+                    if depth == 0 && character == ')' {
+                        return Some(at as u64 + 1);
+                    }
+                }
+                // A destructor is called at the end of a block.
+                '}' if depth == 0 => return (at == first && rest.len() == text.len() - skipped).then_some(line),
+                ';' if depth == 0 => return Some(at as u64 + 1),
+                '{' | '#' if depth == 0 => return None,
+                _ => {}
+            }
+            rest = &rest[length..];
+        }
+    }
+    None
+}
+
+/// Longer calls are not recognised.
+const MAX_LINES: usize = 500;
+
+/// The length of a text or character in quotes; `None` if it does not end on its line.
+fn quoted(text: &str, quote: char) -> Option<usize> {
+    let mut escaped = false;
+    for (at, character) in text.char_indices().skip(1) {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if character == quote => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(text: &str, place: (u64, u64)) -> Option<u64> {
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        end_of_call(&lines, place)
+    }
+
+    #[test]
+    fn calls_end_with_their_parentheses() {
+        assert_eq!(end("f(1);\ng();", (1, 1)), Some(1));
+        assert_eq!(end("  f(g(1),\n  \")\", ')', // )\n  /* ) */ a[1]);\nh();", (1, 3)), Some(3));
+        assert_eq!(end("throw 1\n  + 2;\nh();", (1, 1)), Some(2));
+        assert_eq!(end("x = {\n", (1, 5)), None);
+        assert_eq!((end("  }\n", (1, 3)), end("a }\n", (1, 1)), end("f(", (1, 1)), end("", (4, 1))), (Some(1), None, None, None));
+    }
+}

@@ -1,0 +1,123 @@
+//! Names of source files: debug information and LLVM's mapping may name the folders of one file differently.
+//!
+//! `-fcoverage-prefix-map` and `-fdebug-prefix-map` change one of the names only, and programs of one profile may have been compiled with
+//! different ones. So names are compared program by program, by the functions that both know.
+
+use crate::demangled::linkage;
+use crate::sections::{Mapping, hash};
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use trodden_analysis::changes::plain;
+use trodden_profile::{ImageProfile, Profile};
+use trodden_report::{Function, View};
+
+/// The source files of the programs of a profile, for each image that has a mapping.
+#[derive(Debug, Default)]
+pub struct FileNames(Vec<Option<ImageFiles>>);
+
+impl FileNames {
+    /// Of images by their mappings.
+    ///
+    /// # Errors
+    /// A mapping is damaged.
+    pub fn new<'m>(view: &View, images: impl IntoIterator<Item = (&'m ImageProfile, &'m Mapping)>) -> Result<FileNames> {
+        let mut all = FileNames::default();
+        all.0.resize_with(view.profile.images.len(), || None);
+        for (image, mapping) in images {
+            let number = number_of(view.profile, image);
+            let files = ImageFiles::new(mapping, view.functions.iter().filter(|f| std::ptr::eq(f.image, image)))?;
+            number.into_iter().for_each(|number| all.0[number] = Some(files.clone()));
+        }
+        Ok(all)
+    }
+
+    /// A file that debug information of an image names, as the image's mapping names it; `None` if it does not have it.
+    pub fn in_mapping(&self, profile: &Profile, image: &ImageProfile, in_code: &str) -> Option<String> {
+        self.0.get(number_of(profile, image)?)?.as_ref()?.in_mapping(in_code)
+    }
+
+    /// Files of mappings by another name in debug information, of the given ones of debug information.
+    pub fn renamed<'f>(&self, in_code: impl IntoIterator<Item = &'f str> + Clone) -> BTreeMap<String, &'f str> {
+        let mut renamed = BTreeMap::new();
+        for files in self.0.iter().flatten() {
+            for name in in_code.clone() {
+                renamed.extend(files.in_mapping(name).filter(|file| file != name).map(|file| (file, name)));
+            }
+        }
+        renamed
+    }
+}
+
+fn number_of(profile: &Profile, image: &ImageProfile) -> Option<usize> {
+    profile.images.iter().position(|other| std::ptr::eq(other, image))
+}
+
+/// The source files of a program.
+#[derive(Clone, Debug, Default)]
+struct ImageFiles {
+    /// By the names of the mapping.
+    files: BTreeSet<String>,
+    /// Names of folders in the mapping and in debug information, the folder of most functions first.
+    folders: Vec<(String, String)>,
+}
+
+impl ImageFiles {
+    fn new<'f, 'a: 'f>(mapping: &Mapping, functions: impl Iterator<Item = &'f Function<'a>> + Clone) -> Result<ImageFiles> {
+        let mut code: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for function in functions.clone().filter(|f| !f.name.linkage.is_empty()) {
+            code.entry(&function.name.linkage).or_default().extend(function.file().map(plain));
+        }
+        let edges = functions.filter_map(|function| function.unit.map.edge_profile.as_ref());
+        let names: HashMap<u64, &str> = edges.flat_map(|edges| &edges.names).map(|name| (hash(name.as_bytes()), linkage(name))).collect();
+        let (mut files, mut first_files) = (BTreeSet::new(), Vec::new());
+        for record in mapping.records()? {
+            let own: Vec<String> = mapping.files_of(&record, &record.regions()?).iter().map(|file| plain(file)).collect();
+            first_files.extend(names.get(&record.name()).zip(own.first().cloned()));
+            files.extend(own);
+        }
+        let mut votes: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for (name, file) in first_files {
+            // A file that the mapping has needs no other name.
+            for in_code in code.get(name).into_iter().flatten().filter(|in_code| !files.contains(*in_code)) {
+                *different_folders(&file, in_code).map_or(&mut 0, |folders| votes.entry(folders).or_default()) += 1;
+            }
+        }
+        let mut folders: Vec<_> = votes.into_iter().collect();
+        folders.sort_by_key(|(_, votes)| std::cmp::Reverse(*votes));
+        Ok(ImageFiles { files, folders: folders.into_iter().map(|f| f.0).collect() })
+    }
+
+    fn in_mapping(&self, in_code: &str) -> Option<String> {
+        let in_code = plain(in_code);
+        let renamed = |(folder, other): &(String, String)| Some(plain(&format!("{folder}{}", in_code.strip_prefix(other.as_str())?)));
+        let renamed = self.folders.iter().filter_map(renamed).find(|file| self.files.contains(file));
+        if self.files.contains(&in_code) { Some(in_code) } else { renamed }
+    }
+}
+
+/// What is left of two names without the part at their ends in which they agree; `None` if they are equal, or their files have
+/// different names.
+fn different_folders(one: &str, other: &str) -> Option<(String, String)> {
+    let ends = one.rsplit('/').zip(other.rsplit('/')).take_while(|(a, b)| a == b).map(|(part, _)| part.len() + 1);
+    let length = ends.sum::<usize>().checked_sub(1).filter(|_| one != other)?;
+    // The end begins behind a slash, or is all of the name.
+    let folder = |name: &str| name[..name.len() - length].to_owned();
+    Some((folder(one), folder(other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_differ_before_what_names_share() {
+        let found = |one, other| different_folders(one, other).map(|(a, b)| format!("{a}|{b}"));
+        assert_eq!(found("src/a.c", "/home/me/src/a.c").as_deref(), Some("|/home/me/"));
+        assert_eq!(found("/x/a.c", "/home/me/a.c").as_deref(), Some("/x/|/home/me/"));
+        assert_eq!((found("/x/a.c", "/x/a.c"), found("/x/a.c", "/x/b.c"), found("xa.c", "a.c")), (None, None, None));
+        let files = ["/x/sub/a.c", "/home/me/b.c"].map(str::to_owned).into();
+        let names = ImageFiles { files, folders: vec![("/x/".into(), "/home/me/".into())] };
+        assert_eq!(names.in_mapping("/home/me/./sub/a.c").as_deref(), Some("/x/sub/a.c"));
+        assert_eq!((names.in_mapping("/home/me/b.c").as_deref(), names.in_mapping("/home/me/c.c")), (Some("/home/me/b.c"), None));
+    }
+}

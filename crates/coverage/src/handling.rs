@@ -1,0 +1,60 @@
+//! What becomes of an exception in optimised code, in which cleanups and handlers of inlined functions and their callers follow each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::Node;
+use trodden_profile::FunctionPaths;
+use trodden_report::Function;
+use trodden_unit::{EdgeKind, FunctionMap};
+
+/// What becomes of an exception that a call throws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// Nothing of the function handles it.
+    Passed,
+    /// The code of this scope handles it, and goes on.
+    Caught(u32),
+    /// Its executions had several ends, or code of several scopes is where it is handled.
+    Unknown,
+}
+
+/// Follows the executed blocks from a landing pad to where exceptions are caught, or passed on.
+pub fn handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Handling {
+    let map = function.map;
+    let mut executed: BTreeMap<Node, Vec<(EdgeKind, Node)>> = BTreeMap::new();
+    for (edge, _) in map.edges.iter().zip(&paths.edges).filter(|(edge, count)| **count > 0 && edge.kind != EdgeKind::Reach) {
+        executed.entry(edge.from).or_default().push((edge.kind, edge.to));
+    }
+    let (mut met, mut open) = (BTreeSet::from([landing]), vec![landing]);
+    let (mut caught, mut is_passed) = (BTreeSet::new(), false);
+    while let Some(block) = open.pop() {
+        if catches(map, block) {
+            caught.insert(scope_of(function, block));
+            continue;
+        }
+        for (kind, to) in executed.get(&block).into_iter().flatten() {
+            match kind {
+                EdgeKind::Resume | EdgeKind::NoReturn => is_passed = true,
+                EdgeKind::Return | EdgeKind::TailCall => return Handling::Unknown,
+                _ => open.extend(met.insert(*to).then_some(*to)),
+            }
+        }
+    }
+    match (caught.pop_first(), is_passed) {
+        (None, true) => Handling::Passed,
+        (Some(Some(scope)), false) if caught.is_empty() => Handling::Caught(scope),
+        _ => Handling::Unknown,
+    }
+}
+
+/// Whether a block begins to handle an exception, as C++ does.
+fn catches(map: &FunctionMap, block: Node) -> bool {
+    map.calls.iter().any(|call| call.block == block && call.callee.as_deref() == Some("__cxa_begin_catch"))
+}
+
+/// The scope of all code of a block; `None` if it has several, or none.
+fn scope_of(function: &Function, block: Node) -> Option<u32> {
+    let block = function.map.blocks.get(block.index())?;
+    let mut scopes: BTreeSet<u32> = block.positions.iter().map(|position| position.scope).collect();
+    let scope = scopes.pop_first()?;
+    scopes.is_empty().then_some(scope)
+}

@@ -1,0 +1,348 @@
+//! Code behind calls that did not return, in LLVM's mapping of counters to source regions.
+//!
+//! LLVM gives a whole region the count of its beginning, and computes the counts of some regions by subtraction, as if each call
+//! returned. Paths say which lines of a function with unfinished paths were not executed. The mapping that `llvm-cov` reads is a copy in
+//! which regions that begin on such lines count 0, and *gap regions*, which count for lines but not among the regions, cover the rest of
+//! a region behind the call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
+
+use crate::caveats::{CallEnds, Caveat, CaveatReason};
+use crate::demangled::linkage;
+use crate::file_names::FileNames;
+use crate::instances::Instances;
+use crate::region_code::{Counter, FunctionRegions, Region, RegionKind};
+use crate::sections::{Mapping, Record, hash};
+use crate::stops::{Stop, Stops};
+use crate::true_counts::{Span, TrueCounts};
+use anyhow::Result;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use trodden_analysis::changes::plain;
+use trodden_profile::ImageProfile;
+use trodden_report::View;
+use trodden_report::lines::{Direction, FileCounts, LineCounts};
+
+/// What paths say of functions with executions that did not reach their end.
+pub struct NotExecuted {
+    /// LLVM's hashes of the functions' names.
+    functions: HashSet<u64>,
+    /// Those whose branches are as in the source, because they are not optimised.
+    unoptimised: HashSet<u64>,
+    /// By the names of the mapping.
+    counts: BTreeMap<String, FileCounts>,
+    stops: Stops,
+    /// Parts of functions that are behind stops.
+    rests: HashMap<Declared, BTreeSet<Span>>,
+    /// Functions of which some counts are LLVM's.
+    caveats: BTreeSet<Caveat>,
+}
+
+impl NotExecuted {
+    /// Of all functions of images.
+    pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecuted {
+        let (mut names, mut optimised) = (HashSet::new(), HashSet::new());
+        for function in view.functions.iter().filter(|f| !f.paths.all_finished()) {
+            let map = &function.unit.map;
+            let mut all = HashSet::from([function.name.linkage.as_str()]);
+            for position in function.map.blocks.iter().flat_map(|block| &block.positions) {
+                let mut scope = map.scopes.get(position.scope as usize);
+                while let Some(inner) = scope {
+                    all.insert(if inner.linkage_name.is_empty() { &inner.name } else { &inner.linkage_name });
+                    scope = inner.inlined_at.and_then(|caller| map.scopes.get(caller.scope as usize));
+                }
+            }
+            if !map.codegen.iter().any(|option| option == "-O0") {
+                optimised.extend(all.iter().copied());
+            }
+            names.extend(all);
+        }
+        let stops = Stops::from_view(view, images, names_of_files);
+        let edges = view.profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
+        let (mut functions, mut unoptimised) = (HashSet::new(), HashSet::new());
+        for name in edges.flat_map(|edges| &edges.names) {
+            let linkage = linkage(name);
+            if names.contains(linkage) {
+                functions.insert(hash(name.as_bytes()));
+                unoptimised.extend((!optimised.contains(linkage)).then(|| hash(name.as_bytes())));
+            }
+        }
+        let mut counts = BTreeMap::<String, FileCounts>::new();
+        for image in images {
+            let of_image = LineCounts::from_functions(view.functions.iter().filter(|f| std::ptr::eq(f.image, *image)));
+            for (file, of_file) in of_image.files {
+                let file = names_of_files.in_mapping(view.profile, image, &file).unwrap_or_else(|| plain(&file));
+                counts.entry(file).or_default().add(&of_file);
+            }
+        }
+        NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new(), caveats: BTreeSet::new() }
+    }
+
+    /// Notes which parts of functions are behind calls that did not return, so that all instances of a function have the same parts.
+    ///
+    /// # Errors
+    /// The mapping is damaged.
+    pub fn note_rests(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
+        let mut ends = CallEnds::default();
+        for record in mapping.records()? {
+            let Some(instance) = instances.of(image, &record).map(|number| instances.get(number)) else { continue };
+            let name = &instance.edges.name;
+            let (stops, reasons) = (self.stops.of(&instance.images, name), self.stops.caveats(&instance.images, name));
+            if stops.is_empty() && reasons.is_empty() {
+                continue;
+            }
+            let function = record.regions()?;
+            let files = plain_files(mapping, &record, &function);
+            let Some(place) = declared(&function, &files) else { continue };
+            let mut mark = |reason| {
+                let caveat = Caveat { file: place.0.clone(), line: place.1.0, function: name.clone(), reason };
+                self.caveats.insert(caveat);
+            };
+            reasons.into_iter().for_each(&mut mark);
+            if stops.is_empty() {
+                continue;
+            }
+            let Some(counts) = TrueCounts::new(&function, &instance.edges.counts, &files, &stops) else {
+                let is_unknown = stops.iter().any(|stop| !files.contains(&stop.file));
+                mark(if is_unknown { CaveatReason::UnknownPlace } else { CaveatReason::Contradiction });
+                continue;
+            };
+            let is_rust = place.0.ends_with(".rs");
+            if is_rust && counts.has_branches() {
+                mark(CaveatReason::Rust);
+            }
+            for (file, name) in files.iter().enumerate() {
+                let lines = self.counts.get(name);
+                let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
+                let rests = counts.rests(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
+                // Without optimisation code of arguments only comes before a call.
+                if rests.has_unknown_lines && !self.unoptimised.contains(&record.name()) {
+                    mark(CaveatReason::Moved);
+                }
+                self.rests.entry(place.clone()).or_default().extend(rests.spans);
+            }
+        }
+        Ok(())
+    }
+
+    /// Functions of which some counts are LLVM's.
+    pub fn into_caveats(self) -> BTreeSet<Caveat> {
+        self.caveats
+    }
+
+    /// Object files with the mapping of an image in which each instance has its own counts, and so has code behind calls that did not
+    /// return; `None` if the image itself has that mapping. The first has one record of each name.
+    ///
+    /// # Errors
+    /// The mapping is damaged.
+    pub fn correct(&self, image: usize, mapping: &Mapping, instances: &mut Instances) -> Result<Option<Vec<Vec<u8>>>> {
+        let (mut parts, mut changed) = (Vec::<Part>::new(), false);
+        let mut corrected = BTreeMap::new();
+        for record in mapping.records()? {
+            let Some(number) = instances.of(image, &record) else {
+                part(&mut parts, None).add(&record, record.graph(), None);
+                continue;
+            };
+            let regions = match corrected.entry(number) {
+                Entry::Vacant(entry) => entry.insert(self.corrected(mapping, &record, number, instances)?),
+                Entry::Occupied(entry) => entry.into_mut(),
+            };
+            let hash = instances.get(number).edges.hash;
+            let is_again = parts.iter().any(|part| part.instances.contains(&number));
+            let part = part(&mut parts, (!is_again).then_some(record.name()));
+            part.instances.insert(number);
+            part.add(&record, hash, regions.as_ref());
+            changed |= hash != record.graph() || regions.is_some();
+        }
+        match changed || parts.len() > 1 {
+            true => parts.iter().map(|part| mapping.object(&part.records)).collect::<Result<_>>().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// The regions of a record of an instance; `None` if they are as they were.
+    fn corrected(&self, mapping: &Mapping, record: &Record, number: usize, instances: &mut Instances) -> Result<Option<FunctionRegions>> {
+        let mut function = record.regions()?;
+        let files = plain_files(mapping, record, &function);
+        let instance = instances.get(number);
+        let stops = self.stops.of(&instance.images, &instance.edges.name);
+        let is_unfinished = self.functions.contains(&record.name());
+        let rests = declared(&function, &files).and_then(|place| self.rests.get(&place));
+        let mut changed = false;
+        if !stops.is_empty() || rests.is_some() {
+            let values = &mut instances.edges_mut(number).counts;
+            changed = correct_counts(values, &mut function, &files, &stops, rests.into_iter().flatten());
+        }
+        for (file, regions) in files.iter().zip(&mut function.regions).filter(|_| is_unfinished) {
+            let Some(counts) = self.counts.get(file) else { continue };
+            changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name()));
+        }
+        if changed {
+            // A counter less itself: 0, where LLVM takes the constant 0 for a condition that the compiler knew.
+            function.expressions.push([Counter::FIRST, Counter::FIRST]);
+        }
+        changed |= instances.get(number).with_files(&mut function);
+        Ok(changed.then_some(function))
+    }
+}
+
+/// The records of an object file.
+#[derive(Default)]
+struct Part {
+    records: Vec<u8>,
+    names: BTreeSet<u64>,
+    instances: BTreeSet<usize>,
+}
+
+impl Part {
+    fn add(&mut self, record: &Record, graph: u64, regions: Option<&FunctionRegions>) {
+        self.names.insert(record.name());
+        record.append(&mut self.records, graph, regions);
+    }
+}
+
+/// The part of a record: the first without a function of its name, or the very first.
+fn part(parts: &mut Vec<Part>, name: Option<u64>) -> &mut Part {
+    let number = name.map_or(0, |name| parts.iter().position(|part| !part.names.contains(&name)).unwrap_or(parts.len()));
+    parts.resize_with(parts.len().max(number + 1), Part::default);
+    &mut parts[number]
+}
+
+/// A function's files, without `.` and `..`.
+fn plain_files(mapping: &Mapping, record: &Record, function: &FunctionRegions) -> Vec<String> {
+    mapping.files_of(record, function).iter().map(|file| plain(file)).collect()
+}
+
+/// A function's place: its file, and where its first region begins. Instances of a template have the same.
+type Declared = (String, (u64, u64));
+
+fn declared(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
+    Some((files.first()?.clone(), function.regions.first()?.first()?.start))
+}
+
+/// Corrects a function's regions, and adds the given parts of it that are behind calls; counts of these become further counters. Returns
+/// whether anything changed.
+fn correct_counts<'r>(
+    values: &mut Vec<u64>,
+    function: &mut FunctionRegions,
+    files: &[String],
+    stops: &[Stop],
+    rests: impl Iterator<Item = &'r Span>,
+) -> bool {
+    let (original, known) = (function.clone(), values.clone());
+    let Some(counts) = TrueCounts::new(&original, &known, files, stops) else { return false };
+    let mut changed = false;
+    let mut set = |counter: &mut Counter, count: Option<i128>, value: Option<i128>| {
+        if let Some(count) = count.and_then(|count| u64::try_from(count).ok())
+            && value != Some(i128::from(count))
+            && *counter != Counter::ZERO
+        {
+            values.push(count);
+            *counter = Counter::plain(values.len() as u64 - 1);
+            changed = true;
+        }
+    };
+    for (file, regions) in function.regions.iter_mut().enumerate() {
+        for (at, region) in regions.iter_mut().enumerate() {
+            let known: Vec<Option<i128>> = region.counters.iter().map(|counter| counts.value(*counter)).collect();
+            if region.is_branch() {
+                let sides = counts.sides(file, at);
+                let sides = (0..2).map(|side| sides.map(|sides| sides[side]));
+                region.counters.iter_mut().zip(sides).zip(known).for_each(|((counter, side), value)| set(counter, side, value));
+            } else if let (Some(counter), Some(value)) = (region.counters.first_mut(), known.first()) {
+                set(counter, counts.begun(file, at), *value);
+            }
+        }
+    }
+    for rest in rests {
+        let mut counter = Counter::FIRST;
+        set(&mut counter, counts.rest(rest), None);
+        let gap = Region { kind: RegionKind::Gap, counters: vec![counter], start: rest.start, end: rest.end, others: Vec::new() };
+        function.regions[rest.file].extend((counter != Counter::FIRST).then_some(gap));
+    }
+    function.regions.iter_mut().for_each(|regions| regions.sort_by_key(|region| region.start.0));
+    changed
+}
+
+/// Sets what was not executed of a file's regions to 0, by an expression. Returns whether there is anything.
+fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
+    let zero = Counter::difference(expression);
+    let dead = Dead::new(regions, counts, zero);
+    let mut changed = !dead.gaps.is_empty();
+    let conditions: BTreeMap<u64, usize> = regions.iter().filter(|r| r.is_branch()).fold(BTreeMap::new(), |mut lines, region| {
+        *lines.entry(region.start.0).or_default() += 1;
+        lines
+    });
+    for region in regions.iter_mut() {
+        let line = region.start.0;
+        let is_only_condition = || is_unoptimised && conditions.get(&line) == Some(&1);
+        let is_dead = dead.has(region, counts);
+        let has_sides = region.is_branch() && is_only_condition();
+        for (counter, direction) in region.counters.iter_mut().zip([Direction::True, Direction::False]) {
+            if *counter != Counter::ZERO && (is_dead || (has_sides && !is_taken(counts, line, direction))) {
+                *counter = zero;
+                changed = true;
+            }
+        }
+    }
+    regions.extend(dead.gaps);
+    regions.sort_by_key(|region| region.start.0);
+    changed
+}
+
+/// Whether the only branch on a line went in a direction; so does each of several, for all that is known.
+fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
+    let line = line as u32;
+    let mut branches = counts.branches.range((line, 0)..=(line, u32::MAX)).map(|(_, directions)| directions);
+    match (branches.next(), branches.next()) {
+        (Some(directions), None) => directions.get(&direction).is_none_or(|taken| taken.taken > 0),
+        _ => true,
+    }
+}
+
+/// Lines without executions, and lines without code after them in the same region.
+struct Dead {
+    /// From the beginning of a line on, within the region around it: another may begin on its last line, as an `else` does.
+    areas: Vec<((u64, u64), (u64, u64))>,
+    /// Regions that cover them, of regions that begin before.
+    gaps: Vec<Region>,
+}
+
+impl Dead {
+    fn new(regions: &[Region], counts: &FileCounts, zero: Counter) -> Dead {
+        let code = || regions.iter().filter(|r| matches!(r.kind, RegionKind::Code));
+        let mut dead = Dead { areas: Vec::new(), gaps: Vec::new() };
+        for line in counts.lines.iter().filter(|(_, count)| **count == 0).map(|(line, _)| u64::from(*line)) {
+            let start = (line, 1);
+            let around = code().filter(|region| region.start < start && start < region.end).max_by_key(|region| region.start);
+            let Some(around) = around else { continue };
+            let goes_on = |line: &u64| *line <= around.end.0 && u32::try_from(*line).is_ok_and(|line| !counts.lines.contains_key(&line));
+            let last = (line + 1..).take_while(goes_on).last().unwrap_or(line);
+            let end = around.end.min((last + 1, 1));
+            dead.areas.push((start, end));
+            match dead.gaps.last_mut() {
+                Some(gap) if gap.end == start && end <= around.end && around.start < gap.start => gap.end = end,
+                _ => {
+                    let start = behind(line - 1, regions).max(around.start);
+                    dead.gaps.push(Region { kind: RegionKind::Gap, counters: vec![zero], start, end, others: Vec::new() });
+                }
+            }
+        }
+        dead
+    }
+}
+
+impl Dead {
+    /// Whether a region begins there, and no line within it was executed.
+    fn has(&self, region: &Region, counts: &FileCounts) -> bool {
+        let line = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let within = line(region.start.0)..=line(region.end.0.saturating_sub(1)).max(line(region.start.0));
+        let is_executed = counts.lines.range(within).any(|(_, count)| *count > 0);
+        !is_executed && self.areas.iter().any(|(start, end)| *start <= region.start && region.start < *end)
+    }
+}
+
+/// A place behind all that is on a line: a line has the count of what begins on a line before, and reaches into it.
+fn behind(line: u64, regions: &[Region]) -> (u64, u64) {
+    const LONG_LINE: u64 = 4096;
+    let ends = regions.iter().flat_map(|region| [region.start, region.end]).filter(|place| place.0 == line).map(|place| place.1 + 1);
+    (line, ends.max().unwrap_or(0).max(LONG_LINE))
+}

@@ -1,0 +1,37 @@
+//! Functions with a call that returned twice in one process (`setjmp`).
+
+use std::collections::BTreeSet;
+use trodden_flow::{CutReason, Edge};
+use trodden_profile::{Beginning, PathEnd, Profile};
+use trodden_report::View;
+use trodden_report::view::Function;
+
+/// Says which functions have a call that returned more often than it was made, in one process (`setjmp`). LLVM computes regions as
+/// differences of counters, as if each call returned once, so executed code behind it may have 0.
+pub fn warn_of_second_returns(profile: &Profile) {
+    let view = View::from_profile(profile);
+    let names: BTreeSet<&str> = view.functions.iter().filter(|f| returned_again(f)).map(|f| f.name.short.as_str()).collect();
+    let Some(first) = names.first() else { return };
+    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+    log::warn!(
+        "a call in {first}{more} returned twice (setjmp, vfork): LLVM computes the executions of some regions by subtraction, so code that \
+        ran behind the call may be shown as not executed; `trodden report` has its paths"
+    );
+}
+
+/// Whether a call of a function returned more often than it was made, apart from forks.
+pub fn returned_again(function: &Function) -> bool {
+    let forks = || {
+        Some((function.unit.map.edge_profile.as_ref()?, function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map))?))
+    };
+    let is_fork = |edge: &Edge| forks().is_some_and(|(edges, number)| edges.forks_of(number).any(|fork| fork == *edge));
+    let cuts = function.map.cuts.iter().filter(|(_, reason)| *reason == CutReason::ReturnsTwice);
+    let again: BTreeSet<Edge> = cuts.map(|(edge, _)| *edge).filter(|edge| !is_fork(edge)).collect();
+    let returned = |beginning: &Beginning| matches!(beginning, Beginning::After(edge) if again.contains(edge));
+    let complete = &function.paths.complete;
+    let begun: i128 = complete.iter().filter(|p| returned(&p.beginning)).map(|p| i128::from(p.count)).sum();
+    let unfinished: i128 = function.paths.unfinished.iter().filter(|u| returned(&u.beginning)).map(|u| i128::from(u.count)).sum();
+    let made: i128 =
+        complete.iter().filter(|p| matches!(p.end, PathEnd::Cut(edge) if again.contains(&edge))).map(|p| i128::from(p.count)).sum();
+    begun + unfinished > made
+}

@@ -1,0 +1,136 @@
+//! The sections of a program with LLVM's mapping of counters to source regions: read, and written to an object file of their own.
+
+use crate::region_code::{self, FunctionRegions};
+use anyhow::{Context, Result};
+use md5::{Digest, Md5};
+use object::write::Object as NewObject;
+use object::{Architecture, BinaryFormat, Endianness, Object, ObjectSection, SectionKind};
+use std::collections::HashMap;
+
+const MAPPING: &str = "__llvm_covmap";
+const FUNCTIONS: &str = "__llvm_covfun";
+const NAMES: &str = "__llvm_prf_names";
+/// Size of a record's head: hash of the name, size of the regions, hash of the graph, hash of the file names.
+const RECORD_HEAD: usize = 28;
+/// Records and lists of file names begin at multiples of this.
+const ALIGNMENT: usize = 8;
+
+/// The sections of an image with its coverage mapping.
+pub struct Mapping {
+    mapping: Vec<u8>,
+    functions: Vec<u8>,
+    names: Vec<u8>,
+    /// File names by the hash of their list.
+    files: HashMap<u64, Vec<String>>,
+}
+
+/// A function's record in the coverage mapping.
+#[derive(Clone, Copy)]
+pub struct Record<'m> {
+    head: &'m [u8; RECORD_HEAD],
+    code: &'m [u8],
+}
+
+impl Mapping {
+    /// Reads the mapping of an image.
+    ///
+    /// # Errors
+    /// The image or its mapping is damaged.
+    pub fn read(image: &[u8]) -> Result<Mapping> {
+        let file = object::File::parse(image)?;
+        let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is damaged");
+        let (mapping, functions, names) = (section(MAPPING)?, section(FUNCTIONS)?, section(NAMES)?);
+        let files = file_names(&mapping).context("the file names of the coverage mapping are damaged")?;
+        Ok(Mapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
+    }
+
+    /// The records of its functions, in their order.
+    ///
+    /// # Errors
+    /// The mapping is damaged.
+    pub fn records(&self) -> Result<Vec<Record<'_>>> {
+        let (mut at, mut records) = (0, Vec::new());
+        while at + RECORD_HEAD <= self.functions.len() {
+            let head: &[u8; RECORD_HEAD] = self.functions[at..at + RECORD_HEAD].try_into().expect("as long");
+            let size = u32::from_le_bytes(head[8..12].try_into().expect("four bytes")) as usize;
+            let code =
+                self.functions.get(at + RECORD_HEAD..at + RECORD_HEAD + size).context("a record of the coverage mapping is cut off")?;
+            records.push(Record { head, code });
+            at = (at + RECORD_HEAD + size).next_multiple_of(ALIGNMENT);
+        }
+        Ok(records)
+    }
+
+    /// Names of the files that a function's regions are in.
+    pub fn files_of(&self, record: &Record, function: &FunctionRegions) -> Vec<String> {
+        let files = self.files.get(&record.word(20)).map_or(&[][..], Vec::as_slice);
+        function.files.iter().map(|file| files.get(*file as usize).cloned().unwrap_or_default()).collect()
+    }
+
+    /// An object file with the mapping, but with other records.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn object(&self, records: &[u8]) -> Result<Vec<u8>> {
+        let mut object = NewObject::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        for (name, content) in [(MAPPING, &*self.mapping), (FUNCTIONS, records), (NAMES, &*self.names)] {
+            let id = object.add_section(Vec::new(), name.into(), SectionKind::ReadOnlyData);
+            object.append_section_data(id, content, ALIGNMENT as u64);
+        }
+        object.write().context("cannot write the coverage mapping")
+    }
+}
+
+impl Record<'_> {
+    fn word(&self, from: usize) -> u64 {
+        u64::from_le_bytes(self.head[from..from + 8].try_into().expect("eight bytes"))
+    }
+
+    /// The hash of its function's name.
+    pub fn name(&self) -> u64 {
+        self.word(0)
+    }
+
+    /// The hash of its function's graph.
+    pub fn graph(&self) -> u64 {
+        self.word(12)
+    }
+
+    /// Its regions.
+    ///
+    /// # Errors
+    /// They are damaged.
+    pub fn regions(&self) -> Result<FunctionRegions> {
+        FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are damaged")
+    }
+
+    /// Appends the record with another hash of the graph, and other regions if there are any.
+    pub fn append(&self, out: &mut Vec<u8>, graph: u64, regions: Option<&FunctionRegions>) {
+        let code = regions.map(FunctionRegions::write);
+        let code = code.as_deref().unwrap_or(self.code);
+        out.extend(&self.head[..8]);
+        out.extend((code.len() as u32).to_le_bytes());
+        out.extend(graph.to_le_bytes());
+        out.extend(&self.head[20..]);
+        out.extend(code);
+        out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+    }
+}
+
+/// File names by the hash of their list.
+fn file_names(mapping: &[u8]) -> Option<HashMap<u64, Vec<String>>> {
+    const HEAD: usize = 16;
+    let (mut at, mut lists) = (0, HashMap::new());
+    while at + HEAD <= mapping.len() {
+        let size = u32::from_le_bytes(mapping[at + 4..at + 8].try_into().ok()?) as usize;
+        let list = mapping.get(at + HEAD..at + HEAD + size)?;
+        lists.insert(hash(list), region_code::file_names(list)?);
+        at = (at + HEAD + size).next_multiple_of(ALIGNMENT);
+    }
+    Some(lists)
+}
+
+/// LLVM's hash of names.
+pub fn hash(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(Md5::digest(bytes)[..8].try_into().expect("sixteen bytes"))
+}

@@ -1,0 +1,221 @@
+//! Places in the source where executions of a function ended before its end: calls that did not return, and loops that a signal left.
+//!
+//! A place belongs to the function that has the code, and to those that it was inlined into, each at its call. Where an exception is
+//! caught in a function, callers of it go on.
+
+use crate::caveats::CaveatReason;
+use crate::demangled::linkage;
+use crate::file_names::FileNames;
+use crate::handling::{Handling, handling};
+use crate::second_returns::returned_again;
+use crate::tail_calls::TailCalls;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use trodden_analysis::changes::plain;
+use trodden_flow::Edge;
+use trodden_profile::forks::with_paths_of_children;
+use trodden_profile::{FunctionPaths, ImageProfile};
+use trodden_report::View;
+use trodden_report::inlined::{returns, stopped};
+use trodden_report::view::{Function, file_of};
+use trodden_unit::{EdgeKind, Position};
+
+/// Executions that ended at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Source file, as the mapping names it, without `.` and `..`.
+    pub file: String,
+    /// Line and column of the call.
+    pub place: (u64, u64),
+    /// Lines and columns behind the call at which its arguments may be: those of code that came before it.
+    pub before: Vec<(u64, u64)>,
+    /// How many executions.
+    pub count: i128,
+}
+
+/// The stops of a function, by file, line and column.
+type StopsOfFunction = BTreeMap<(String, (u64, u64)), Stop>;
+
+/// Places by the image's place in the profile and LLVM's name of the function (`main`, `file.c;local`).
+#[derive(Debug, Default)]
+pub struct Stops {
+    functions: HashMap<(usize, String), StopsOfFunction>,
+    caveats: HashMap<(usize, String), BTreeSet<CaveatReason>>,
+}
+
+impl Stops {
+    /// Of all functions. Images have their places among those given.
+    pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> Stops {
+        let mut stops = Stops::default();
+        let tail_calls = TailCalls::new(view);
+        for function in view.functions.iter().filter(|f| f.is_executed()) {
+            let Some(image) = images.iter().position(|image| std::ptr::eq(*image, function.image)) else { continue };
+            let Some(edges) = &function.unit.map.edge_profile else { continue };
+            let number = function.unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
+            let Some(number) = number else { continue };
+            let names = edges.names.iter().map(|name| (linkage(name), name.as_str())).collect();
+            let forks: Vec<Edge> = edges.forks_of(number).collect();
+            // As for the counters: each process that continues has the whole of the function's execution.
+            let paths = with_paths_of_children(function.map, &function.paths, &forks).ok().flatten();
+            let is_continued = !forks.is_empty() && paths.is_some();
+            let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
+            let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| plain(file));
+            Collector { function, paths, image, names, file_of: &file_of, tail_calls: &tail_calls, stops: &mut stops }
+                .collect(is_continued);
+        }
+        stops
+    }
+
+    /// What is not known of a function in images.
+    pub fn caveats(&self, images: &BTreeSet<usize>, name: &str) -> BTreeSet<CaveatReason> {
+        let all = images.iter().filter_map(|image| self.caveats.get(&(*image, name.to_owned())));
+        all.flatten().copied().collect()
+    }
+
+    /// Those of a function in images.
+    pub fn of(&self, images: &BTreeSet<usize>, name: &str) -> Vec<Stop> {
+        let all = images.iter().filter_map(|image| self.functions.get(&(*image, name.to_owned())));
+        all.flat_map(|stops| stops.values().cloned()).collect()
+    }
+}
+
+struct Collector<'v, 'a> {
+    function: &'v Function<'a>,
+    paths: Cow<'v, FunctionPaths>,
+    image: usize,
+    /// LLVM's names of the unit's functions by linkage name.
+    names: HashMap<&'v str, &'v str>,
+    /// A file of debug information, as the mapping names it.
+    file_of: &'v dyn Fn(&str) -> String,
+    tail_calls: &'v TailCalls,
+    stops: &'v mut Stops,
+}
+
+impl Collector<'_, '_> {
+    fn collect(&mut self, is_continued: bool) {
+        self.mark(is_continued);
+        let function = self.function;
+        let paths = self.paths.clone();
+        let stopped = stopped(function, &paths);
+        for (at, (block, &entered)) in function.map.blocks.iter().zip(&paths.blocks).enumerate().filter(|(_, (_, n))| **n > 0) {
+            let left = entered.saturating_sub(stopped[at]);
+            let (mut before, mut first, mut previous) = (entered, 0, None);
+            for (call, returned) in returns(function, at, entered, left) {
+                // Calls in arguments come first. Code before them may be of an iteration that was unrolled.
+                let up_to_call = call.up_to_call as usize;
+                let near = block.positions.get(first.min(up_to_call)..up_to_call).unwrap_or_default();
+                let near: Vec<Position> = near.iter().copied().chain(previous).collect();
+                self.add(call.position, &near, before.saturating_sub(returned), None);
+                (before, first, previous) = (returned, up_to_call, call.position);
+            }
+            let mut edges = function.out[at].iter().map(|edge| (&function.map.edges[edge.index()], paths.edges[edge.index()]));
+            if let Some((_, count)) = edges.clone().find(|(edge, _)| edge.kind == EdgeKind::NoReturn) {
+                self.add(block.positions.last().copied(), &block.positions, count, None);
+            }
+            if let Some((edge, count)) = edges.find(|(edge, count)| edge.kind == EdgeKind::Unwind && *count > 0) {
+                let handler = function.map.blocks.get(edge.to.index()).and_then(|block| block.positions.first());
+                let handler = handler.map(|position| position.scope);
+                let goes_on = match handling(function, &paths, edge.to) {
+                    Handling::Passed => None,
+                    Handling::Caught(scope) => Some(scope),
+                    Handling::Unknown => {
+                        handler.into_iter().for_each(|scope| self.mark_around(scope));
+                        handler
+                    }
+                };
+                self.add(block.branch, &block.positions, count, goes_on);
+            }
+        }
+        for lost in paths.lost.iter().filter(|lost| lost.count > 0) {
+            let head = function.map.blocks.get(lost.head.index()).and_then(|block| block.positions.first().copied());
+            self.add(head, &[], lost.count.unsigned_abs(), None);
+        }
+    }
+
+    /// Marks the function with what is known to spoil its counts.
+    fn mark(&mut self, is_continued: bool) {
+        let function = self.function;
+        if is_continued {
+            self.caveat(function.map.plain_name(), CaveatReason::Forked);
+            // What was inlined before the fork is part of the function, and counts for each process, too.
+            let map = function.units_map();
+            let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
+            for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
+                self.caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
+            }
+        }
+        if returned_again(function) {
+            self.caveat(function.map.plain_name(), CaveatReason::ReturnedTwice);
+        }
+        if self.tail_calls.has(function) {
+            self.caveat(function.map.plain_name(), CaveatReason::TailCall);
+        }
+    }
+
+    fn caveat(&mut self, name: &str, reason: CaveatReason) {
+        if let Some(name) = self.names.get(name) {
+            self.stops.caveats.entry((self.image, (*name).to_owned())).or_default().insert(reason);
+        }
+    }
+
+    /// Marks the functions around inlined code that handles an exception: whether they go on is not known.
+    fn mark_around(&mut self, handler: u32) {
+        let map = self.function.units_map();
+        let mut next = map.scopes.get(handler as usize).and_then(|scope| scope.inlined_at);
+        while let Some(scope) = next.and_then(|call| map.scopes.get(call.scope as usize)) {
+            let name = match scope.inlined_at {
+                None => self.function.map.plain_name(),
+                Some(_) if scope.linkage_name.is_empty() => &scope.name,
+                Some(_) => &scope.linkage_name,
+            };
+            self.caveat(name, CaveatReason::Inlined);
+            let inner = next.map_or(0, |call| call.scope);
+            next = scope.inlined_at.filter(|call| call.scope < inner);
+        }
+    }
+
+    /// Adds executions that ended at a call, with the positions before it in its block, to its function and the callers up to the scope
+    /// that goes on.
+    fn add(&mut self, call: Option<Position>, before: &[Position], count: u64, goes_on: Option<u32>) {
+        if count == 0 {
+            return;
+        }
+        let Some(call) = call else { return self.add_unknown() };
+        let mut next = Some(call);
+        while let Some(position) = next {
+            self.add_in(position, before, count.into());
+            let scope = self.function.units_map().scopes.get(position.scope as usize);
+            next = scope.filter(|_| goes_on != Some(position.scope)).and_then(|scope| scope.inlined_at);
+            next = next.filter(|call| call.scope < position.scope);
+        }
+    }
+
+    /// Adds a stop at no known place to the function.
+    fn add_unknown(&mut self) {
+        if let Some(name) = self.names.get(self.function.map.plain_name()) {
+            let unknown = Stop { file: String::new(), place: (0, 0), before: Vec::new(), count: 1 };
+            self.stops.functions.entry((self.image, (*name).to_owned())).or_default().insert((String::new(), (0, 0)), unknown);
+        }
+    }
+
+    fn add_in(&mut self, position: Position, before: &[Position], count: i128) {
+        let map = self.function.units_map();
+        let (Some(scope), Some(file)) = (map.scopes.get(position.scope as usize), file_of(map, position)) else { return };
+        let name = match scope.inlined_at {
+            None => self.function.map.plain_name(),
+            Some(_) if scope.linkage_name.is_empty() => &scope.name,
+            Some(_) => &scope.linkage_name,
+        };
+        let Some(name) = self.names.get(name) else { return };
+        let place = (u64::from(position.line), u64::from(position.column));
+        let file = (self.file_of)(file);
+        let of_function = self.stops.functions.entry((self.image, (*name).to_owned())).or_default();
+        let empty = || Stop { file: file.clone(), place, before: Vec::new(), count: 0 };
+        let stop = of_function.entry((file.clone(), place)).or_insert_with(empty);
+        stop.count += count;
+        let is_near = |p: &&Position| (p.scope, p.file) == (position.scope, position.file) && p.line > position.line;
+        stop.before.extend(before.iter().filter(is_near).map(|p| (u64::from(p.line), u64::from(p.column))));
+        stop.before.sort_unstable();
+        stop.before.dedup();
+    }
+}

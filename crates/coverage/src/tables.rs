@@ -1,0 +1,163 @@
+//! Tables of coverage: a row for each file or function, with the paths beside LLVM's numbers.
+
+use crate::by_test::changed;
+use crate::caveats::Caveat;
+use crate::diff::ranges;
+use crate::path_columns::{self, all_code, plain_name};
+use crate::{CoverageMapping, Lines};
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use trodden_analysis::Combinations;
+use trodden_analysis::changes::plain;
+use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable};
+use trodden_report::words::plural;
+use trodden_report::{Name, View};
+
+/// A row for each file.
+///
+/// # Errors
+/// `llvm-cov` fails.
+pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
+    let data = mapping.export(&["-summary-only"])?;
+    let paths = path_columns::by_file(&all_code(view, &mapping.names));
+    let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
+    for file in data["files"].as_array().into_iter().flatten() {
+        let name = file["filename"].as_str().unwrap_or_default();
+        let own = paths.get(&plain(name)).copied();
+        let mut row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
+        let of_file = || mapping.caveats.iter().filter(|caveat| caveat.file == plain(name));
+        row.remarks = of_file().map(Caveat::remark_with_name).collect();
+        row.caveats = of_file().map(Caveat::json).collect();
+        // Headers without code are in the mapping, too.
+        if row.regions.all > 0 || row.paths.is_some() {
+            table.rows.push(row);
+        }
+    }
+    let paths = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
+    table.total = CoverageRow { paths, ..summary("total".into(), &data["totals"])? };
+    let prefix = common_folder(table.rows.iter().map(|r| r.name.as_str()));
+    table.rows.iter_mut().for_each(|r| r.name = r.name[prefix..].to_owned());
+    Ok(table)
+}
+
+/// The numbers of `llvm-cov` for a file, or for all.
+fn summary(name: String, summary: &Value) -> Result<CoverageRow> {
+    let share = |what: &str| -> Result<CoverageRatio> {
+        let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov exports no {key} of {what} for {name}"));
+        Ok(CoverageRatio { all: of("count")?, hit: of("covered")? })
+    };
+    let mcdc = share("mcdc")?;
+    Ok(CoverageRow {
+        regions: share("regions")?,
+        functions: Some(share("functions")?),
+        lines: Some(share("lines")?),
+        branches: share("branches")?,
+        mcdc: (mcdc.all > 0).then_some(mcdc),
+        name,
+        ..CoverageRow::default()
+    })
+}
+
+/// A row for each function of the source, with at most so many untested combinations. Instances of one template are several.
+///
+/// # Errors
+/// `llvm-cov` fails.
+pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Result<CoverageTable> {
+    let data = mapping.export(&[])?;
+    let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
+    let files_of = |function: &Value| -> Vec<String> {
+        function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain).collect()
+    };
+    let code = all_code(view, &mapping.names);
+    let mut table = CoverageTable { of: "function", ..CoverageTable::default() };
+    let mut met = BTreeSet::new();
+    for function in data["functions"].as_array().into_iter().flatten() {
+        let names = || function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let Some(linkage) = function["name"].as_str().filter(|_| names().any(|f| wanted.contains(f))) else { continue };
+        let files = files_of(function);
+        let own = path_columns::of_function(&code, linkage, &files);
+        let mut row = CoverageRow { name: Name::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
+        row.regions = regions(&function["regions"]);
+        row.branches = branches(&function["branches"]);
+        let is_same = |caveat: &&Caveat| caveat.function.replace(';', ":") == linkage.replace(';', ":") && files.contains(&caveat.file);
+        let caveats = || mapping.caveats.iter().filter(is_same);
+        row.caveats = caveats().map(Caveat::json).collect();
+        if met.insert((linkage, files.first().cloned())) {
+            row.paths = own.iter().map(|code| code.combinations()).reduce(Combinations::plus);
+            row.remarks = own.iter().flat_map(|code| code.examples(most)).take(most).collect();
+        } else if !own.is_empty() {
+            row.remarks = vec![VARIANT.to_owned()];
+        }
+        row.remarks.extend(caveats().map(Caveat::remark));
+        table.rows.push(row);
+    }
+    table.rows.sort_by_key(|r| std::cmp::Reverse(r.paths.map_or(0, |p| p.untested)));
+    let all = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
+    table.total = CoverageRow { paths: all, ..summary("total".into(), &data["totals"])? };
+    Ok(table)
+}
+
+/// Said of functions whose paths stand with another build of the same source.
+const VARIANT: &str = "compiled in several ways: paths of all are with the first row of this name";
+
+/// Regions that are code, as [first line, column, last line, column, count, file, expanded file, kind].
+fn regions(regions: &Value) -> CoverageRatio {
+    const CODE: u64 = 0;
+    let code = regions.as_array().into_iter().flatten().filter(|r| r[7].as_u64() == Some(CODE));
+    code.fold(CoverageRatio::default(), |sum, r| add(sum, r[4].as_u64()))
+}
+
+/// Both directions of each branch, as [four places, times true, times false, ...].
+fn branches(branches: &Value) -> CoverageRatio {
+    let all = branches.as_array().into_iter().flatten().flat_map(|b| [b[4].as_u64(), b[5].as_u64()]);
+    all.fold(CoverageRatio::default(), add)
+}
+
+fn add(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
+    CoverageRatio { all: sum.all + 1, hit: sum.hit + u64::from(count.is_some_and(|n| n > 0)) }
+}
+
+/// A row for each file with lines that differ from a commit.
+///
+/// # Errors
+/// git or `llvm-cov` fails.
+pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
+    let changes = changed(commit)?;
+    let mut lines = Lines::from_mapping(mapping)?;
+    lines.keep_changed(&changes);
+    let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
+    let mut total = CoverageRatio::default();
+    for (name, lines) in &lines.0 {
+        let share = lines.values().fold(CoverageRatio::default(), |sum, n| add(sum, Some(*n)));
+        total = CoverageRatio { all: total.all + share.all, hit: total.hit + share.hit };
+        let missed: Vec<u32> = lines.iter().filter(|(_, n)| **n == 0).map(|(line, _)| *line).collect();
+        let word = if missed.len() == 1 { "line" } else { "lines" };
+        let remarks = if missed.is_empty() { Vec::new() } else { vec![format!("not executed: {word} {}", ranges(&missed))] };
+        table.rows.push(CoverageRow { name: name.clone(), lines: Some(share), remarks, ..CoverageRow::default() });
+    }
+    table.total = CoverageRow { name: "changed lines".into(), lines: Some(total), ..CoverageRow::default() };
+    let all = plural(changes.lines().0 as u128, "line", "lines");
+    log::info!("{all} changed since {commit}; with code: {}", total.all);
+    Ok(table)
+}
+
+/// Length of the folder that all names begin with.
+fn common_folder<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
+    let Some(first) = names.next() else { return 0 };
+    let same = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let length = names.fold(first.len(), |length, name| length.min(same(first, name)));
+    first.as_bytes()[..length].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_without_their_common_folder() {
+        assert_eq!(common_folder(["/a/b/x.c", "/a/b/y.c", "/a/bc/z.c"].into_iter()), 3);
+        assert_eq!((common_folder(["/a/x.c"].into_iter()), common_folder([].into_iter()), common_folder(["x.c"].into_iter())), (3, 0, 0));
+        assert_eq!((plain("/a/./b/../c.c"), plain_name("a.c:f"), plain_name("_Zf")), ("/a/c.c".into(), "f", "_Zf"));
+    }
+}

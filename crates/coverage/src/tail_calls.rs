@@ -1,0 +1,100 @@
+//! Functions that end in a call which the optimiser turned into a jump, and of which nobody knows whether it returned.
+//!
+//! Such a call replaces its function: the caller of that function sees what became of it. So it matters only in functions that were called
+//! where executions ended, in `main`, and in functions that these jump to. A callee of which all executions returned is harmless.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_report::inlined::stopped;
+use trodden_report::{Function, View};
+use trodden_unit::EdgeKind;
+
+/// Functions by their maps' addresses.
+pub struct TailCalls(BTreeSet<usize>);
+
+/// What a function calls in its blocks with a property; `None` among the names: an indirect call.
+type Callees<'v> = BTreeSet<Option<&'v str>>;
+
+impl TailCalls {
+    /// Of all functions of a profile.
+    pub fn new(view: &View) -> TailCalls {
+        let jumps: Vec<(&Function, Callees)> =
+            view.executed().map(|function| (function, jumps_to(function))).filter(|(_, callees)| !callees.is_empty()).collect();
+        if jumps.is_empty() {
+            return TailCalls(BTreeSet::new());
+        }
+        let ended: Callees = view.executed().flat_map(callees_at_ends).collect();
+        let mut reached: BTreeSet<usize> = BTreeSet::new();
+        loop {
+            let via: Callees = jumps.iter().filter(|(f, _)| reached.contains(&key(f))).flat_map(|(_, callees)| callees.clone()).collect();
+            let is_reached = |function: &Function| {
+                let name = Some(function.map.plain_name());
+                name == Some("main") || [&ended, &via].iter().any(|names| names.contains(&name) || names.contains(&None))
+            };
+            let next: BTreeSet<usize> = jumps.iter().filter(|(f, _)| is_reached(f)).map(|(f, _)| key(f)).collect();
+            if next == reached {
+                break;
+            }
+            reached = next;
+        }
+        let returning = returning(view, &jumps);
+        let is_unknown = |callee: &Option<&str>| callee.is_none_or(|name| !returning.contains(name));
+        let unknown = jumps.iter().filter(|(function, callees)| reached.contains(&key(function)) && callees.iter().any(is_unknown));
+        TailCalls(unknown.map(|(function, _)| key(function)).collect())
+    }
+
+    /// Whether it is not known if a function's last call returned.
+    pub fn has(&self, function: &Function) -> bool {
+        self.0.contains(&key(function))
+    }
+}
+
+fn key(function: &Function) -> usize {
+    std::ptr::from_ref(function.map).addr()
+}
+
+/// What a function calls where its executed tail calls are.
+fn jumps_to<'v>(function: &'v Function) -> Callees<'v> {
+    let edges = function.map.edges.iter().zip(&function.paths.edges);
+    let blocks: BTreeSet<_> =
+        edges.filter(|(edge, count)| edge.kind == EdgeKind::TailCall && **count > 0).map(|(edge, _)| edge.from).collect();
+    function.map.calls.iter().filter(|call| blocks.contains(&call.block)).map(|call| call.callee.as_deref()).collect()
+}
+
+/// What a function calls in the blocks in which executions of it ended.
+fn callees_at_ends<'v>(function: &'v Function) -> Callees<'v> {
+    let stopped = stopped(function, &function.paths);
+    let unwound = function.map.edges.iter().zip(&function.paths.edges).filter(|(edge, count)| edge.kind == EdgeKind::Unwind && **count > 0);
+    let unwound: BTreeSet<usize> = unwound.map(|(edge, _)| edge.from.index()).collect();
+    let ended = |block: usize| stopped.get(block).is_some_and(|count| *count > 0) || unwound.contains(&block);
+    let calls = function.map.calls.iter().filter(|call| ended(call.block.index()));
+    let lost = function.paths.lost.iter().any(|lost| lost.count > 0).then_some(None);
+    calls.map(|call| call.callee.as_deref()).chain(lost).collect()
+}
+
+/// Names of functions of which every execution returned.
+fn returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTreeSet<&'v str> {
+    let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
+    for function in &view.functions {
+        let ends = |kind| function.map.edges.iter().zip(&function.paths.edges).any(|(edge, count)| edge.kind == kind && *count > 0);
+        let is_finished = function.paths.all_finished() && !ends(EdgeKind::NoReturn) && !ends(EdgeKind::Resume);
+        *finished.entry(function.map.plain_name()).or_insert(true) &= is_finished;
+    }
+    let mut returning: BTreeSet<&str> = finished.into_iter().filter(|(_, is_finished)| *is_finished).map(|(name, _)| name).collect();
+    returning.extend(LIBRARY);
+    loop {
+        let is_open = |callees: &Callees| callees.iter().any(|callee| callee.is_none_or(|name| !returning.contains(name)));
+        let open: Vec<&str> = jumps.iter().filter(|(_, callees)| is_open(callees)).map(|(f, _)| f.map.plain_name()).collect();
+        let before = returning.len();
+        open.iter().for_each(|name| _ = returning.remove(name));
+        if returning.len() == before {
+            return returning;
+        }
+    }
+}
+
+/// Functions of the C library that return, as long as the process lives.
+const LIBRARY: [&str; 32] = [
+    "_ZdaPv", "_ZdaPvm", "_ZdlPv", "_ZdlPvm", "abs", "calloc", "close", "fclose", "fflush", "fputc", "fputs", "free", "fwrite", "malloc",
+    "memchr", "memcmp", "memcpy", "memmove", "memset", "printf", "putc", "putchar", "puts", "realloc", "snprintf", "strchr", "strcmp",
+    "strcpy", "strdup", "strlen", "strncmp", "strtol",
+];
