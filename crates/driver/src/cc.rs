@@ -4,7 +4,7 @@
 //!
 //! - compiling: the plugin, line tables for it if nothing is said about debug information ([`debug_information`]), `-fno-lto` if the user
 //!   asks for LTO (the plugin works on the machine code of each unit; LTO would make it elsewhere);
-//! - linking: the runtime object, a build id, and a file of dependencies from which the link's recipe is made ([`crate::link`]);
+//! - linking: the runtime object, a build id, and a file of dependencies from which the link's recipe is made (`link.rs`);
 //! - neither: nothing.
 //!
 //! Where nothing has to be done afterwards, this process becomes clang, so that signals, exit status and resource use are clang's own.
