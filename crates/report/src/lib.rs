@@ -11,7 +11,7 @@
 //! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
 //!    [`advice`] (what counts of paths show and counts of edges cannot), [`difference`] (of two profiles);
 //!    What is printed of names passes [`escape`];
-//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`], LLVM's [`proftext`] and [`profraw`]; graphs of functions: [`dot`].
+//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`]; graphs of functions: [`dot`].
 #![forbid(unsafe_code)]
 
 pub mod advice;
@@ -39,8 +39,6 @@ pub mod measure;
 pub mod paint;
 pub mod path_listing;
 pub mod pprof;
-pub mod profraw;
-pub mod proftext;
 pub mod residual;
 pub mod runs;
 mod sampled;

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `build.rs` | running a build whose compilers are the drivers |
+//! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
 //! | `sample.rs` | counting sampled programs that run already |
 //! | `stream.rs`, `sequences/` | sequences of paths and calls, flight recorders; questions asked of sequences |
@@ -22,6 +22,7 @@
 mod advise;
 mod annotate;
 mod build;
+mod cargo;
 mod copies;
 mod coverage;
 mod diff;
@@ -54,17 +55,20 @@ mod suite;
 mod trace;
 mod waits;
 
+pub use cargo::run as cargo;
+
 use crate::cli::{Cli, Command};
-use crate::driver::cc;
-use crate::driver::compile_step::SourceLanguage;
+use crate::context::context;
 use anyhow::Result;
 use std::process::ExitCode;
+use trodden_driver::cc;
+use trodden_driver::compile_step::SourceLanguage;
 
 /// Runs the command that the line names.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Command::Cc { arguments } => cc::drive(SourceLanguage::C, arguments),
-        Command::Cxx { arguments } => cc::drive(SourceLanguage::Cxx, arguments),
+        Command::Cc { arguments } => cc::drive(context(), SourceLanguage::C, arguments),
+        Command::Cxx { arguments } => cc::drive(context(), SourceLanguage::Cxx, arguments),
         Command::Build(build) => build::run(&build),
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),

@@ -5,7 +5,7 @@
 mod paths;
 
 use crate::cli::{Color, Waits, WaitsRecord, WaitsReport};
-use crate::driver::assets;
+use crate::context::context;
 use crate::output::{self, print_json, write_file};
 use crate::temporary;
 use anyhow::Result;
@@ -13,6 +13,7 @@ use std::env;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_driver::assets::OwnLibrary;
 use trodden_launch::process::exit_code;
 use trodden_report::waits::{chrome, json, page, text};
 use trodden_stored::decompress;
@@ -22,6 +23,14 @@ use trodden_waits_file::recording::Recording;
 use trodden_waits_file::replay::{ReportOptions, replay};
 use trodden_waits_file::sample_paths::SamplePaths;
 use trodden_waits_file::summary::WaitSummary;
+
+/// The library that is preloaded.
+const RECORDER: OwnLibrary = OwnLibrary {
+    what: "recorder",
+    file: trodden_waits_file::symbols::RECORDER,
+    package: "trodden-waits-recorder",
+    variable: "TRODDEN_WAITS_RECORDER",
+};
 
 /// Does what the command line says.
 ///
@@ -50,7 +59,7 @@ pub fn trial() -> Result<String> {
 }
 
 fn recorder() -> Result<Recorder> {
-    Ok(Recorder { library: assets::waits_recorder()?, others: env::var_os("LD_PRELOAD") })
+    Ok(Recorder { library: RECORDER.find_preloadable(context())?, others: env::var_os("LD_PRELOAD") })
 }
 
 fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {

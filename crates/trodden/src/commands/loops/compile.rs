@@ -4,18 +4,19 @@
 
 use super::machine::{self, MachineFunctions};
 use crate::cli::Parameters;
-use crate::driver::assets;
-use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
-use crate::driver::experiment;
-use crate::driver::other_programs::run;
-use crate::driver::rebuild::codegen_of;
-use crate::driver::toolchain::{LLVM_MAJOR, Tool, is_program};
+use crate::context::context;
 use crate::temporary;
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_driver::assets;
+use trodden_driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
+use trodden_driver::experiment;
+use trodden_driver::other_programs::run;
+use trodden_driver::rebuild::codegen_of;
+use trodden_driver::toolchain::{LLVM_MAJOR, Tool, is_program};
 use trodden_unit::experiment::Keep;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{Frame, Settings, UnitMap};
@@ -48,7 +49,7 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
     let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
     // The unit with names is another unit, which does not belong in the store.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.settings().over(Settings::from(&map.experiment)) };
-    let request = experiment::resolve(settings).and_then(|request| experiment::file(&request));
+    let request = experiment::resolve(context(), settings).and_then(|request| experiment::file(context(), &request));
     let request = request.with_context(|| format!("unit of {}", map.source))?;
     let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
     Ok(Assembly { labels: labels(&text), plain: machine::read(&plain), counted: machine::read(&counted) })
@@ -56,7 +57,7 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
 
 fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
     let codegen = codegen_of(map).with_context(|| format!("unit of {}", map.source))?;
-    let mut command = Command::new(Tool::Clang.find()?);
+    let mut command = Command::new(Tool::Clang.find(context())?);
     command.args(codegen.arguments()).args([
         "-Qunused-arguments",
         "-Wno-override-module",
@@ -68,7 +69,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
         "-enable-tail-merge=false",
     ]);
     if let Some((request, folder)) = counting {
-        command.arg(assets::plugin_option()?).env(STORE_VARIABLE, folder.join("store"));
+        command.arg(assets::plugin_option(context())?).env(STORE_VARIABLE, folder.join("store"));
         experiment::set(&mut command, request);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }
@@ -78,7 +79,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
 
 /// LLVM's optimiser as a command, beside clang.
 fn opt() -> Result<PathBuf> {
-    let clang = fs::canonicalize(Tool::Clang.find()?)?;
+    let clang = fs::canonicalize(Tool::Clang.find(context())?)?;
     let opt = clang.with_file_name("opt");
     if !is_program(&opt) {
         bail!("{} is not there: run `apt-get install llvm-{LLVM_MAJOR}`", opt.display());

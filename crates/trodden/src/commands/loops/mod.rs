@@ -18,7 +18,7 @@ mod pair;
 mod show;
 
 use crate::cli::{Color, Loops};
-use crate::driver::assets;
+use crate::context::context;
 use crate::notes::note;
 use crate::output::{json_text, print_found, wants_color};
 use anyhow::{Context, Result, bail};
@@ -158,7 +158,7 @@ fn frame(image: &Image, unit: Identity) -> Result<Frame> {
     if let Some(frame) = own.filter(|f| f.has_bitcode()) {
         return Ok(frame.clone());
     }
-    let store = assets::store()?;
+    let store = context().store()?;
     let found = store.get(unit)?.or_else(|| own.cloned());
     found.with_context(|| {
         format!("unit {unit} is neither in the program nor in the store {}: build the program again", store.root().display())
