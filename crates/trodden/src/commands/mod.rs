@@ -13,8 +13,8 @@
 //! | `pgo.rs`, `instrument.rs`, `loops/` | faster programs; variants without sources; hot loops' machine code |
 //! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
 //! | `simulate/`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
-//! | `trace/` | exact traces of programs that were not built for it |
-//! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
+//! | `trace.rs`, `trace/` | exact traces of programs that were not built for it |
+//! | `waits.rs` | waiting time: recording it, and the code that causes it |
 //! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `info.rs`, `store.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
 //! | `manual.rs` | manual pages, completions, links to drivers |
@@ -89,7 +89,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Export(job) => export::run(&job),
         Command::Coverage(job) => coverage::run(&job),
         Command::Suite(job) => suite::run(&job),
-        Command::Waits(job) => waits::run(&job, cli.color),
+        Command::Waits(job) => waits::run(&job),
         Command::Runs(job) => runs::run(&job),
         Command::Merge(job) => merge::run(&job),
         Command::Diff(job) => diff::run(&job),
