@@ -18,10 +18,12 @@ pub mod maps;
 pub mod reporting;
 
 use crate::error::FieldError;
-use std::io::{BufRead, ErrorKind, Read, Write};
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::path::Path;
 use trodden_profile::model::Profile;
 use trodden_profile::paths::FunctionPaths;
+use trodden_profile::whole_file::{Access, UnnamedFile};
 use trodden_unit::{Identity, MapError, parts};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -31,6 +33,28 @@ const LONGEST: u32 = 1 << 30;
 
 /// The sender's number; zeros if unknown.
 pub type User = [u8; 16];
+
+/// How names of files begin that are being written.
+const BEGUN: &str = ".trodden-";
+
+/// Appends a report to a file of reports; what cannot be added whole is taken away again, so that the reports before it stay readable. A
+/// new file is there whole or not at all.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn append(file: &Path, report: &[u8]) -> io::Result<()> {
+    if !file.exists() {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let new = UnnamedFile::write(folder, BEGUN, Access::Umask, |out| out.write_all(report))?;
+        // Others may add at the same time, and one of them may have been first.
+        if new.name(file)?.is_none() {
+            return Ok(());
+        }
+    }
+    let mut out = OpenOptions::new().append(true).create(true).open(file)?;
+    let before = out.metadata()?.len();
+    out.write_all(report).inspect_err(|_| _ = out.set_len(before))
+}
 
 /// The counts of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -35,12 +35,11 @@ impl Alive {
     }
 }
 
-/// From now on, the calling process and its group end when the launcher that started it is gone. Nothing is done where
-/// the launcher does not say how.
-pub fn end_with_launcher() {
-    let Some(path) = std::env::var_os(ALIVE_VARIABLE) else { return };
+/// From now on, the calling process and its group end when the launcher that started it is gone, whose file the caller finds by
+/// [`ALIVE_VARIABLE`].
+pub fn end_with_launcher(launcher: &Path) {
     // A file that is not there any more belongs to a job that has ended.
-    let Ok(file) = File::open(path) else { return };
+    let Ok(file) = File::open(launcher) else { return };
     std::thread::spawn(move || {
         if file.lock_shared().is_ok() {
             let _ = killpg(getpgrp(), Signal::SIGKILL);

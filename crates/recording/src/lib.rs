@@ -8,6 +8,7 @@
 //! | `sample.rs` | bursts of programs that run already |
 //! | `streams/` | sequences of paths and calls: whole programs, flight recorders, where logs are kept |
 //! | `branches.rs`, `import.rs` | branches that hardware recorded |
+//! | `copies/` | copies of a program that count a part of its paths each |
 //! | `suite/` | tests, each as a run: commands, ctest, test binaries of Rust |
 //! | `destination.rs`, `folder.rs` | where profiles go; folders of raw counts |
 //! | `runs.rs`, `surroundings.rs` | what all share; what the caller gives |
@@ -17,6 +18,7 @@
 
 pub mod branches;
 pub mod bursts;
+pub mod copies;
 mod destination;
 mod folder;
 pub mod import;

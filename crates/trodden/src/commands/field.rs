@@ -1,7 +1,6 @@
 //! `trodden field`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_analysis::field`.
 
 use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
-use crate::commands::copies::distribute;
 use crate::commands::remarks;
 use crate::notes::{note, warn};
 use crate::output::{self, json_text};
@@ -9,11 +8,11 @@ use crate::surroundings::folders;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::FieldError;
 use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, UnitKey};
+use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
 use trodden_analysis::field::maps::UnitMaps;
 use trodden_analysis::field::{FieldReport, user_of};
 use trodden_analysis::residual::{KnownInput, inputs};
@@ -21,6 +20,7 @@ use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
 use trodden_profile::whole_file::{Access, UnnamedFile};
 use trodden_profile::{Builds, Merger, Profile, Run, raw_files};
+use trodden_recording::copies::distribute;
 use trodden_recording::one_run;
 use trodden_report::field_rows::Rows;
 use trodden_report::select::limit;
@@ -44,7 +44,7 @@ pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
 }
 
 fn pack(job: &Pack) -> Result<ExitCode> {
-    let copy = job.copy.as_deref().map(distribute::identity).transpose()?;
+    let copy = job.copy.as_deref().map(|copy| distribute::identity(copy, folders().units.as_ref())).transpose()?;
     let mut report = FieldReport::new(&filtered(job)?, user_of(&job.user))?;
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
@@ -69,22 +69,6 @@ fn pack(job: &Pack) -> Result<ExitCode> {
         plural(bytes.len() as u128, "byte", "bytes")
     ));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Adds to a file; what cannot be added whole is taken away again, so that the reports before it stay readable. A new file is there whole
-/// or not at all.
-fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if !file.exists() {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let new = UnnamedFile::write(folder, output::BEGUN, Access::Umask, |out| out.write_all(bytes))?;
-        // Others may add at the same time, and one of them may have been first.
-        if new.name(file)?.is_none() {
-            return Ok(());
-        }
-    }
-    let mut out = fs::OpenOptions::new().append(true).create(true).open(file)?;
-    let before = out.metadata()?.len();
-    out.write_all(bytes).inspect_err(|_| _ = out.set_len(before))
 }
 
 /// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
@@ -120,10 +104,17 @@ fn is_empty_folder(path: &Path) -> bool {
     path.is_dir() && raw_files(path).is_ok_and(|files| files.is_empty())
 }
 
+/// The copies that were made in a folder.
+fn distributed(folder: &Path) -> Result<DistributedCopies> {
+    let (program, copies) = distribute::read(folder, folders().units.as_ref())?;
+    let copies = copies.into_iter().map(|copy| DistributedCopy { image: copy.image, units: copy.units });
+    Ok(DistributedCopies::new(program, copies.collect())?)
+}
+
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     let limits =
         AggregateLimits { memory: (job.memory as usize) << 20, paths: limit(output::most(job.top, job.json)), users: limit(job.users) };
-    let handed = job.copies.as_deref().map(distribute::read).transpose()?;
+    let handed = job.copies.as_deref().map(distributed).transpose()?;
     let mut units = BTreeMap::new();
     let copies = handed.as_ref().map(|handed| {
         let PartitionedProgram { identity, units: of_program, .. } = handed.program();

@@ -1,11 +1,12 @@
 //! The sets of `--interesting`: words of the command line to paths of a program, united.
 
-use crate::commands::copies::procedures::units;
+use crate::context::context;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 use trodden_analysis::choice::{self, LineSpan};
 use trodden_analysis::git::{self, GitDifference};
+use trodden_recording::copies::units;
 use trodden_report::Name;
 use trodden_stored::known::known_in;
 use trodden_stored::named::LAST;
@@ -17,7 +18,7 @@ use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 /// # Errors
 /// A word is no set, its profile or file cannot be read, or no path of the program is in any.
 pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
-    let maps: Vec<UnitMap> = units(program)?.into_iter().map(|(_, map)| map).collect();
+    let maps: Vec<UnitMap> = units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let maps: Vec<&UnitMap> = maps.iter().collect();
     let mut all = KnownPaths::default();
     for set in sets {

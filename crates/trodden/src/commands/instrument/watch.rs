@@ -6,7 +6,7 @@
 //!
 //! Paths that came to a call and did not go on are known, too: that a call does not come back is known only when the program has ended.
 
-use crate::commands::copies::procedures::units;
+use crate::context::context;
 use crate::notes::{note, warn};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
@@ -14,6 +14,7 @@ use std::path::Path;
 use trodden_analysis::expression::joined::{is_cut, is_whole};
 use trodden_analysis::expression::{BlockSet, End, Expression, Matcher};
 use trodden_profile::{PathWalk, Walks, has_usual_numbers};
+use trodden_recording::copies::units;
 use trodden_report::found::{UNKNOWN, words};
 use trodden_report::select::matching_names;
 use trodden_report::words::plural;
@@ -35,7 +36,7 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: Expression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
     ensure!(!calls, "`call` cannot be watched: that a call does not come back is known only when the program has ended");
-    let maps: Vec<UnitMap> = units(program)?.into_iter().map(|(_, map)| map).collect();
+    let maps: Vec<UnitMap> = units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let functions: Vec<(&UnitMap, &FunctionMap)> = maps.iter().flat_map(|m| m.functions.iter().map(move |f| (m, f))).collect();
     let meant = meant(&expression, &functions, program)?;
     let mut others = KnownPaths::default();

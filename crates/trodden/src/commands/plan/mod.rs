@@ -1,11 +1,11 @@
 //! `trodden plan`: how the counting of a program would be divided among copies of it, and what each copy would cost, without running any.
 
 use crate::cli::{self, COPY_STRATEGIES, HITS, word_for};
-use crate::commands::copies::distribute;
-use crate::commands::copies::make::CopiedProgram;
+use crate::context::context;
 use crate::notes::note;
 use crate::output;
-use anyhow::{Context, Result};
+use crate::surroundings::surroundings;
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,6 +13,10 @@ use std::process::ExitCode;
 use trodden_flow::partition::lower_bound::{LowerBound, bound};
 use trodden_flow::partition::{self, Hits, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, hits};
 use trodden_profile::procedures::{self, add_call_sites, with_estimates};
+use trodden_recording::Surroundings;
+use trodden_recording::copies::CopyContext;
+use trodden_recording::copies::distribute::CopyOrder;
+use trodden_recording::copies::make::CopiedProgram;
 use trodden_stored::named;
 
 /// Version of the JSON.
@@ -23,12 +27,13 @@ const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// The program or the profile cannot be read, or do not fit each other.
 pub fn run(job: &cli::Plan) -> Result<ExitCode> {
-    let handed = job.make.as_deref().map(|folder| distribute::CopyOrder::new(job, folder)).transpose()?;
+    let around = surroundings();
+    let handed = job.make.as_deref().map(|folder| order(job, folder, &around)).transpose()?;
     let own;
     let program = match &handed {
         Some(order) => order.program(),
         None => {
-            own = CopiedProgram::read(&job.program)?;
+            own = CopiedProgram::read(&job.program, around.units.as_ref())?;
             &own
         }
     };
@@ -63,9 +68,18 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
         answers.iter().try_for_each(|a| a.print(&mut out))?;
     }
     if let (Some(order), Some(plan)) = (handed, last) {
-        order.make(plan)?;
+        order.make(plan, CopyContext { driver: context(), around: &around })?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Copies that are to be made in a folder.
+fn order<'a>(job: &'a cli::Plan, folder: &'a Path, around: &Surroundings) -> Result<CopyOrder<'a>> {
+    ensure!(
+        job.copies.len() == 1 && job.strategy.len() == 1,
+        "--make makes the copies of one plan: give one number of copies and one strategy"
+    );
+    CopyOrder::new(&job.program, folder, job.writes.as_deref(), around.units.as_ref())
 }
 
 #[derive(Serialize)]

@@ -39,7 +39,9 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
 pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
     let result =
         env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden trace record --engine` runs this"))?;
-    alive::end_with_launcher();
+    if let Some(launcher) = std::env::var_os(alive::ALIVE_VARIABLE) {
+        alive::end_with_launcher(Path::new(&launcher));
+    }
     execute_runs(folder, machine, result.as_ref())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,22 +1,21 @@
-//! The units of programs.
+//! The instrumented units of a program.
 
-use crate::context::context;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
+use trodden_unit::UnitStore;
 use trodden_unit::{Frame, Image, UnitMap};
 
 /// The units of a program with their maps, in link order.
 ///
 /// # Errors
 /// It cannot be read, is not instrumented, or a map is missing or damaged.
-pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
+pub fn units(program: &Path, store: Option<&UnitStore>) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
-    let store = context().store().ok();
     let mut units = Vec::new();
     for placed in &image.units {
-        let Some(frame) = image.frame(placed.unit, store.as_ref()).with_context(|| program.display().to_string())? else {
+        let Some(frame) = image.frame(placed.unit, store).with_context(|| program.display().to_string())? else {
             bail!(
                 "{}: the map of a unit is neither in it nor in the unit store: rebuild the program, or set TRODDEN_STORE",
                 program.display()

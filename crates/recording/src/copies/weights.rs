@@ -3,13 +3,12 @@
 //!
 //! Whatever the weights are, the copies' profile is exact; only how evenly the work is divided depends on them.
 
+use super::before::Failed;
+use super::launching::{Runner, launch, results};
 use super::make::{CopiedProgram, Weights};
 use super::objects::Objects;
 use super::spec::Spec;
-use super::{Failed, Runner, launch, results};
-use crate::cli::Record;
-use crate::context::context;
-use crate::notes::{note, warn};
+use super::{CopyContext, CopyJob};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::fs;
@@ -37,19 +36,19 @@ const SHORT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The profile that the user names cannot be read, or the first run fails.
-pub fn find(record: &Record, program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
-    let options = &record.copies;
-    if let Some(named) = &options.weights {
-        return Ok(Some(Weights { profile: named::load(named)?, same_input: false }));
+pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
+    let options = &job.options;
+    if let Some(wanted) = &options.weights {
+        return Ok(Some(Weights { profile: named::load(wanted)?, same_input: false }));
     }
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
     }
-    if let Some(profile) = recent(program.divided.identity, &record.command)? {
+    if let Some(profile) = recent(program.divided.identity, &job.what.command, runner.context)? {
         return Ok(Some(Weights { profile, same_input: false }));
     }
     if options.no_first_run || program.is_residual() {
-        note(
+        log::info!(
             "no run of this build is in the run store, so the counting is divided by estimated frequencies: record one for a better \
                 partition",
         );
@@ -63,8 +62,8 @@ pub fn find(record: &Record, program: &CopiedProgram, spec: &Spec, folder: &Path
 ///
 /// # Errors
 /// The run store cannot be read.
-pub fn recent(identity: Identity, command: &[OsString]) -> Result<Option<Profile>> {
-    let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(None) };
+pub fn recent(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
+    let Ok(store) = RunStore::find(&context.around.directory) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
     runs.reverse();
@@ -84,7 +83,7 @@ pub fn recent(identity: Identity, command: &[OsString]) -> Result<Option<Profile
                 profiles.push(profile);
             }
             Ok(_) => {}
-            Err(error) => warn(format_args!("run {} cannot be used to divide the counting: {error}", run.number)),
+            Err(error) => log::warn!("run {} cannot be used to divide the counting: {error}", run.number),
         }
         if used.len() == MOST_RUNS {
             break;
@@ -92,14 +91,10 @@ pub fn recent(identity: Identity, command: &[OsString]) -> Result<Option<Profile
     }
     match used.as_slice() {
         [] => return Ok(None),
-        [one] => note(format_args!("the counting is divided by run {}, the newest of this build ({})", one.number, name(one))),
+        [one] => log::info!("the counting is divided by run {}, the newest of this build ({})", one.number, name(one)),
         several => {
             let named: Vec<String> = several.iter().map(|run| format!("{} ({})", run.number, name(run))).collect();
-            note(format_args!(
-                "the counting is divided by {} runs of this build, each of the same weight: {}",
-                several.len(),
-                named.join(", ")
-            ));
+            log::info!("the counting is divided by {} runs of this build, each of the same weight: {}", several.len(), named.join(", "));
         }
     }
     Ok(alike(profiles, identity))
@@ -140,7 +135,7 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
 /// is counted in full, which takes no time either. A program of few innermost loops may run long, and never come to
 /// where a sample begins: then there are no weights.
 fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
-    note(
+    log::info!(
         "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by \
             (--no-first-run leaves that out)",
     );
@@ -152,14 +147,14 @@ fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runne
         return Ok(Some(Weights { profile, same_input: true }));
     }
     if took > SHORT {
-        note(format_args!(
+        log::info!(
             "no sample was taken in {:.1} s, as the program hardly leaves its innermost loops: the counting is divided by estimated \
                 frequencies; --weights takes a profile",
             took.as_secs_f64()
-        ));
+        );
         return Ok(None);
     }
-    note("the program ended before a sample was taken: it runs once more, counted in full");
+    log::info!("the program ended before a sample was taken: it runs once more, counted in full");
     let own = folder.join(FIRST_WHOLE);
     fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
     let (profile, _) = run_first(Path::new(&program.divided.path), false, spec, &own, runner)?;
@@ -176,19 +171,19 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}
         other => drop(other.context(Failed).context("the first run, by which the counting is to be divided, fails")?),
     }
-    let run = results(folder, &[0])?.remove(0);
+    let run = results(folder, &[0], runner.context)?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
 }
 
 fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &Runner) -> Result<PathBuf> {
-    let inputs = Inputs::from_program(context(), Path::new(&program.divided.path))?;
-    let settings = program.sampled();
-    let mut objects = Objects::with(&settings)?;
+    let inputs = Inputs::from_program(runner.context.driver, Path::new(&program.divided.path))?;
+    let (settings, driver) = (program.sampled(), runner.context.driver);
+    let mut objects = Objects::with(&settings, runner.context)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();
     objects.make(runner.stop)?;
     let sampled = folder.join("sampled");
     inputs
-        .link_with(context(), made, &sampled, &experiment::file(context(), &experiment::resolve(context(), settings.clone())?)?, None)
+        .link_with(driver, made, &sampled, &experiment::file(driver, &experiment::resolve(driver, settings.clone())?)?, None)
         .context("the program cannot be linked for a first run")?;
     Ok(sampled)
 }

@@ -3,19 +3,16 @@
 //! Functions go to copies by their weights, the heaviest first, each to the copy that has least (Graham's LPT). Those of little weight are
 //! counted by all copies: if their counts differ, the copies were not the same execution.
 
-use super::{
-    CopyInput, Failed, Runner, WorkFolder, before, bring_back, deliver, engine, exit_code, heap, outcomes, print_output, program, run_of,
-    run_to_ends, spec,
-};
-use crate::cli::Record;
-use crate::commands::copies::spec::CopyOutcome;
-use crate::context::context;
-use crate::surroundings::surroundings;
+use super::before::{self, CopyInput, Failed, WorkFolder};
+use super::launching::{Runner, program, run_to_ends, spec};
+use super::outcomes::outcomes;
+use super::spec::CopyOutcome;
+use super::{CopiesRecorded, CopyContext, CopyJob, heap, run_of};
+use crate::deliver;
 use anyhow::{Context, Result, ensure};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use trodden_driver::experiment;
 use trodden_driver::recipe::SystemText;
 use trodden_driver::variant::{self, Defaults};
@@ -35,7 +32,7 @@ pub trait Partition {
     ///
     /// # Errors
     /// It cannot be stored.
-    fn settings(&self) -> Result<Vec<Settings>>;
+    fn settings(&self, context: CopyContext) -> Result<Vec<Settings>>;
 
     /// The images of all copies, in which nothing is counted twice; and where copies counted the same otherwise.
     ///
@@ -47,7 +44,7 @@ pub trait Partition {
     ///
     /// # Errors
     /// There is no place for it.
-    fn keep(&self, record: &Record, run: Option<u64>, work: &Path) -> Result<()>;
+    fn keep(&self, job: &CopyJob, run: Option<u64>, work: &Path, context: CopyContext) -> Result<()>;
 }
 
 /// Functions, by number, as they are divided.
@@ -84,43 +81,47 @@ pub fn divide(mut functions: Vec<(u64, u32)>, copies: usize) -> Divided {
     Divided { copies: loads.into_iter().map(|l| l.1).collect(), checked, most, all }
 }
 
-/// Records a run by copies; gives the program's exit status, or 1 if the copies were not the same execution.
+/// Records a run by copies.
 ///
 /// # Errors
 /// The copies cannot be made or run.
-pub fn run<S: Partition>(record: &Record, share: impl FnOnce(&Path) -> Result<S>) -> Result<ExitCode> {
-    let options = &record.copies;
-    let engine = engine(options)?;
-    let program = program(&record.command[0])?;
+pub fn run<S: Partition>(
+    job: &CopyJob,
+    context: CopyContext,
+    input: &dyn Fn() -> Result<CopyInput>,
+    share: impl FnOnce(&Path) -> Result<S>,
+) -> Result<CopiesRecorded> {
+    let options = &job.options;
+    let program = program(&job.what.command[0], context)?;
     let share = share(&program)?;
-    before::check_destinations(record)?;
-    let input = CopyInput::read(options.input.as_deref())?;
+    before::check_destinations(job)?;
+    let input = input()?;
     trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
-    let mut work = WorkFolder::from_record(record)?;
-    let spec = spec(&record.command, Vec::new(), work.path(), options.own_folders, input);
+    let mut work = WorkFolder::new(job, context.around)?;
+    let runner = Runner { engine: options.engine.clone(), stop: &stop, context };
+    let spec = spec(&job.what.command, Vec::new(), work.path(), options.own_folders, input, context);
     let counted = spec.and_then(|mut spec| {
         (spec.ignore_output, spec.streamed) = (options.ignore_output, S::STREAMS);
-        let programs = make(&share.settings()?, &program, work.path())?;
+        let programs = make(&share.settings(context)?, &program, work.path(), context)?;
         heap::align(&programs, &program)?;
         spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
         let _job = spec.write(work.path())?;
-        count(record, &program, (&Runner { engine, stop: &stop }, work.path()), (&share, programs.len())).context(Failed)
+        count(job, &program, (&runner, work.path()), (&share, programs.len())).context(Failed)
     });
     let (profile, differences, outcome) = counted.map_err(|error| work.end_with(error, &stop))?;
     drop(stop);
-    let delivered = deliver(&Collected { profile, problems: Vec::new() }, &record.destination.value(), &surroundings())?;
-    share.keep(record, delivered.run, work.path())?;
-    print_output(work.path())?;
-    bring_back(record, work.path())?;
-    Ok(exit_code(&differences, &outcome))
+    let delivered = deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.around)?;
+    share.keep(job, delivered.run, work.path(), context)?;
+    Ok(CopiesRecorded::new(job, work, outcome, differences, None, context))
 }
 
 /// Makes the copies. Their names have one length, since the kernel puts them on the stack.
-fn make(settings: &[Settings], program: &Path, work: &Path) -> Result<Vec<PathBuf>> {
+fn make(settings: &[Settings], program: &Path, work: &Path, context: CopyContext) -> Result<Vec<PathBuf>> {
     let make = |(at, settings): (usize, &Settings)| {
         let output = work.join(format!("copy-{at:04}"));
-        let made = variant::make(context(), program, &output, &experiment::resolve(context(), settings.clone())?, &Defaults::default())?;
+        let made =
+            variant::make(context.driver, program, &output, &experiment::resolve(context.driver, settings.clone())?, &Defaults::default())?;
         ensure!(made.is_some(), "{} has no instrumented unit: build it with trodden", program.display());
         Ok(output)
     };
@@ -129,14 +130,14 @@ fn make(settings: &[Settings], program: &Path, work: &Path) -> Result<Vec<PathBu
 
 /// Runs the copies; gives their counts as one profile, where they differ, and how the first ended.
 fn count<S: Partition>(
-    record: &Record,
+    job: &CopyJob,
     program: &Path,
     (runner, work): (&Runner, &Path),
     (share, copies): (&S, usize),
 ) -> Result<(Profile, Vec<String>, CopyOutcome)> {
     let (copies, _) = run_to_ends(copies, work, runner)?;
     let mut differences = outcomes(&copies);
-    let run = run_of(record, &copies);
+    let run = run_of(job, &copies, runner.context);
     let profiles = copies.iter().map(|copy| copy.profile.clone()).collect();
     let (mut images, different) = share.merge(profiles, work)?;
     // The copies' own files are gone with their folder.

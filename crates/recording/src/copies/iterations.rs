@@ -1,4 +1,4 @@
-//! `trodden record --copies K --iterations`: copies that write the sequences of the paths of a part of the functions each.
+//! Copies that write the sequences of the paths of a part of the functions each.
 //!
 //! A path of k iterations is within one activation of one function. So each function's are counted from the stream of any copy that has
 //! that function's paths, and calls of it, in order: those of other functions are not needed. Functions that catch exceptions, or call
@@ -7,23 +7,21 @@
 //! The counts are those of the paths, which follow from the streams. The streams are kept, in a folder for each copy;
 //! `trodden stream iterations` answers from all of them, for any k.
 
+use super::before::CopyInput;
 use super::shared::{self, Divided, Partition, divide};
 use super::spec::file;
+use super::units::units;
 use super::weights::recent;
-use crate::cli::Record;
-use crate::context::context;
-use crate::notes::note;
-use crate::surroundings::surroundings;
+use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
 use trodden_driver::experiment;
 use trodden_profile::private;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_report::words::{plural, shell_word};
 use trodden_stored::place::{LOG, move_logs, of_copy, streams_beside, with_extension};
+use trodden_text::words::{plural, shell_word};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
 
@@ -33,13 +31,12 @@ type Key = (String, String);
 /// Counts of a function's paths.
 type Counts = BTreeMap<u64, u64>;
 
-/// Records a run by copies that share the streams of functions; gives the program's exit status, or 1 if the copies were not the same
-/// execution.
+/// Records a run by copies that share the streams of functions.
 ///
 /// # Errors
 /// The copies cannot be made or run.
-pub fn run(record: &Record) -> Result<ExitCode> {
-    shared::run(record, |program| IterationPartition::new(program, record))
+pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+    shared::run(job, context, input, |program| IterationPartition::new(program, job, context))
 }
 
 /// Which copy writes the paths of which function.
@@ -51,10 +48,10 @@ struct IterationPartition {
 }
 
 impl IterationPartition {
-    fn new(program: &Path, record: &Record) -> Result<IterationPartition> {
-        let units: Vec<UnitMap> = super::procedures::units(program)?.into_iter().map(|(_, map)| map).collect();
+    fn new(program: &Path, job: &CopyJob, context: CopyContext) -> Result<IterationPartition> {
+        let units: Vec<UnitMap> = units(program, context.around.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
         let image = Image::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
-        let profile = recent(image.identity, &record.command)?;
+        let profile = recent(image.identity, &job.what.command, context)?;
         let executed = executions(profile.as_ref());
         let functions: Vec<(&UnitMap, &FunctionMap)> = units.iter().flat_map(|u| u.functions.iter().map(move |f| (u, f))).collect();
         ensure!(!functions.is_empty(), "{} has no instrumented function: build it with trodden", program.display());
@@ -64,14 +61,14 @@ impl IterationPartition {
             None => function.counters,
         };
         let weights = functions.iter().map(weight).zip(0..).collect();
-        let Divided { copies, most, all, .. } = divide(weights, record.copies.copies.unwrap_or(1));
-        note(format_args!(
+        let Divided { copies, most, all, .. } = divide(weights, job.options.copies);
+        log::info!(
             "{} shared by {} copies, of which one has {:.1} % of the {} besides those that all have",
             plural(functions.len() as u128, "function", "functions"),
             copies.len(),
             100.0 * most as f64 / all.max(1) as f64,
             if profile.is_some() { "executions" } else { "paths" }
-        ));
+        );
         let part = |numbers: &BTreeSet<u32>| {
             let mut part = KnownPaths::default();
             for (unit, function) in numbers.iter().map(|number| functions[*number as usize]) {
@@ -101,13 +98,13 @@ fn executions(profile: Option<&Profile>) -> HashMap<Key, u64> {
 impl Partition for IterationPartition {
     const STREAMS: bool = true;
 
-    fn settings(&self) -> Result<Vec<Settings>> {
+    fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
         let of = |functions: &KnownPaths| {
             Ok(Settings {
                 observe: Some(Observe::Stream),
                 scheme: Some(ExperimentScheme::BallLarus),
                 max_paths: Some(self.max_paths),
-                interesting: Some(experiment::stored(context(), functions)?),
+                interesting: Some(experiment::stored(context.driver, functions)?),
                 ..Settings::default()
             })
         };
@@ -120,9 +117,9 @@ impl Partition for IterationPartition {
         Ok(merged)
     }
 
-    fn keep(&self, record: &Record, run: Option<u64>, work: &Path) -> Result<()> {
-        let place = match (run, &record.destination.output) {
-            (Some(run), _) => surroundings().run_store()?.streams(run),
+    fn keep(&self, job: &CopyJob, run: Option<u64>, work: &Path, context: CopyContext) -> Result<()> {
+        let place = match (run, &job.what.destination.output) {
+            (Some(run), _) => context.around.run_store()?.streams(run),
             (None, output) => streams_beside(&output.clone().unwrap_or_default()),
         };
         for copy in 0..self.copies.len() {
@@ -131,7 +128,7 @@ impl Partition for IterationPartition {
             move_logs(&with_extension(&file(work, "logs", copy), LOG)?, &own)?;
         }
         let shown = run.map_or_else(|| place.display().to_string(), |run| run.to_string());
-        note(format_args!("`trodden stream iterations {}` shows paths across iterations", shell_word(&shown)));
+        log::info!("`trodden stream iterations {}` shows paths across iterations", shell_word(&shown));
         Ok(())
     }
 }

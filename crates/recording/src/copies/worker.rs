@@ -5,25 +5,22 @@
 //! the name by which the program is called, its standard input, and its working folder if that is asked for.
 
 use super::folders;
-use super::spec::{CopyOutcome, Spec, file, write_result};
-use crate::context::context;
-use crate::output::write_file;
+use super::spec::{CopyOutcome, Spec, file, write_result, write_whole};
+use crate::bursts::{BurstFiles, Bursting};
+use crate::streams::record::{NAMES, draining, fold};
+use crate::{Bursts, Surroundings, cpu_time, ending, host, one_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_launch::RESULT_VARIABLE;
-use trodden_launch::temporary::TemporaryFolder;
+use trodden_launch::temporary::{self, TemporaryFolder};
 use trodden_profile::copies::CopyTimes;
 use trodden_profile::stream::Drained;
 use trodden_profile::{Run, collect, raw_files};
-use trodden_recording::bursts::{BurstFiles, Bursting};
-use trodden_recording::streams::record::{NAMES, draining, fold};
-use trodden_recording::{Bursts, cpu_time, ending, host, one_run, pattern};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG, move_logs, with_extension};
 use trodden_unit::Identity;
@@ -37,10 +34,7 @@ const FIRST_RUN: Bursts = Bursts { burst: Duration::from_micros(200), every: Dur
 ///
 /// # Errors
 /// It cannot be run, or counts are lost. How the program ends is no error, but a part of the result.
-pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
-    let result =
-        std::env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden record --copies` runs this"))?;
-    trodden_launch::alive::end_with_launcher();
+pub fn work(folder: &Path, copy: usize, result: &Path, around: &Surroundings) -> Result<()> {
     let spec = Spec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
     let place = Place::new(folder, &spec, copy)?;
@@ -62,12 +56,12 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = ending(status);
     let run = Run { ending: Some(ending), ..one_run() };
-    let collected = collect(raw_files(place.raw.path())?, run, context().store().ok().as_ref());
+    let collected = collect(raw_files(place.raw.path())?, run, around.units.as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
         bail!("counts are lost: {problem}");
     }
     let times = CopyTimes { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host(), fixed_addresses };
-    write_file(&file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
+    write_whole(&file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
     let outcome = if spec.ignore_output {
         CopyOutcome { ending, output: String::new(), error_output: String::new() }
     } else {
@@ -76,8 +70,7 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     fs::rename(&out, file(folder, "out", copy))?;
     fs::rename(&err, file(folder, "err", copy))?;
     place.keep(folder, copy)?;
-    write_result(Path::new(&result), &outcome, &collected.profile)?;
-    Ok(ExitCode::SUCCESS)
+    write_result(result, &outcome, &collected.profile, &around.temporary)
 }
 
 /// Makes raw files of a copy's streams, and keeps them.
@@ -105,7 +98,7 @@ struct Place {
 impl Place {
     fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<Place> {
         // Names of one length: the environment's size moves the stack.
-        let temporary = |prefix: &str| trodden_launch::temporary::folder_of_users(folder, &format!("{prefix}-{copy:04}-"));
+        let temporary = |prefix: &str| temporary::folder_of_users(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
         let Some(pristine) = &spec.pristine else { return Ok(Place { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;

@@ -3,24 +3,25 @@
 //! `ROOT/copies/ab/abcdef....o`: the name is a hash of all that the object follows from, which is the unit, the copy's
 //! part of it, the plugin's parameters and the compiler.
 
-use crate::context::context;
-use crate::notes::note;
-use crate::temporary;
+use super::CopyContext;
+use super::spec::write_whole;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use trodden_driver::DriverContext;
 use trodden_driver::experiment;
 use trodden_driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
 use trodden_driver::store_size::COPIES;
 use trodden_launch::LaunchStop;
-use trodden_report::words::plural;
+use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
 
 /// Makes objects of copies, each once.
 pub struct Objects<'a> {
+    driver: &'a DriverContext,
     folder: PathBuf,
     compiler: DriverCompiler,
     /// What they all follow from.
@@ -36,10 +37,11 @@ impl<'a> Objects<'a> {
     ///
     /// # Errors
     /// Clang, the plugin or the store is missing.
-    pub fn with(settings: &'a Settings) -> Result<Objects<'a>> {
-        let compiler = DriverCompiler::new(context(), OsString::new())?;
+    pub fn with(settings: &'a Settings, context: CopyContext<'a>) -> Result<Objects<'a>> {
+        let driver = context.driver;
+        let compiler = DriverCompiler::new(driver, OsString::new())?;
         let common = Identity::from_content(format!("{} {settings}", compiler.identity()?).as_bytes());
-        Ok(Objects { folder: context().store()?.root().join(COPIES), compiler, common, settings, open: BTreeMap::new(), wanted: 0 })
+        Ok(Objects { driver, folder: driver.store()?.root().join(COPIES), compiler, common, settings, open: BTreeMap::new(), wanted: 0 })
     }
 
     /// Where the object of a unit in a copy with these parts will be; without parts, that of all of the unit.
@@ -60,19 +62,19 @@ impl<'a> Objects<'a> {
     /// # Errors
     /// A unit's bitcode was not kept, or does not compile; or the store cannot be written; or a signal asks us to end.
     pub fn make(self, stop: &LaunchStop) -> Result<()> {
-        note(format_args!(
+        log::info!(
             "compiling {} of {}: the others are as in another copy, or were compiled before",
             self.open.len(),
             plural(self.wanted as u128, "unit", "units")
-        ));
-        let scratch = temporary::folder("trodden-parts-")?;
+        );
+        let scratch = self.driver.folder("trodden-parts-")?;
         if let Some(known) = self.settings.known.as_ref().and_then(SettingsFile::stored) {
-            InputFolder::at(scratch.path()).put(&context().inputs()?.get(InputKind::Known, known)?)?;
+            InputFolder::at(scratch.path()).put(&self.driver.inputs()?.get(InputKind::Known, known)?)?;
         }
         let mut open: Vec<_> = self.open.iter().collect();
         // Large ones first, so that none is left over when all others are done.
         open.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
-        on_all_processors(context(), &open, "units", |(path, (frame, parts))| {
+        on_all_processors(self.driver, &open, "units", |(path, (frame, parts))| {
             stop.check()?;
             self.compile(frame, parts.as_deref(), path, scratch.path())
         })
@@ -96,7 +98,7 @@ impl<'a> Objects<'a> {
         experiment::set(&mut command, &request);
         self.compiler.run(command, Path::new(&input)).with_context(|| format!("unit of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
-        crate::output::write_file(to, &made)?;
+        write_whole(to, &made)?;
         // They may be large, and many.
         [input, output].iter().try_for_each(|name| fs::remove_file(scratch.join(name)))?;
         Ok(())

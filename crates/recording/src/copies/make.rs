@@ -1,10 +1,8 @@
 //! The copies of a program: its counting divided by a plan, each part carried out in a program of its own, made from the stored bitcode.
 
 use super::objects::Objects;
-use super::procedures::units;
-use crate::cli::Copies;
-use crate::context::context;
-use crate::notes::note;
+use super::units::units;
+use super::{CopyContext, CopyOptions, SharedCounting};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -20,7 +18,7 @@ use trodden_profile::procedures::{self, add_call_sites, procedures_of_edges, wit
 use trodden_profile::{Profile, has_usual_numbers};
 use trodden_unit::experiment::exclusions::ExperimentChoice;
 use trodden_unit::experiment::{Keep, Timing};
-use trodden_unit::{Frame, FunctionParts, Identity, Image, Settings, UnitMap};
+use trodden_unit::{Frame, FunctionParts, Identity, Image, Settings, UnitMap, UnitStore};
 
 /// How names of folders of copies begin; their numbers follow.
 pub const COPY: &str = "copy-";
@@ -39,11 +37,11 @@ impl CopiedProgram {
     ///
     /// # Errors
     /// It cannot be read, or is not counted in full.
-    pub fn read(path: &Path) -> Result<CopiedProgram> {
+    pub fn read(path: &Path, store: Option<&UnitStore>) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let image = Image::read(&bytes)
             .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
-        let mut units = units(path)?;
+        let mut units = units(path, store)?;
         let divided = PartitionedProgram {
             identity: image.identity,
             path: fs::canonicalize(path)?.display().to_string(),
@@ -103,9 +101,9 @@ impl CopiedProgram {
         let left: Vec<&str> = procedures.iter().zip(functions).filter(|(p, _)| is_left(p)).map(|(_, f)| f.name.as_str()).collect();
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
-            note(format_args!(
+            log::info!(
                 "strategy p3 leaves {first}{more} whole, which would have too many tasks: `--strategy weighted` divides large functions"
-            ));
+            );
         }
     }
 
@@ -146,10 +144,10 @@ impl PathPartition {
     ///
     /// # Errors
     /// The profile to go by is not of this program, or a map is damaged.
-    pub fn new(program: CopiedProgram, options: &Copies, weights: Option<&Weights>) -> Result<PathPartition> {
-        if options.edges {
+    pub fn new(program: CopiedProgram, options: &CopyOptions, weights: Option<&Weights>) -> Result<PathPartition> {
+        if matches!(options.shared, SharedCounting::Edges) {
             ensure!(!options.count_hits, "hits are counted in copies that count paths: leave out --count-hits");
-            return program.divide_edges(options.copies.unwrap_or(1), weights.map(|w| &w.profile));
+            return program.divide_edges(options.copies, weights.map(|w| &w.profile));
         }
         ensure!(!options.count_hits || !program.is_residual(), "hits are counted in copies that count all paths: leave out --count-hits");
         let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
@@ -158,7 +156,7 @@ impl PathPartition {
         if strategy == PartitionStrategy::P3 && !options.all_procedures {
             add_call_sites(&program.units, &mut procedures);
         }
-        let count = options.copies.unwrap_or(1);
+        let count = options.copies;
         let choices = PartitionOptions { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: options.hits };
         let mut plan = match weights {
             Some(_) => program.divide(&with_estimates(&program.units, &procedures)?, strategy, &choices)?,
@@ -194,13 +192,14 @@ impl PathPartition {
     ///
     /// # Errors
     /// Bitcode or link recipe are missing, a tool fails, or a signal asks us to end.
-    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &LaunchStop) -> Result<Vec<PathBuf>> {
+    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &LaunchStop, context: CopyContext) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
-        let inputs = Inputs::from_program(context(), Path::new(&self.program.path))?;
+        let inputs = Inputs::from_program(context.driver, Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
-        let mut objects = Objects::with(&settings)?;
+        let mut objects = Objects::with(&settings, context)?;
         // What links and the plugin ask a part for is asked of each unit.
-        let request = experiment::file(context(), &experiment::resolve(context(), Settings { count_hits: None, ..settings.clone() })?)?;
+        let request =
+            experiment::file(context.driver, &experiment::resolve(context.driver, Settings { count_hits: None, ..settings.clone() })?)?;
         let copies: Vec<HashMap<Identity, PathBuf>> = self
             .copies
             .iter()
@@ -218,7 +217,7 @@ impl PathPartition {
             let own = folder.join(format!("{COPY}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
-            inputs.link_with(context(), objects, &program, &request, writes).with_context(|| format!("copy {at} cannot be linked"))?;
+            inputs.link_with(context.driver, objects, &program, &request, writes).with_context(|| format!("copy {at} cannot be linked"))?;
             Ok(program)
         };
         copies.into_iter().enumerate().map(link).collect()

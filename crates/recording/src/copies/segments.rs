@@ -1,35 +1,28 @@
-//! `trodden record --copies K --segments SET`: copies that count a part of the interprocedural segments each.
+//! Copies that count a part of the interprocedural segments each.
 //!
 //! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions, and names paths across them as future work. Here the segments
 //! that end in one function are counted by one copy: it needs the contexts of that function, and what leads to those, and no other code.
 //!
 //! The profile has the image of each copy with what it counted. No segment is counted twice, so the counts of all are exact together.
 
+use super::before::CopyInput;
 use super::shared::{self, Divided, Partition, divide};
-use crate::cli::Record;
-use crate::context::context;
-use crate::notes::note;
-use crate::surroundings::folders;
+use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::ExitCode;
-use trodden_analysis::segments::asked;
 use trodden_profile::segments::are_counted;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_report::words::plural;
+use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
 use trodden_unit::{SegmentSet, Settings};
 
-/// Records a run by copies that share the counting of segments; gives the program's exit status, or 1 if the copies were not the same
-/// execution.
+/// Records a run by copies that share the counting of segments.
 ///
 /// # Errors
 /// The copies cannot be made or run.
-pub fn run(record: &Record, wanted: &str) -> Result<ExitCode> {
-    let options = &record.copies;
-    let set = asked(options.depth as usize, &[], wanted, &folders())?;
-    shared::run(record, |_| Ok(SegmentPartition::new(set, options.copies.unwrap_or(1))))
+pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+    shared::run(job, context, input, |_| Ok(SegmentPartition::new(set.clone(), job.options.copies)))
 }
 
 /// Which copy counts the segments that end in which function.
@@ -47,12 +40,12 @@ impl SegmentPartition {
         let functions: Vec<(u64, u32)> = functions.map(|(function, number)| (function.executions, number)).collect();
         let count = functions.len() as u128;
         let Divided { copies, checked, most, all } = divide(functions, copies);
-        note(format_args!(
+        log::info!(
             "{} of segments of {} shared by {} copies, of which one counts {most} at most",
             plural(all.into(), "execution", "executions"),
             plural(count, "function", "functions"),
             copies.len()
-        ));
+        );
         let name = |number: &u32| {
             let function = &set.functions()[*number as usize];
             (function.unit.clone(), function.name.clone())
@@ -65,10 +58,10 @@ impl SegmentPartition {
 impl Partition for SegmentPartition {
     const STREAMS: bool = false;
 
-    fn settings(&self) -> Result<Vec<Settings>> {
+    fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
         let of = |functions: &BTreeSet<u32>| {
             let part = self.set.part(|number| functions.contains(&number));
-            let segments = Some(SettingsFile::Stored(context().inputs()?.put(&part.to_bytes())?));
+            let segments = Some(SettingsFile::Stored(context.driver.inputs()?.put(&part.to_bytes())?));
             Ok(Settings { segments, ..Settings::default() })
         };
         self.copies.iter().map(of).collect()
@@ -80,7 +73,7 @@ impl Partition for SegmentPartition {
         Ok((images, differences))
     }
 
-    fn keep(&self, _: &Record, _: Option<u64>, _: &Path) -> Result<()> {
+    fn keep(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {
         Ok(())
     }
 }

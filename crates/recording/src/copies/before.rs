@@ -1,24 +1,17 @@
 //! What is read and checked before copies run, so that no long run ends with a file that cannot be written; and the
 //! folder in which they run.
 
-use crate::cli::Record;
-use crate::notes::note;
-use crate::surroundings::surroundings;
+use super::CopyJob;
+use crate::{RunFolder, Surroundings, run_folder};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::{AccessFlags, access};
 use std::fmt;
 use std::fs;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 use trodden_launch::LaunchStop;
 use trodden_profile::private;
-use trodden_recording::{RunFolder, run_folder};
-
-/// How long standard input may stay open without a word.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Copies ran, and failed or made results that do not fit together: what is left of them may say why.
 #[derive(Clone, Copy, Debug)]
@@ -32,19 +25,24 @@ impl fmt::Display for Failed {
 
 /// The folder of copies and results: one that the user gave, or a temporary one.
 pub enum WorkFolder {
+    /// The user's.
     Given(PathBuf),
+    /// A temporary one.
     Own(RunFolder),
 }
 
 impl WorkFolder {
     /// Makes it.
-    pub fn from_record(record: &Record) -> Result<WorkFolder> {
-        if let Some(given) = &record.copies.work {
+    ///
+    /// # Errors
+    /// It cannot be made, or is not empty.
+    pub fn new(job: &CopyJob, around: &Surroundings) -> Result<WorkFolder> {
+        if let Some(given) = &job.options.work {
             private::create_folder(given).with_context(|| format!("cannot make the folder {}", given.display()))?;
             ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: give a new folder (--work)", given.display());
             return Ok(WorkFolder::Given(fs::canonicalize(given)?));
         }
-        Ok(WorkFolder::Own(run_folder(&record.destination.value(), &surroundings())?))
+        Ok(WorkFolder::Own(run_folder(&job.what.destination, around)?))
     }
 
     /// After an error: keeps what copies left, if it is theirs ([`Failed`]). Where a signal asked us to end, that is
@@ -73,42 +71,15 @@ impl WorkFolder {
 
 /// What copies get as their standard input.
 pub enum CopyInput {
+    /// Nothing.
     Nothing,
+    /// What a file holds.
     File(PathBuf),
     /// What came by a pipe.
     Bytes(Vec<u8>),
 }
 
 impl CopyInput {
-    /// A file that the user gave, else what comes by a pipe.
-    pub fn read(given: Option<&Path>) -> Result<CopyInput> {
-        if let Some(path) = given {
-            ensure!(!path.is_dir(), "{} is a folder: give a file (--input)", path.display());
-            let failed = || format!("cannot read {}", path.display());
-            // Of a pipe there is one content for all copies.
-            return match path.metadata().with_context(failed)?.is_file() {
-                true => Ok(CopyInput::File(fs::canonicalize(path).with_context(failed)?)),
-                false => Ok(CopyInput::Bytes(fs::read(path).with_context(failed)?)),
-            };
-        }
-        let mut input = io::stdin().lock();
-        if input.is_terminal() {
-            return Ok(CopyInput::Nothing);
-        }
-        let (done, open) = channel::<()>();
-        std::thread::spawn(move || {
-            if open.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                note(
-                    "reading standard input to its end, which each copy is to get (--input FILE gives them a file, `< /dev/null` nothing)",
-                );
-            }
-        });
-        let mut bytes = Vec::new();
-        input.read_to_end(&mut bytes).context("cannot read standard input")?;
-        drop(done);
-        Ok(if bytes.is_empty() { CopyInput::Nothing } else { CopyInput::Bytes(bytes) })
-    }
-
     /// Puts it into a file, where it is in none.
     pub fn file(self, folder: &Path) -> Result<Option<PathBuf>> {
         match self {
@@ -126,8 +97,8 @@ impl CopyInput {
 }
 
 /// Checks that the files that the user wants can be written, and makes their folders.
-pub fn check_destinations(record: &Record) -> Result<()> {
-    record.destination.output.iter().chain(&record.copies.costs).try_for_each(|path| check_destination(path))
+pub fn check_destinations(job: &CopyJob) -> Result<()> {
+    job.what.destination.output.iter().chain(&job.options.costs).try_for_each(|path| check_destination(path))
 }
 
 fn check_destination(path: &Path) -> Result<()> {

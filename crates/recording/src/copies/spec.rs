@@ -3,13 +3,12 @@
 //! `job.json` says what to run, and is removed at the end; `result-N` is what copy N counted, how it ended and hashes of what it printed,
 //! the same however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
 
-use crate::output::{BEGUN, write_file};
-use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_driver::recipe::SystemText;
+use trodden_launch::temporary::folder_in;
 use trodden_profile::whole_file::{self, Access};
 use trodden_profile::{ProcessEnding, Profile};
 
@@ -54,6 +53,17 @@ pub struct CopyOutcome {
     pub error_output: String,
 }
 
+/// How names of files begin that are being written.
+const BEGUN: &str = ".trodden-";
+
+/// Writes a file, whole or not at all.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    whole_file::write(path, BEGUN, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// A file of a job.
 pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
     folder.join(format!("{name}-{copy}"))
@@ -92,22 +102,22 @@ impl Drop for JobFile {
 }
 
 /// Writes a result: the outcome as one line, then the profile.
-pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile) -> Result<()> {
-    let folder = temporary::folder("trodden-result-")?;
+pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile, temporary: &Path) -> Result<()> {
+    let folder = folder_in(temporary, "trodden-result-")?;
     let stored = folder.path().join("profile");
     profile.write(&stored)?;
     let mut bytes = serde_json::to_vec(outcome)?;
     bytes.push(b'\n');
     bytes.extend(fs::read(&stored)?);
-    write_file(path, &bytes)
+    write_whole(path, &bytes)
 }
 
 /// Reads a result.
-pub fn read_result(path: &Path) -> Result<(CopyOutcome, Profile)> {
+pub fn read_result(path: &Path, temporary: &Path) -> Result<(CopyOutcome, Profile)> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is damaged", path.display()))?;
     let outcome = serde_json::from_slice(&bytes[..end]).with_context(|| format!("{} is damaged", path.display()))?;
-    let folder = temporary::folder("trodden-result-")?;
+    let folder = folder_in(temporary, "trodden-result-")?;
     let stored = folder.path().join("profile");
     fs::write(&stored, &bytes[end + 1..])?;
     Ok((outcome, Profile::read(&stored)?))

@@ -1,0 +1,67 @@
+//! Runs a program several times as copies would run, to see whether it does the same each time.
+
+use super::CopyContext;
+use super::before::CopyInput;
+use super::launching::{CopyRun, Runner, launch, one_by_one, program, results, spec};
+use super::outcomes::outcomes;
+use anyhow::{Context, Result, ensure};
+use std::ffi::OsString;
+use trodden_driver::recipe::SystemText;
+use trodden_launch::LaunchStop;
+use trodden_profile::copies::differences;
+
+/// Whether a program does the same each time.
+#[derive(Clone, Debug)]
+pub struct Determinism {
+    /// Where runs differ.
+    pub differences: Vec<String>,
+    /// Where a run with memory at other addresses differs, if all others are the same.
+    pub by_addresses: Vec<String>,
+}
+
+impl Determinism {
+    /// Whether no run differs.
+    pub fn is_same(&self) -> bool {
+        self.differences.is_empty() && self.by_addresses.is_empty()
+    }
+}
+
+/// Runs a program several times as copies would run, and once more with memory at random addresses.
+///
+/// # Errors
+/// It cannot be run, or is not instrumented.
+pub fn determinism(command: &[OsString], runs: u32, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<Determinism> {
+    let program = program(&command[0], context)?;
+    let input = input()?;
+    trodden_launch::temporary::take_signals();
+    let stop = LaunchStop::new()?;
+    let folder = context.around.temporary_folder("trodden-doctor-")?;
+    let runs = runs as usize;
+    let mut spec = spec(command, vec![SystemText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
+    spec.random_addresses = Some(runs);
+    let _job = spec.write(folder.path())?;
+    // They share the working folder.
+    let all: Vec<usize> = (0..=runs).collect();
+    launch(folder.path(), &all, &Runner { engine: one_by_one(None), stop: &stop, context })?;
+    drop(stop);
+    let mut copies = results(folder.path(), &all, context)?;
+    let moved = copies.pop().context("there is no run")?;
+    ensure!(!copies[0].profile.images.is_empty(), "nothing was counted: {} was not built with trodden", program.display());
+    let mut found = outcomes(&copies);
+    for (at, copy) in copies.iter().enumerate().skip(1) {
+        found.extend(differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
+    }
+    // Of a program that differs anyhow, this would say nothing.
+    let by_addresses = if found.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
+    Ok(Determinism { differences: found, by_addresses })
+}
+
+/// What a run with memory at other addresses did otherwise. Copies have code of different sizes, so that not all of
+/// their addresses are the same.
+fn by_addresses(fixed: &CopyRun, moved: &CopyRun) -> Vec<String> {
+    let mut differences = differences(&fixed.profile, &moved.profile);
+    if fixed.outcome != moved.outcome {
+        differences.push("it prints something else, or ends otherwise".into());
+    }
+    differences
+}

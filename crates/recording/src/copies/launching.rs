@@ -1,0 +1,174 @@
+//! Running copies as a job of an engine: what each gets, how often it is started, what it leaves behind.
+
+use super::before::CopyInput;
+use super::spec::{self, CopyOutcome, SCHEMA_VERSION, Spec, file};
+use super::{CopyContext, folders};
+use anyhow::{Context, Result};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use trodden_driver::other_programs::named;
+use trodden_driver::recipe::SystemText;
+use trodden_launch::{Engine, JobEvent, LaunchJob, LaunchStop, LaunchTask, Local};
+use trodden_profile::copies::CopyTimes;
+use trodden_profile::{ProcessEnding, Profile};
+use trodden_text::words::plural;
+use trodden_unit::Identity;
+use trodden_unit::store::STORE_VARIABLE;
+use trodden_wire::OUTPUT_VARIABLE;
+
+/// Name of the folder that is as the working folder was.
+pub const PRISTINE: &str = "pristine";
+
+/// Who runs copies, as long as no signal asks us to end.
+pub struct Runner<'a> {
+    /// The engine.
+    pub engine: Engine,
+    /// Whether a signal asks us to end.
+    pub stop: &'a LaunchStop,
+    /// What is known of this process.
+    pub context: CopyContext<'a>,
+}
+
+/// What a copy left behind.
+pub struct CopyRun {
+    /// How it ended, and what it printed.
+    pub outcome: CopyOutcome,
+    /// What it counted.
+    pub profile: Profile,
+    /// What it took.
+    pub times: CopyTimes,
+}
+
+/// Reads what copies left behind.
+///
+/// # Errors
+/// A result is missing or damaged.
+pub fn results(folder: &Path, copies: &[usize], context: CopyContext) -> Result<Vec<CopyRun>> {
+    let read = |&copy: &usize| {
+        let (outcome, profile) = spec::read_result(&file(folder, "result", copy), &context.around.temporary)?;
+        let times = fs::read(file(folder, "times", copy).with_extension("json"))?;
+        Ok(CopyRun { outcome, profile, times: serde_json::from_slice(&times)? })
+    };
+    copies.iter().map(read).collect()
+}
+
+/// Runs all copies, and those once more that a signal ended where it did not end all; gives what they left and how often each was started.
+///
+/// # Errors
+/// A copy has no result, or the engine fails.
+pub fn run_to_ends(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
+    let all: Vec<usize> = (0..count).collect();
+    let mut attempts = launch(work, &all, runner)?;
+    let copies = results(work, &all, runner.context)?;
+    let cut = cut_off(&copies);
+    if cut.is_empty() {
+        return Ok((copies, attempts));
+    }
+    let again = if cut.len() == 1 { "it runs" } else { "they run" };
+    log::info!("a signal ended {} of {}, and not the others: {again} once more", cut.len(), plural(count as u128, "copy", "copies"));
+    run_again(work, &cut, runner)?.into_iter().zip(&cut).for_each(|(more, at)| attempts[*at] += more);
+    Ok((results(work, &all, runner.context)?, attempts))
+}
+
+/// Here, and one after the other.
+pub fn one_by_one(memory: Option<u64>) -> Engine {
+    Engine::Local(Local { parallel: 1, memory, ..Local::default() })
+}
+
+/// The file of a program, as a shell would find it.
+///
+/// # Errors
+/// There is none.
+pub fn program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
+    let path = named(context.driver, word).filter(|p| p.is_file()).with_context(|| format!("there is no program {}", word.display()))?;
+    Ok(fs::canonicalize(path)?)
+}
+
+/// What copies of a command have in common. The working folder is kept as it is, if each is to have a copy of it.
+///
+/// # Errors
+/// A folder or file cannot be read or written.
+pub fn spec(
+    command: &[OsString],
+    programs: Vec<SystemText>,
+    folder: &Path,
+    own_folders: bool,
+    input: CopyInput,
+    context: CopyContext,
+) -> Result<Spec> {
+    let here = context.driver.directory()?;
+    let own = |name: &OsStr| [OUTPUT_VARIABLE, STORE_VARIABLE].iter().any(|n| name == *n);
+    let mut environment: Vec<_> = context.driver.variables.iter().filter(|(name, _)| !own(name)).collect();
+    environment.sort();
+    let environment = environment.into_iter().map(|(n, v)| (SystemText::from(n.as_os_str()), SystemText::from(v.as_os_str()))).collect();
+    let arguments = command.iter().map(|w| SystemText::from(w.as_os_str())).collect();
+    let (schema_version, directory) = (SCHEMA_VERSION, SystemText::from(here.as_os_str()));
+    let mut spec = Spec { schema_version, command: arguments, directory, environment, programs, ..Spec::default() };
+    spec.input = input.file(folder)?.map(|file| SystemText::from(file.as_os_str()));
+    if own_folders {
+        let pristine = folder.join(PRISTINE);
+        folders::keep(here, &pristine, folder)?;
+        spec.pristine = Some(SystemText::from(pristine.as_os_str()));
+    }
+    Ok(spec)
+}
+
+/// Runs some copies of a job; gives how often each was started.
+///
+/// # Errors
+/// A copy has no result, or the engine fails.
+pub fn launch(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
+    let (first, last) = (copies.first().copied().unwrap_or(0), copies.last().copied().unwrap_or(0));
+    launch_in(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
+}
+
+/// Runs copies that a signal ended once more, in the place of what they left.
+fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
+    for &copy in copies {
+        fs::remove_file(file(folder, "result", copy))?;
+        let made = file(folder, "made", copy);
+        if made.exists() {
+            fs::remove_dir_all(&made).with_context(|| format!("cannot remove {}", made.display()))?;
+        }
+    }
+    launch_in(folder, copies, &folder.join("tasks-again"), runner)
+}
+
+/// The same with scripts in a folder of their own.
+fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -> Result<Vec<u32>> {
+    let trodden = runner.context.driver.own_program()?;
+    let store = runner.context.driver.store()?.root().as_os_str().to_owned();
+    let task = |copy: &usize| LaunchTask {
+        command: vec![trodden.into(), "copy".into(), folder.into(), copy.to_string().into()],
+        environment: vec![(STORE_VARIABLE.into(), store.clone())],
+        directory: folder.to_owned(),
+        input: None,
+        result: file(folder, "result", *copy),
+    };
+    // Clusters keep jobs apart by their names, also those that have ended: each has its own.
+    let own = Identity::from_content(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
+    let job =
+        LaunchJob { name: format!("trodden-copies-{}", &own[..8]), folder: scripts.to_owned(), tasks: copies.iter().map(task).collect() };
+    let mut known = 0;
+    let mut report = |event: JobEvent| match event {
+        JobEvent::Done(done, all) if done != known && done < all => {
+            known = done;
+            log::info!("{done} of {} done", plural(all as u128, "run is", "runs are"));
+        }
+        JobEvent::Done(..) => {}
+        JobEvent::Retried(task) => {
+            log::warn!("copy {} ended without a result, and is run again (see {})", copies[task], job.log(task).display())
+        }
+        JobEvent::Note(text) => log::info!("{}", text),
+    };
+    Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut report)?)
+}
+
+/// Copies that a signal ended, where not all copies are.
+fn cut_off(copies: &[CopyRun]) -> Vec<usize> {
+    let is_cut = |at: &usize| matches!(copies[*at].outcome.ending, ProcessEnding::Signal(_));
+    let cut: Vec<usize> = (0..copies.len()).filter(is_cut).collect();
+    if cut.len() < copies.len() { cut } else { Vec::new() }
+}
