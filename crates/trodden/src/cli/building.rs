@@ -1,8 +1,8 @@
 //! The syntax of commands that make programs: `trodden build`, `pgo`, `instrument`, `loops`.
 
 use super::LAST;
-use super::parameters::Parameters;
-use super::times::an_hour_at_most;
+use trodden_console::arguments::Parameters;
+use trodden_console::arguments::times::an_hour_at_most;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The syntax of `trodden isolate`.
 
-use super::choices::spelled;
+use trodden_console::arguments::choices::spelled;
 use clap::Args;
 use std::path::PathBuf;
 use trodden_analysis::isolate::Score;

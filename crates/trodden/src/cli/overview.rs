@@ -17,7 +17,6 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Production and many users", &["sample", "last", "field"]),
     ("Programs that were not built for it", &["trace", "simulate", "import"]),
     ("Waiting time", &["waits"]),
-    ("Algorithms on paper", &["graph", "plan"]),
     ("trodden itself", &["doctor", "completions", "man", "help"]),
 ];
 

@@ -3,7 +3,7 @@
 use super::branches::Branches;
 use super::copies::Copies;
 use super::stream::RecordStream;
-use super::times::duration;
+use trodden_console::arguments::times::duration;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The syntax of questions asked of sequences of paths and calls: `trodden stream grammar`, `find`, `hot` and others.
 
-use super::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{Choice, one_of};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trodden_sequence::CompressionMethod;

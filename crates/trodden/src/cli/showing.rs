@@ -1,7 +1,7 @@
 //! The syntax of the commands that show stored profiles: `report`, `annotate`, `export`, `advise`.
 
 use super::LAST;
-use super::choices::spelled;
+use trodden_console::arguments::choices::spelled;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;

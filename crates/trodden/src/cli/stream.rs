@@ -1,7 +1,7 @@
 //! The syntax of `trodden stream`, `trodden last`, and of recording streams.
 
 use super::StreamAnalysis;
-use super::choices::one_of;
+use trodden_console::arguments::choices::one_of;
 use super::sequences::METHODS;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The syntax of `trodden suite`.
 
-use super::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{Choice, one_of};
 use super::coverage::CoveredFiles;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -148,7 +148,7 @@ pub struct Redundant {
     #[arg(long, value_enum, default_value_t = SuiteCost::Tests)]
     pub by: SuiteCost,
     /// Seconds to search for the best set; 0 for the greedy one.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = super::times::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = trodden_console::arguments::times::seconds)]
     pub time_limit: u64,
     /// Print JSON.
     #[arg(long)]

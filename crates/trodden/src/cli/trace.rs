@@ -1,8 +1,7 @@
 //! The syntax of `trodden trace`.
 
-use super::choices::{Choice, one_of};
-use super::times::duration;
-use super::witnesses::Condition;
+use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::times::duration;
 use clap::builder::{ArgPredicate, RangedU64ValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -47,9 +46,11 @@ pub enum CollectorKind {
     Ptrace,
     /// Every instruction by ptrace: slow, for small inputs and as a check.
     SingleStep,
-    /// The four debug registers, which leave the code untouched: many runs.
+    /// The four debug registers; only the laboratory chooses it.
+    #[value(skip)]
     Hardware,
-    /// Probes of the kernel with a BPF program; takes root.
+    /// Probes of the kernel; only the laboratory chooses it.
+    #[value(skip)]
     Uprobes,
 }
 
@@ -60,6 +61,15 @@ const STRATEGIES: [Choice<DistributionStrategy>; 4] = [
     (DistributionStrategy::Grouped, "grouped", "Diamonds that share a cycle or an edge together"),
     (DistributionStrategy::Weighted, "weighted", "By measured weights, best of all"),
 ];
+
+/// A condition for distributions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Condition {
+    /// For each branch and pair of successors some profile has disjoint sets of first witnesses.
+    Pairwise,
+    /// The two theorems of the paper.
+    Paper,
+}
 
 /// What is made to repeat from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,6 @@
 //! The syntax of `trodden waits`.
 
-use super::choices::{Choice, one_of};
+use trodden_console::arguments::choices::{Choice, one_of};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -42,6 +42,7 @@ const EXTENSION: &str = "field";
 /// There are no profiles or reports, or a file cannot be read or written.
 pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
     match job {
+        Field::Copies(job) => distribute::make(job).map(|()| ExitCode::SUCCESS),
         Field::Pack(job) => pack(job),
         Field::Aggregate(job) => aggregate(job, color),
     }

@@ -11,25 +11,23 @@
 //! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `pgo.rs`, `instrument.rs`, `loops/` | faster programs; variants without sources; hot loops' machine code |
-//! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
+//! | `copies/` | copies that share the counting of a program: building, running and adding up |
 //! | `simulate/`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
 //! | `trace/` | exact traces of programs that were not built for it |
 //! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
-//! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `info.rs`, `store.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
 //! | `manual.rs` | manual pages, completions, links to drivers |
 
 mod advise;
 mod annotate;
 mod build;
-mod copies;
+pub mod copies;
 mod coverage;
 mod diff;
 mod doctor;
 mod export;
 mod field;
 mod find;
-mod graph;
 mod import;
 mod info;
 mod instrument;
@@ -38,7 +36,6 @@ mod loops;
 mod manual;
 mod merge;
 mod pgo;
-mod plan;
 mod record;
 mod remarks;
 mod report;
@@ -94,8 +91,6 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Instrument(job) => instrument::run(&job),
         Command::Loops(job) => loops::run(&job, cli.color),
         Command::Info(info) => info::run(&info),
-        Command::Graph(job) => graph::run(&job),
-        Command::Plan(job) => plan::run(&job),
         Command::Trace(job) => trace::run(&job),
         Command::Store(job) => store::run(&job),
         Command::Doctor { json, command, .. } if command.is_empty() => doctor::run(json),

@@ -1,18 +1,20 @@
-//! `trodden plan PROG -k K --make FOLDER`: copies of a program to be distributed to users, each of which watches a part
+//! `trodden field copies PROG -k K -o FOLDER`: copies of a program to be distributed to users, each of which watches a part
 //! of the paths; and reading them again when reports have come in.
 //!
 //! `FOLDER/program/PROG` is the program that was divided, `FOLDER/copy-0000/PROG` and so on are its copies. All else is in their maps.
 
 use super::make::{COPY, CopiedProgram, PathPartition};
-use crate::cli;
+use super::procedures::{add_call_sites, procedures, with_estimates};
+use crate::cli::FieldCopies;
 use crate::driver::assets;
 use crate::notes::note;
+use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
-use trodden_flow::partition::PartitionPlan;
+use trodden_flow::partition::{Measure, PartitionOptions, PartitionPlan, PartitionStrategy};
 use trodden_launch::LaunchStop;
 use trodden_profile::copies::PartitionedProgram;
 use trodden_unit::{Identity, Image, UnitMap, parts};
@@ -20,53 +22,52 @@ use trodden_unit::{Identity, Image, UnitMap, parts};
 /// The folder of the program itself.
 const PROGRAM: &str = "program";
 
-/// Copies that are to be made.
-pub struct CopyOrder<'a> {
-    program: CopiedProgram,
-    file: &'a Path,
-    folder: &'a Path,
-    writes: Option<&'a str>,
+/// Makes copies that share the counting of a program.
+///
+/// # Errors
+/// The folder is not empty, program and profile do not fit each other, the program's counting cannot be divided, a tool fails, or the
+/// folder cannot be written.
+pub fn make(job: &FieldCopies) -> Result<()> {
+    let (folder, file) = (&*job.output, &*job.program);
+    let there = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    ensure!(!there, "{} is not empty: give a new folder (--output)", folder.display());
+    let program = CopiedProgram::read(file)?;
+    let plan = plan(job, &program)?;
+    crate::running::temporary::take_signals();
+    let stop = LaunchStop::new()?;
+    let whole = folder.join(PROGRAM);
+    fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
+    let name = file.file_name().with_context(|| format!("{} is no program", file.display()))?;
+    fs::copy(file, whole.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
+    let made = PathPartition::planned(program, plan).make(folder, false, job.writes.as_deref(), &stop)?;
+    note(format_args!(
+        "{} copies are in {}; `trodden field` says how their users' reports are made and added up",
+        made.len(),
+        folder.display()
+    ));
+    Ok(())
 }
 
-impl<'a> CopyOrder<'a> {
-    /// What a plan is asked for.
-    ///
-    /// # Errors
-    /// It is for several numbers of copies or strategies, the folder is not empty, or the program's counting cannot be divided.
-    pub fn new(job: &'a cli::Plan, folder: &'a Path) -> Result<CopyOrder<'a>> {
-        ensure!(
-            job.copies.len() == 1 && job.strategy.len() == 1,
-            "--make makes the copies of one plan: give one number of copies and one strategy"
-        );
-        let there = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-        ensure!(!there, "{} is not empty: give a new folder (--make)", folder.display());
-        Ok(CopyOrder { program: CopiedProgram::read(&job.program)?, file: &job.program, folder, writes: job.writes.as_deref() })
+/// Which copy counts what.
+fn plan(job: &FieldCopies, program: &CopiedProgram) -> Result<PartitionPlan> {
+    let units = program.units();
+    let profile = job.profile.as_deref().map(profiles::load).transpose()?;
+    let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
+    let mut measured =
+        procedures(units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
+    if job.strategy == PartitionStrategy::P3 && !job.all_procedures {
+        add_call_sites(units, &mut measured);
     }
-
-    /// The program whose counting is divided.
-    pub fn program(&self) -> &CopiedProgram {
-        &self.program
-    }
-
-    /// Makes the copies.
-    ///
-    /// # Errors
-    /// Bitcode or link recipe are missing, a tool fails, or the folder cannot be written.
-    pub fn make(self, plan: PartitionPlan) -> Result<()> {
-        crate::running::temporary::take_signals();
-        let stop = LaunchStop::new()?;
-        let whole = self.folder.join(PROGRAM);
-        fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
-        let name = self.file.file_name().with_context(|| format!("{} is no program", self.file.display()))?;
-        fs::copy(self.file, whole.join(name)).with_context(|| format!("cannot copy {}", self.file.display()))?;
-        let made = PathPartition::planned(self.program, plan).make(self.folder, false, self.writes, &stop)?;
-        note(format_args!(
-            "{} copies are in {}; `trodden field` says how their users' reports are made and added up",
-            made.len(),
-            self.folder.display()
-        ));
-        Ok(())
-    }
+    let basis = match profile {
+        Some(_) => with_estimates(units, &measured)?,
+        None => {
+            note("the counting is divided by estimates: give a profile of the program (--profile last) for a division by measured counts");
+            measured
+        }
+    };
+    let options =
+        PartitionOptions { copies: job.copies, all_procedures: job.all_procedures, fold_again: false, measure: Measure::All };
+    program.divide(&basis, job.strategy, &options)
 }
 
 /// Reads copies that were made in a folder.
@@ -74,7 +75,7 @@ impl<'a> CopyOrder<'a> {
 /// # Errors
 /// There are none, or they are not of one program.
 pub fn read(folder: &Path) -> Result<DistributedCopies> {
-    let none = || format!("there are no copies in {}: `trodden plan PROG -k 8 --make FOLDER` makes them", folder.display());
+    let none = || format!("there are no copies in {}: `trodden field copies PROG -k 8 -o FOLDER` makes them", folder.display());
     let whole = Made::read(&only_file(&folder.join(PROGRAM)).with_context(none)?)?;
     let program = PartitionedProgram {
         identity: whole.image.identity,
@@ -104,7 +105,7 @@ pub fn identity(program: &Path) -> Result<(Identity, Identity)> {
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
         Some((unit, _)) => Ok((image.identity, *unit)),
         None => {
-            bail!("{} is no copy that watches a part of the paths: `trodden plan PROG -k 8 --make FOLDER` makes such", program.display())
+            bail!("{} is no copy that watches a part of the paths: `trodden field copies PROG -k 8 -o FOLDER` makes such", program.display())
         }
     }
 }

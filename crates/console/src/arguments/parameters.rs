@@ -11,8 +11,8 @@ use trodden_unit::{EventSource, experiment::spelling::MOST_PATHS};
 /// How paths are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Parameters {
-    /// Numbering of paths.
-    #[arg(long, value_parser = spelled::<ExperimentScheme>())]
+    /// Numbering of paths, which only the laboratory chooses.
+    #[arg(skip)]
     pub scheme: Option<ExperimentScheme>,
     /// Cut the paths of functions that have more than this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]

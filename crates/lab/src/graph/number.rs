@@ -1,4 +1,4 @@
-//! `trodden graph number`: a scheme's values, probes and identities for a graph, checked before they are printed.
+//! `trodden-lab graph number`: a scheme's values, probes and identities for a graph, checked before they are printed.
 
 use super::interesting::{edges_of_interest, interesting_set};
 use super::{Acyclic, Named, acyclic, cut_json, nodes_json, number_json, signed_json};

@@ -1,4 +1,4 @@
-//! `trodden graph reconstruct`: the execution from its partial traces.
+//! `trodden-lab graph reconstruct`: the execution from its partial traces.
 
 use super::functions::WitnessFile;
 use super::witnesses::{branch_json, target_json, violations_json};

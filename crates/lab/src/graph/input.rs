@@ -24,7 +24,7 @@ pub struct GraphInput {
     /// Nodes of interest: all paths through all of them are.
     #[serde(default)]
     pub through: Option<Vec<NodeName>>,
-    /// What `trodden graph show` says besides, or nothing that is known.
+    /// What `trodden-lab graph show` says besides, or nothing that is known.
     #[serde(flatten)]
     pub others: BTreeMap<String, serde_json::Value>,
 }

@@ -1,17 +1,17 @@
-//! `trodden plan`: how the counting of a program would be divided among copies of it, and what each copy would cost, without running any.
+//! `trodden-lab plan`: how the counting of a program would be divided among copies of it, and what each copy would cost, without running any.
 
-use crate::cli::{self, COPY_STRATEGIES, HITS, word_for};
-use crate::commands::copies::distribute;
-use crate::commands::copies::make::CopiedProgram;
-use crate::commands::copies::procedures::{add_call_sites, procedures, with_estimates};
-use crate::notes::note;
-use crate::output;
-use crate::profiles;
+use crate::cli;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use trodden_command::laboratory::procedures::{add_call_sites, procedures, with_estimates};
+use trodden_command::laboratory::{CopiedProgram, load};
+use trodden_console::arguments::choices::word_for;
+use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
+use trodden_console::notes::note;
+use trodden_console::output;
 use trodden_flow::partition::lower_bound::{LowerBound, bound};
 use trodden_flow::partition::{self, Hits, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, hits};
 
@@ -23,17 +23,9 @@ const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// The program or the profile cannot be read, or do not fit each other.
 pub fn run(job: &cli::Plan) -> Result<ExitCode> {
-    let handed = job.make.as_deref().map(|folder| distribute::CopyOrder::new(job, folder)).transpose()?;
-    let own;
-    let program = match &handed {
-        Some(order) => order.program(),
-        None => {
-            own = CopiedProgram::read(&job.program)?;
-            &own
-        }
-    };
+    let program = CopiedProgram::read(&job.program)?;
     let units = program.units();
-    let profile = job.profile.as_deref().map(profiles::load).transpose()?;
+    let profile = job.profile.as_deref().map(load).transpose()?;
     let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
     let mut procedures =
         procedures(units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
@@ -45,14 +37,13 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
         note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
     }
     let (measure, measured) = (job.hits, profile.is_some());
-    let (mut answers, mut last) = (Vec::new(), None);
+    let mut answers = Vec::new();
     for copies in &job.copies {
         let bound = bound(&procedures, *copies, measure);
         for strategy in &job.strategy {
             let options = PartitionOptions { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
             let plan = program.divide(&basis, *strategy, &options)?;
             answers.push(Answer::new(*strategy, measure, &procedures, &plan, &bound, measured));
-            last = Some(plan);
         }
     }
     if job.json {
@@ -61,9 +52,6 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     } else {
         let mut out = output::text();
         answers.iter().try_for_each(|a| a.print(&mut out))?;
-    }
-    if let (Some(order), Some(plan)) = (handed, last) {
-        order.make(plan)?;
     }
     Ok(ExitCode::SUCCESS)
 }

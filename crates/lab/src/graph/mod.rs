@@ -1,4 +1,4 @@
-//! `trodden graph number`, `partition`, `witnesses` and `reconstruct`: the algorithms alone, on a small graph from a file.
+//! `trodden-lab graph number`, `partition`, `witnesses` and `reconstruct`: the algorithms alone, on a small graph from a file.
 //!
 //! Input and output are documented in the user guide (`docs/book/src/graph.md`, `witnesses.md`, `partition.md`). Nodes have names; an
 //! edge's number is its place in the list. Weights are used as they are given: the chords are those of a maximum spanning tree under
@@ -61,7 +61,7 @@ pub struct Acyclic {
     pub weights: Vec<f64>,
 }
 
-/// Runs a subcommand of `trodden graph`.
+/// Runs a subcommand of `trodden-lab graph`.
 pub fn run(job: &Job) -> Result<ExitCode> {
     match job {
         Job::Number(job) => {
@@ -91,7 +91,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
 }
 
 fn print(answer: &Value) -> Result<()> {
-    writeln!(crate::output::json(), "{}", serde_json::to_string(answer)?)?;
+    writeln!(trodden_console::output::json(), "{}", serde_json::to_string(answer)?)?;
     Ok(())
 }
 
@@ -149,7 +149,7 @@ fn parse(text: &str) -> Result<Named> {
     resolve(input)
 }
 
-/// What `trodden graph show --json` has besides what a graph's file has.
+/// What `trodden-lab graph show --json` has besides what a graph's file has.
 const SHOWN: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
 
 /// Gives nodes numbers, in the order in which they are first named: entry, exit, then along the edges.

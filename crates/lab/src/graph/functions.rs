@@ -1,4 +1,4 @@
-//! The JSON of a graph, or of several functions that call each other, with profiles and traces, for `trodden graph witnesses` and
+//! The JSON of a graph, or of several functions that call each other, with profiles and traces, for `trodden-lab graph witnesses` and
 //! `reconstruct`.
 //!
 //! Nodes keep the form in which they are named first: a number comes back as a number. A witness is a node, or with `--edges` the number

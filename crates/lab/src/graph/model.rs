@@ -1,4 +1,4 @@
-//! `trodden graph model`: the numbering of a graph's paths as a probability model, and the numbers that an arithmetic
+//! `trodden-lab graph model`: the numbering of a graph's paths as a probability model, and the numbers that an arithmetic
 //! coder gives them under it.
 
 use super::interesting::{edges_of_interest, interesting_set};

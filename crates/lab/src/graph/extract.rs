@@ -1,4 +1,4 @@
-//! `trodden graph extract`: control-flow graphs of a program's machine code.
+//! `trodden-lab graph extract`: control-flow graphs of a program's machine code.
 //!
 //! The form of the output is documented in the user guide (`docs/book/src/program-graphs.md`). In JSON addresses are numbers,
 //! and edges name blocks by their addresses.
@@ -32,7 +32,7 @@ pub fn extract(job: &Extract) -> Result<()> {
         GraphFormat::Json => serde_json::to_string(&json(&binary, &graph, &functions))? + "\n",
         GraphFormat::Dot => dot(&graph, &functions),
     };
-    crate::output::text_or_json(job.format == GraphFormat::Json).write_all(text.as_bytes())?;
+    trodden_console::output::text_or_json(job.format == GraphFormat::Json).write_all(text.as_bytes())?;
     Ok(())
 }
 
@@ -78,10 +78,10 @@ fn near(graph: &ProgramGraph, name: &str) -> String {
     let list: Vec<&str> = near.iter().take(NEAR).map(|(_, name)| name.as_str()).collect();
     match (list.is_empty(), graph.functions.iter().any(|f| f.has_symbol)) {
         (false, _) => format!("; similar: {}", list.join(", ")),
-        (true, false) => "; it is stripped: name the function by an address in it, such as 0x1180 (`trodden graph extract` without \
+        (true, false) => "; it is stripped: name the function by an address in it, such as 0x1180 (`trodden-lab graph extract` without \
             --function lists them)"
             .into(),
-        (true, true) => "; `trodden graph extract` without --function lists them".into(),
+        (true, true) => "; `trodden-lab graph extract` without --function lists them".into(),
     }
 }
 

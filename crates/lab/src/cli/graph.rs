@@ -1,30 +1,30 @@
-//! Syntax of `trodden graph`: the algorithms alone, on graphs from files, and graphs of programs.
+//! Syntax of `trodden-lab graph`: the algorithms alone, on graphs from files, and graphs of programs.
 
-use super::choices::one_of;
+use trodden_console::arguments::choices::one_of;
 use super::numbering::{ModelScheme, NumberJob};
-use super::partition::{COPY_STRATEGIES, HITS, copies};
+use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, copies};
 use super::{Extract, Reconstruct, Witnesses};
 use clap::Subcommand;
 use std::path::PathBuf;
 use trodden_flow::partition::{Measure, PartitionStrategy};
 
-/// `trodden graph`
+/// `trodden-lab graph`
 #[derive(Debug, Subcommand)]
 pub enum Graph {
     /// Number the paths of a graph in JSON or DOT, and print the numbering as JSON.
     #[command(after_help = "\
 Examples:
-  echo '{\"entry\":\"s\",\"exit\":\"t\",\"edges\":[[\"s\",\"a\"],[\"a\",\"t\"],[\"s\",\"t\"]]}' | trodden graph number -
-  trodden graph number function.dot --list 20
-  trodden graph number function.json --scheme pspp --interesting-edges 0,2,5
-  trodden graph number function.json --scheme ppp-optimal --interesting 3,17,40 --time-limit 10
-  trodden graph number function.dot --scheme pertinent --through a,f")]
+  echo '{\"entry\":\"s\",\"exit\":\"t\",\"edges\":[[\"s\",\"a\"],[\"a\",\"t\"],[\"s\",\"t\"]]}' | trodden-lab graph number -
+  trodden-lab graph number function.dot --list 20
+  trodden-lab graph number function.json --scheme pspp --interesting-edges 0,2,5
+  trodden-lab graph number function.json --scheme ppp-optimal --interesting 3,17,40 --time-limit 10
+  trodden-lab graph number function.dot --scheme pertinent --through a,f")]
     Number(NumberJob),
     /// Print the numbering of a graph's paths as a probability model: ranges of edges, entropy, and the numbers of an arithmetic coder.
     #[command(after_help = "\
 Examples:
-  trodden graph model function.json
-  trodden graph model function.json --scheme ppp --interesting 0,1,5")]
+  trodden-lab graph model function.json
+  trodden-lab graph model function.json --scheme ppp --interesting 0,1,5")]
     Model {
         /// The graph's file; `-` for standard input.
         file: PathBuf,
@@ -44,8 +44,8 @@ Examples:
     /// Divide the paths of a graph among copies, and print for each its interesting edges and labels as JSON.
     #[command(after_help = "\
 Examples:
-  echo '{\"entry\":\"s\",\"exit\":\"t\",\"edges\":[[\"s\",\"a\"],[\"a\",\"t\"],[\"s\",\"t\"]]}' | trodden graph partition - --copies 2
-  trodden graph partition function.dot --copies 4 --strategy p3")]
+  echo '{\"entry\":\"s\",\"exit\":\"t\",\"edges\":[[\"s\",\"a\"],[\"a\",\"t\"],[\"s\",\"t\"]]}' | trodden-lab graph partition - --copies 2
+  trodden-lab graph partition function.dot --copies 4 --strategy p3")]
     Partition {
         /// The graph's file; `-` for standard input.
         file: PathBuf,

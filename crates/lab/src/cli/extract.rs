@@ -1,16 +1,16 @@
-//! The syntax of `trodden graph extract`.
+//! The syntax of `trodden-lab graph extract`.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// `trodden graph extract`
+/// `trodden-lab graph extract`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden graph extract /usr/bin/gzip                                   every function, as JSON
-  trodden graph extract /usr/bin/gzip --function 0x36b5                 the function that this address lies in
-  trodden graph extract ./prog --function main --format dot | dot -Tsvg -o main.svg
-  trodden graph extract ./prog --side-build ./prog-with-map             blocks by the compiler's map of another build of the same code
+  trodden-lab graph extract /usr/bin/gzip                                   every function, as JSON
+  trodden-lab graph extract /usr/bin/gzip --function 0x36b5                 the function that this address lies in
+  trodden-lab graph extract ./prog --function main --format dot | dot -Tsvg -o main.svg
+  trodden-lab graph extract ./prog --side-build ./prog-with-map             blocks by the compiler's map of another build of the same code
 
 The graph of a function comes from the compiler's map of its blocks (clang -fbasic-block-address-map) where there is one, and otherwise \
 from the

@@ -1,19 +1,19 @@
 //! Witnesses of a graph, or of several functions, and executions from partial traces.
 
-use super::choices::{Choice, one_of};
-use super::partition::copies;
+use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::partition::copies;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_flow::witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
 
-/// `trodden graph witnesses`
+/// `trodden-lab graph witnesses`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden graph witnesses loop.json --profiles 2
-  trodden graph witnesses program.json --profiles 4 --strategy grouped --limit 30 --machines 2
-  trodden graph witnesses loop.json --edges
-  trodden graph witnesses distribution.json --check paper     the file has \"profiles\"
+  trodden-lab graph witnesses loop.json --profiles 2
+  trodden-lab graph witnesses program.json --profiles 4 --strategy grouped --limit 30 --machines 2
+  trodden-lab graph witnesses loop.json --edges
+  trodden-lab graph witnesses distribution.json --check paper     the file has \"profiles\"
 
 Exit status: 0 if the distribution is realizable, 1 if it is not, 2 if the input is bad.")]
 pub struct Witnesses {
@@ -50,11 +50,11 @@ pub struct Witnesses {
     pub lookahead: Lookahead,
 }
 
-/// `trodden graph reconstruct`
+/// `trodden-lab graph reconstruct`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden graph reconstruct run.json     the file has \"profiles\" and \"traces\"
+  trodden-lab graph reconstruct run.json     the file has \"profiles\" and \"traces\"
 
 Exit status: 0 if the distribution is realizable, 1 if it is not, 2 if the input is bad.")]
 pub struct Reconstruct {

@@ -1,12 +1,11 @@
-//! `trodden graph show`: a function's control-flow graph as it was numbered.
+//! `trodden-lab graph show`: a function's control-flow graph as it was numbered.
 
-use crate::driver::assets;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use trodden_report::{Name, dot};
-use trodden_unit::{FunctionMap, Image, UnitMap};
+use trodden_unit::{FunctionMap, Image, UnitMap, UnitStore};
 
 /// Prints the graph of a program's function.
 ///
@@ -15,7 +14,7 @@ use trodden_unit::{FunctionMap, Image, UnitMap};
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
-    let store = assets::store().ok();
+    let store = unit_store();
     let mut maps: Vec<UnitMap> = Vec::new();
     for placed in &image.units {
         // A unit whose map is lost cannot have the function; `info` lists such units.
@@ -39,7 +38,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         true => serde_json::to_string_pretty(&dot::json(unit, function, None))? + "\n",
         false => dot::dot(unit, function, None),
     };
-    crate::output::text_or_json(json).write_all(text.as_bytes())?;
+    trodden_console::output::text_or_json(json).write_all(text.as_bytes())?;
     Ok(())
 }
 
@@ -47,7 +46,12 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
 fn suggestion<'a>(functions: impl Iterator<Item = (&'a UnitMap, &'a FunctionMap)>, wanted: &str) -> String {
     let near: Vec<String> = functions.map(|(_, f)| Name::from_linkage(&f.name).short).filter(|n| n.contains(wanted)).take(5).collect();
     match near.is_empty() {
-        true => "; `trodden graph extract` lists the functions that are left after inlining".into(),
+        true => "; `trodden-lab graph extract` lists the functions that are left after inlining".into(),
         false => format!("; similar: {}", near.join(", ")),
     }
+}
+
+/// The unit store that the environment names.
+fn unit_store() -> Option<UnitStore> {
+    UnitStore::root_from(|name| std::env::var_os(name)).map(UnitStore::at)
 }

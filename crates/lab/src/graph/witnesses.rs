@@ -1,4 +1,4 @@
-//! `trodden graph witnesses`: witnesses divided among profiles, and whether the execution can be rebuilt from their traces.
+//! `trodden-lab graph witnesses`: witnesses divided among profiles, and whether the execution can be rebuilt from their traces.
 
 use super::functions::WitnessFile;
 use crate::cli::{Condition, Witnesses};

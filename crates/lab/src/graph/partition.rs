@@ -1,10 +1,11 @@
-//! `trodden graph partition`: the paths of a graph divided among copies.
+//! `trodden-lab graph partition`: the paths of a graph divided among copies.
 //!
 //! Labels are those of precise selective profiling, valid for every path: no uninteresting path has an interesting
 //! one's sum. (Copies of programs have cheaper ones where they need not count uninteresting paths.)
 
 use super::{Named, cut_json, frequencies_of, frequency_of, signed_json};
-use crate::cli::{COPY_STRATEGIES, word_for};
+use trodden_console::arguments::choices::word_for;
+use trodden_console::arguments::partition::COPY_STRATEGIES;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use trodden_flow::dag::Entries;

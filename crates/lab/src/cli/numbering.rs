@@ -1,6 +1,6 @@
-//! Arguments of `trodden graph number` and `trodden graph model`.
+//! Arguments of `trodden-lab graph number` and `trodden-lab graph model`.
 
-use super::choices::one_of;
+use trodden_console::arguments::choices::one_of;
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub struct NumberJob {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=65536))]
     pub restarts: Option<u32>,
     /// Seconds that ppp-optimal may search; then the best so far comes with the bound that was proven (default: 60).
-    #[arg(long, value_name = "SECONDS", value_parser = super::times::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = trodden_console::arguments::times::seconds)]
     pub time_limit: Option<u64>,
     /// List this many paths with their numbers.
     #[arg(long, value_name = "N", default_value_t = 1000)]

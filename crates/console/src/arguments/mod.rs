@@ -1,0 +1,17 @@
+//! Pieces of command lines that both programs have: parsers of values, tables of words, and parameters of counting.
+//!
+//! | file | what |
+//! |---|---|
+//! | `choices.rs` | options whose values are those of a library's type |
+//! | `times.rs` | times |
+//! | `partition.rs` | how paths are divided among copies |
+//! | `parameters.rs` | how paths are counted |
+//! | `laboratory.rs` | choices that only the laboratory offers, and how it hands them to `trodden` |
+
+pub mod choices;
+pub mod laboratory;
+pub mod parameters;
+pub mod partition;
+pub mod times;
+
+pub use parameters::Parameters;

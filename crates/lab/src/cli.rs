@@ -1,0 +1,78 @@
+//! The syntax of `trodden-lab`. Man pages and `--help` come from here.
+
+mod extract;
+mod graph;
+mod numbering;
+mod plan;
+mod witnesses;
+
+pub use extract::{Extract, GraphFormat};
+pub use graph::Graph;
+pub use numbering::{Interesting, ModelScheme, NumberJob};
+pub use plan::Plan;
+pub use witnesses::{Condition, Reconstruct, Witnesses};
+
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use trodden_console::arguments::laboratory::LaboratoryChoices;
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trodden-lab",
+    version,
+    about = "The laboratory beside trodden: algorithms on graphs from files, and published methods to compare",
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// A subcommand.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Number the paths of a graph from a file, divide them, choose witnesses; show graphs of programs.
+    #[command(subcommand)]
+    Graph(Graph),
+    /// Divide the counting of a program among copies of it, and show the cost of each, without running them.
+    Plan(Plan),
+    /// Run a command of trodden with a published method in the place of its own.
+    With(With),
+    /// Write manual pages into a folder.
+    Man {
+        /// The folder, made if it is not there.
+        folder: PathBuf,
+    },
+}
+
+/// `trodden-lab with`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden-lab with --strategy p3 -- record --copies 4 -- ./prog
+  trodden-lab with --scheme pspp -- instrument ./prog -o ./other --interesting run.trodden
+  trodden-lab with --collector uprobes -- trace record --runs 1 -- ./prog
+
+The exit status is that of the command.")]
+pub struct With {
+    /// The choices.
+    #[command(flatten)]
+    pub choices: LaboratoryChoices,
+    /// A command of trodden with its arguments.
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,55 @@
+//! `trodden-lab`: what only researchers and maintainers of trodden use.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cli.rs`, `cli/` | the syntax of the command line |
+//! | `graph/` | algorithms on graphs from files; graphs of programs |
+//! | `plan.rs` | plans for copies that share the counting of a program, and what they cost |
+//! | `with.rs` | commands of trodden with published methods instead of its own |
+#![forbid(unsafe_code)]
+
+mod cli;
+mod graph;
+mod plan;
+mod with;
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Command};
+use std::path::Path;
+use std::process::ExitCode;
+use trodden_console::{notes, output, program};
+
+fn main() -> ExitCode {
+    notes::show_log();
+    program::end(match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        // Help and versions come this way, too.
+        Err(said) => program::said_by_clap(&said),
+    })
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Graph(job) => graph::run(&job),
+        Command::Plan(job) => plan::run(&job),
+        Command::With(job) => with::run(&job),
+        Command::Man { folder } => pages(&folder),
+    }
+}
+
+/// Writes the manual pages.
+fn pages(folder: &Path) -> Result<ExitCode> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, folder)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_pages(command: &clap::Command, folder: &Path) -> Result<()> {
+    command.get_subcommands().try_for_each(|below| write_pages(below, folder))?;
+    let (page, mut text) = (clap_mangen::Man::new(command.clone()), Vec::new());
+    page.render(&mut text)?;
+    output::write_file(&folder.join(page.get_filename()), &text)
+}
