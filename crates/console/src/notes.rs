@@ -5,11 +5,11 @@
 //! `TRODDEN_QUIET`.
 
 use std::env;
-use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use trodden_text::escape;
+use trodden_text::words;
 pub use trodden_text::words::listed;
 
 /// Variable that silences notes.
@@ -59,39 +59,9 @@ pub fn fail(text: impl Display) {
     say(format_args!("trodden: {text}\n"));
 }
 
-/// Why something failed: each reason once. Errors name their causes themselves where they are shown without them, as in
-/// a compiler plugin, and name what their caller names, too.
+/// Why something failed: each reason once.
 pub fn reasons(error: &anyhow::Error) -> String {
-    let mut causes: Vec<String> = Vec::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if causes.iter().any(|before| before.contains(&cause)) {
-            continue;
-        }
-        // Whole words: a file's name may be the beginning of one.
-        let goes_on = |before: &String| cause.strip_prefix(before.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
-        if causes.last().is_some_and(goes_on) {
-            causes.pop();
-        }
-        causes.push(cause);
-    }
-    causes.join(": ")
-}
-
-/// A program that the user named could not be run: why, and what can be done.
-pub fn not_run(program: impl AsRef<OsStr>, error: io::Error) -> anyhow::Error {
-    let name = program.as_ref().display();
-    let remedy = match error.kind() {
-        io::ErrorKind::NotFound => {
-            ": is the path right, and the interpreter there that it names in its first line? A name without a slash is sought in PATH"
-        }
-        io::ErrorKind::PermissionDenied => ": `chmod +x` makes a program of a file, where its file system allows programs",
-        io::ErrorKind::ArgumentListTooLong => ": give the arguments in a file, if the program reads them from one",
-        _ if error.raw_os_error() == Some(8) => {
-            ": it is no program of this machine, and a script needs `#!` and an interpreter in its first line"
-        }
-        _ => "",
-    };
-    anyhow::anyhow!("cannot run {name}: {error}{remedy}")
+    words::reasons(error.chain().map(ToString::to_string))
 }
 
 /// The reader may be gone (`2>&1 | head`): then nothing is said, and the work goes on.
@@ -137,18 +107,6 @@ mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
     use trodden_profile::ProfileError;
-
-    #[test]
-    fn what_cannot_be_run_is_named_with_a_remedy() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("text");
-        std::fs::write(&file, "text").unwrap();
-        let said = |program: &std::path::Path| not_run(program, std::process::Command::new(program).spawn().unwrap_err()).to_string();
-        assert!(
-            said("./not-there".as_ref()).contains("cannot run ./not-there: No such file") && said("./not-there".as_ref()).contains("PATH")
-        );
-        assert!(said(&file).contains("chmod +x"));
-    }
 
     #[test]
     fn each_reason_is_reported_once() {

@@ -1,4 +1,4 @@
-//! What can go wrong with jobs: each message names the task or the file, and what to do.
+//! What can go wrong with processes, jobs and temporary folders: each message names the object, and what to do.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,6 +6,32 @@ use std::path::PathBuf;
 /// A failure in this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// A temporary folder cannot be created.
+    #[error("cannot create a temporary folder in {base}: set TMPDIR to a folder that can be written")]
+    TemporaryFolder {
+        /// Where it was to be.
+        base: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder cannot be created in another one.
+    #[error("cannot write to {folder}")]
+    NotWritable {
+        /// Where it was to be.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A program that the user named cannot be run. See [`crate::process::not_run`].
+    #[error("cannot run {program}: {error}{remedy}")]
+    NotRun {
+        /// The program.
+        program: String,
+        /// Why.
+        error: io::Error,
+        /// What can be done, with a colon before it; empty if nothing is known.
+        remedy: &'static str,
+    },
     /// A file of the job cannot be written or read.
     #[error("{path}: {source}: give the job a folder that can be written")]
     File {

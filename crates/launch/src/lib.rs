@@ -9,15 +9,21 @@
 //! Invariants: a result is there whole or not at all, and never changes once it is there. A task may run twice (a node
 //! was thought to be lost): the first result stays, and a second one that differs is kept beside it and reported
 //! ([`Error::Duplicate`]). A task without a result is run again, a few times.
+//!
+//! Beside jobs: [`process`]es that are started for the user and get the signals that come to the command, and [`temporary`] folders, which
+//! go when a signal ends it.
 #![forbid(unsafe_code)]
 
 pub mod alive;
 mod error;
 pub mod kubernetes;
 pub mod local;
+pub mod process;
 pub mod script;
+pub mod signals;
 pub mod slurm;
 pub mod template;
+pub mod temporary;
 
 pub use error::Error;
 pub use kubernetes::Kubernetes;

@@ -11,7 +11,7 @@ use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::raw::{RawFile, RawProblem, RawProfile};
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_unit::{Frame, Identity, Image, ImageError, MapError, UnitMap, UnitStore};
@@ -108,6 +108,12 @@ impl CollectProblem {
     pub fn loses_counts(&self) -> bool {
         !matches!(self, CollectProblem::RebuiltButStored { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
     }
+}
+
+/// Whether a file is what a counted program wrote, by its first bytes.
+pub fn is_raw_file(file: &Path) -> bool {
+    let mut magic = [0; 8];
+    std::fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == trodden_wire::RAW_MAGIC
 }
 
 /// The raw files (`*.raw`) in a folder, by name. None if there is no such folder.

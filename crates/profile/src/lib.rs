@@ -49,7 +49,7 @@ pub mod temporary;
 pub mod weights;
 pub mod whole_file;
 
-pub use collect::{CollectProblem, Collected, collect, raw_files};
+pub use collect::{CollectProblem, Collected, collect, is_raw_file, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use copies::{CopiesError, CopyDivergence, MergedCopies, merge_copies};
 pub use counts::Counts;

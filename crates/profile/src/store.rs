@@ -28,6 +28,7 @@ use rows::{COLUMNS, forget_unused, images, insert, read_entry, signed, suite_id,
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_unit::Identity;
 
 const DATABASE: &str = "runs.db";
@@ -138,6 +139,7 @@ impl RunStore {
         let store = RunStore::open(&folder)?;
         // What is to be recorded must not be lost when it is there.
         store.writing(|_| Ok::<(), Failure>(()))?;
+        store.report_repair();
         Ok(store)
     }
 
@@ -148,7 +150,7 @@ impl RunStore {
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
         match absolute.ancestors().map(|p| p.join(FOLDER)).find(|f| f.join(DATABASE).is_file() || f.join(PROFILES).is_dir()) {
-            Some(folder) => RunStore::open(&folder),
+            Some(folder) => RunStore::open(&folder).inspect(RunStore::report_repair),
             None => Err(ProfileError::NoStore { folder: FOLDER, start: absolute }),
         }
     }
@@ -173,6 +175,15 @@ impl RunStore {
     /// of the index was repaired.
     pub fn repair(&self) -> Option<&Repair> {
         self.repair.as_ref()
+    }
+
+    /// Reports a repair in one line, once: an index that cannot be written is made again, in a copy, by all who open the store.
+    fn report_repair(&self) {
+        static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+        let Some(repair) = &self.repair else { return };
+        if !IS_REPORTED.swap(true, Ordering::Relaxed) {
+            if repair.unreadable.is_empty() { log::info!("{repair}") } else { log::warn!("{repair}") }
+        }
     }
 
     /// Files among the profiles that are not listed, since they cannot be read.

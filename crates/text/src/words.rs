@@ -52,6 +52,24 @@ pub fn listed<S: Borrow<str>>(names: &[S], most: usize) -> String {
     if names.len() > most { format!("{first} and {} more", names.len() - most) } else { first }
 }
 
+/// Why something failed, from an error and its causes in order: each reason once. Errors name their causes themselves where they are
+/// shown without them, as in a compiler plugin, and name what their caller names, too.
+pub fn reasons(chain: impl Iterator<Item = String>) -> String {
+    let mut causes: Vec<String> = Vec::new();
+    for cause in chain {
+        if causes.iter().any(|before| before.contains(&cause)) {
+            continue;
+        }
+        // Whole words: a file's name may be the beginning of one.
+        let goes_on = |before: &String| cause.strip_prefix(before.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
+        if causes.last().is_some_and(goes_on) {
+            causes.pop();
+        }
+        causes.push(cause);
+    }
+    causes.join(": ")
+}
+
 /// A duration: `840 ms`, `1.23 s`, `3 min 5 s`.
 pub fn duration(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `tracer.rs`, `launcher.rs` | the tracer's own process, and who starts programs where the user is |
+//! | `command.rs` | a command that traces: its runs, what signals mean for them, when it may end |
 //! | `programs.rs` | every program that a command runs, with its processes, its arguments and how it ended |
 //! | `collect.rs` | collectors: a run to a partial trace |
 //! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
@@ -30,6 +31,7 @@ mod branch_import;
 mod breakpoints;
 mod calls;
 mod collect;
+pub mod command;
 pub mod container;
 mod displaced;
 mod error;

@@ -21,7 +21,7 @@ mod suite;
 mod trace;
 mod waits;
 
-pub use branches::BranchKind;
+pub use branches::Branches;
 pub use building::{Build, Instrument, Loops, OnUntested, Pgo};
 pub use copies::{Copies, EngineKind};
 pub use coverage::{
@@ -31,7 +31,7 @@ pub use field::{Aggregate, Field, FieldCopies, Pack};
 pub use find::Find;
 pub use isolate::Isolate;
 pub use overview::command as command_line;
-pub use recording::{Bursts, Collect, Destination, Import, Record, Sample};
+pub use recording::{Collect, Destination, Import, Record, Sample};
 pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
 pub use segments::{SegmentFormat, Segments};
@@ -40,7 +40,7 @@ pub use sequences::{
 };
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
 pub use simulate::{ModelKind, ProfileKind, Simulate, SimulateAction, SourceFormat, Sweep};
-pub use stream::{Last, Stream, StreamCollect, StreamShow, StreamStatistics};
+pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun};
 pub use trace::{
     CollectorKind, Condition, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,

@@ -5,7 +5,7 @@
 //! | `cli` | syntax of the command line, and nothing else |
 //! | `commands` | one file or folder for each verb |
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
-//! | `running` | what commands that run a program share: processes and signals, bursts, raw counts, where profiles go |
+//! | `surroundings.rs`, `temporary.rs` | what libraries are told of this process; where temporary files lie |
 //! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
 //! | `decompress.rs` | files compressed by gzip, zstd or xz |
 #![forbid(unsafe_code)]
@@ -16,8 +16,9 @@ mod decompress;
 mod driver;
 mod git;
 mod profiles;
-mod running;
 mod sources;
+mod surroundings;
+mod temporary;
 
 use anyhow::Result;
 use clap::FromArgMatches;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_console::arguments::laboratory::LaboratoryChoices;
-use trodden_console::program::{self, FAILED};
+use trodden_console::program;
 use trodden_console::{notes, output};
 
 /// Commands that are the laboratory's.
@@ -46,14 +47,14 @@ pub fn main() -> ExitCode {
     let name = &*called.to_string_lossy().into_owned();
     notes::show_log();
     survive_file_size_limit();
-    trodden_profile::temporary::before_names(running::temporary::remove_on_signals);
+    trodden_profile::temporary::before_names(trodden_launch::temporary::remove_on_signals);
     program::end(run(name, arguments))
 }
 
 /// A write beyond the limit of file sizes (`ulimit -f`) fails from now on, and does not end trodden. By a handler, since programs that
 /// we start would inherit that the signal is ignored, and handlers not.
 fn survive_file_size_limit() {
-    if !running::ignored_signals().contains(&SIGXFSZ) {
+    if !trodden_launch::signals::ignored_signals().contains(&SIGXFSZ) {
         // Where that cannot be, the signal ends us as before.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }

@@ -1,7 +1,7 @@
 //! Stored profiles as the command line names them: files, or runs of the run store (`12`, `last`, `last~1`, a suite).
 
 use crate::cli::LAST;
-use crate::notes::{note, warn};
+use crate::notes::warn;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
@@ -9,7 +9,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{Loss, ProcessEnding, Profile, ProfileError, Run, RunEntry, RunStore};
 use trodden_report::escape;
@@ -93,29 +92,12 @@ pub fn files(wanted: &str) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// The run store in `start` or above. Says what was done to an index that differed from the profiles.
+/// The run store in `start` or above.
 ///
 /// # Errors
 /// There is none, or it cannot be read.
 pub fn find_store(start: &Path) -> Result<RunStore, ProfileError> {
-    RunStore::find(start).inspect(report_repair)
-}
-
-/// The run store of a project's folder, which is made if there is none; says the same.
-///
-/// # Errors
-/// It cannot be made or written.
-pub fn create_store(project: &Path) -> Result<RunStore, ProfileError> {
-    RunStore::create(project).inspect(report_repair)
-}
-
-/// One line, once: an index that cannot be written is made again, in a copy, by all who open the store.
-fn report_repair(store: &RunStore) {
-    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
-    let Some(repair) = store.repair() else { return };
-    if !IS_REPORTED.swap(true, Ordering::Relaxed) {
-        if repair.unreadable.is_empty() { note(repair) } else { warn(repair) }
-    }
+    RunStore::find(start)
 }
 
 /// The runs of a suite.

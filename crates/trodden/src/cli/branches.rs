@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_recording::branches;
 
 /// What perf is to record, if anything.
 #[derive(Debug, Args)]
@@ -32,4 +33,13 @@ pub enum BranchKind {
     Records,
     /// All, by Intel PT.
     Trace,
+}
+
+impl From<BranchKind> for branches::BranchKind {
+    fn from(kind: BranchKind) -> branches::BranchKind {
+        match kind {
+            BranchKind::Records => branches::BranchKind::Records,
+            BranchKind::Trace => branches::BranchKind::Trace,
+        }
+    }
 }

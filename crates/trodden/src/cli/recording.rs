@@ -8,6 +8,7 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use trodden_recording::RecordedCommand;
 
 /// Where the profile of a run goes.
 #[derive(Debug, Args)]
@@ -21,6 +22,13 @@ pub struct Destination {
     /// Do not enter the run in the run store (needs --output).
     #[arg(long, requires = "output")]
     pub no_store: bool,
+}
+
+impl Destination {
+    /// For the library.
+    pub fn value(&self) -> trodden_recording::Destination {
+        trodden_recording::Destination { suite: self.suite.clone(), output: self.output.clone(), no_store: self.no_store }
+    }
 }
 
 /// `trodden record`
@@ -67,6 +75,13 @@ pub struct Record {
     pub command: Vec<OsString>,
 }
 
+impl Record {
+    /// What is recorded, for the library.
+    pub fn what(&self) -> RecordedCommand {
+        RecordedCommand { command: self.command.clone(), destination: self.destination.value() }
+    }
+}
+
 /// When a sampled program counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Bursts {
@@ -76,6 +91,13 @@ pub struct Bursts {
     /// From one burst to the next, on average.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
     pub every: Duration,
+}
+
+impl Bursts {
+    /// For the library.
+    pub fn value(&self) -> trodden_recording::Bursts {
+        trodden_recording::Bursts { burst: self.burst, every: self.every }
+    }
 }
 
 /// `trodden sample`

@@ -5,6 +5,7 @@ use trodden_console::arguments::choices::one_of;
 use super::sequences::METHODS;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use trodden_recording::streams::record::StreamOptions;
 use trodden_sequence::CompressionMethod;
 use trodden_wire::stream::{DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, MOST_LAST, MOST_PATIENCE_MS, MOST_REGIONS};
 
@@ -30,6 +31,13 @@ pub struct RecordStream {
     #[arg(long, value_name = "MS", requires = "whole_program", default_value_t = DEFAULT_PATIENCE_MS,
         value_parser = clap::value_parser!(u64).range(0..=MOST_PATIENCE_MS))]
     pub patience: u64,
+}
+
+impl RecordStream {
+    /// How whole streams are recorded, for the library.
+    pub fn options(&self) -> StreamOptions {
+        StreamOptions { method: self.method, backlog: self.backlog, patience: self.patience }
+    }
 }
 
 /// `trodden stream`

@@ -1,13 +1,13 @@
 //! `trodden doctor`: is everything there that trodden needs, and does it work together? Each missing piece comes with
 //! the command that mends it; at the end a program of five lines is compiled, run and counted.
 
-use crate::commands::record;
 use crate::driver::assets;
 use crate::driver::other_programs::run as printed;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, on_path};
 use crate::notes::reasons;
 use crate::output;
-use crate::running::temporary;
+use crate::surroundings::surroundings;
+use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use serde::Serialize;
@@ -16,6 +16,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use trodden_recording::record;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -72,7 +73,7 @@ const CHECKS: &[Check] = &[
 /// # Errors
 /// Standard output is closed.
 pub fn run(json: bool) -> Result<ExitCode> {
-    crate::running::tracer::in_this_process()?;
+    trodden_trace::command::in_this_process()?;
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {
@@ -215,7 +216,7 @@ fn trial() -> Result<String> {
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     first_line(&mut compile).context("the program cannot be compiled")?;
-    let profile = record::trial(&program, place.path()).context("the program cannot be recorded")?;
+    let profile = record::trial(&program, place.path(), &surroundings()).context("the program cannot be recorded")?;
     let counts = profile
         .functions()
         .find(|(_, _, f)| f.plain_name() == "odd")

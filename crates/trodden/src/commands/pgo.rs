@@ -13,11 +13,11 @@ mod hot_paths;
 
 use crate::cli::Pgo;
 use crate::commands::instrument;
-use crate::commands::record;
 use crate::driver::experiment;
 use crate::driver::profdata;
 use crate::notes::note;
-use crate::running::temporary;
+use crate::surroundings::surroundings;
+use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use building::Building;
 use std::env;
@@ -25,6 +25,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, plan, transformed};
+use trodden_recording::record;
 use trodden_unit::experiment::SettingsFile;
 use trodden_unit::{Settings, Transformation};
 
@@ -40,7 +41,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let building = Building::from_job(job)?;
     let program = building.run(None)?;
     note("2 of 5: training");
-    fs::write(&profile, profdata::indexed(&record::train(&job.train, &program)?)?)
+    fs::write(&profile, profdata::indexed(&record::train(&job.train, &program, &surroundings())?)?)
         .with_context(|| format!("cannot write {}", profile.display()))?;
     let how = if job.hot_paths.is_some() { "addresses of blocks" } else { "paths counted" };
     note(format_args!("3 of 5: building by the edge profile, with {how}"));
@@ -79,7 +80,7 @@ fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
     let options = TransformationOptions { least_saving: job.min_share / 100.0, ..TransformationOptions::default() };
     let profile = match &job.hot_paths {
         Some(table) => hot_paths::train(&job.train, program, table)?,
-        None => record::train(&job.train, program)?,
+        None => record::train(&job.train, program, &surroundings())?,
     };
     Ok(transformed(&profile, &options)?)
 }

@@ -1,224 +1,57 @@
-//! `trodden record -- COMMAND`: runs a program and makes a stored profile of what it counted.
-//!
-//! Counts are in files that the program maps while it runs (one per image, shared by all processes of the command), in
-//! a folder made for the run; so they are there however the program ends. The command keeps its standard streams, gets
-//! the signals that are sent to us, and its exit status becomes ours. A profile that cannot be made is reported, not
-//! passed on as a status: the command's own is.
+//! `trodden record`, `trodden collect`: which kind of recording is asked for.
 
-mod branches;
-mod programs;
-
-use crate::cli::{Bursts, Collect, Record};
+use crate::cli::{Branches, Collect, Record};
 use crate::commands::copies;
-use crate::commands::stream;
-use crate::driver::assets;
-use crate::notes::{not_run, note, reasons, warn};
-use crate::running::bursts::{self, BurstFiles, Bursting};
-use crate::running::temporary;
-use crate::running::{
-    Lacking, PROGRAM_VARIABLE, RunFolder, TEST_VARIABLE, circumstances, command, deliver, ending, exit_code_with, is_in_use,
-    nothing_counted, one_run, run_folder, tracer, wait_forwarding,
-};
+use crate::driver::other_programs::named;
+use crate::surroundings::surroundings;
 use anyhow::{Context, Result};
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::path::Path;
-use std::process::{ExitCode, ExitStatus};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::ffi::OsStr;
+use std::process::ExitCode;
 use trodden_profile::store::check_suite_name;
-use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
-use trodden_report::words::{plural, shell_word};
-use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
+use trodden_recording::branches::{self, BranchKind, BranchRecording};
+use trodden_recording::streams::record as streams;
+use trodden_recording::{programs, record};
 
 /// Records a run; gives the command's exit status.
 ///
 /// # Errors
 /// The command cannot be started, or there is no place for its counts.
-pub fn run(record: &Record) -> Result<ExitCode> {
+pub fn run(job: &Record) -> Result<ExitCode> {
     // Before the command runs, which may take long.
-    record.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
-    if let Some(kind) = record.branches.kind {
-        return branches::run(record, kind);
+    job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
+    let (what, around) = (job.what(), surroundings());
+    if let Some(kind) = job.branches.kind {
+        return branches::run(&what, &branch_recording(&job.branches, kind.into(), &what.command[0])?, &around);
     }
-    if record.copies.copies.is_some() {
-        return copies::run(record);
+    if job.copies.copies.is_some() {
+        return copies::run(job);
     }
-    if let Some(suite) = record.destination.suite.as_deref().filter(|_| follows(record)) {
-        return tracer::in_tracer(|| programs::run(record, suite));
+    let whole = job.stream.whole_program.then(|| job.stream.options());
+    if let Some(suite) = job.destination.suite.as_deref().filter(|_| follows(job)) {
+        return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &around));
     }
-    if record.stream.whole_program || record.stream.last.is_some() {
-        return stream::record(record);
+    match (job.stream.last, whole) {
+        (Some(last), _) => streams::record_last(&what.command, last, &around),
+        (None, Some(options)) => streams::record_whole(&what, options, &around),
+        (None, None) => record::run(&what, job.bursts.value(), job.sample, &around),
     }
-    let folder = run_folder(record)?;
-    // Without a process number all processes of one image share a file.
-    let mut counted = count(&record.command, folder.path(), "%m.raw", record.bursts)?;
-    counted.run.suite = record.destination.suite.clone();
-    counted.run.test = test();
-    let status = counted.status;
-    let kept = folder.check().and_then(|()| keep(record, counted, folder.path()));
-    let is_whole = report_kept(kept, folder);
-    Ok(exit_code_with(status, is_whole))
-}
-
-/// Says what is wrong with a run's profile, and keeps raw files that may help; whether nothing is.
-fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
-    let lacking = match kept {
-        Ok(Lacking { problems: 0, .. }) => return true,
-        Ok(lacking) => lacking,
-        Err(error) if !has_counts(folder.path()) => {
-            warn(format_args!("no profile of this run: {}", reasons(&error)));
-            return false;
-        }
-        Err(error) => {
-            let kept = folder.keep();
-            warn(format_args!(
-                "no profile of this run: {1}; the raw counts are in {0} (`trodden collect {2}`)",
-                kept.display(),
-                reasons(&error),
-                shell_word(&kept.to_string_lossy())
-            ));
-            return false;
-        }
-    };
-    if lacking.all_marked {
-        warn("the profile of this run lacks counts that are lost, and says so");
-    } else {
-        let kept = folder.keep();
-        warn(format_args!(
-            "the profile of this run is incomplete ({}, named above); the raw counts are in {1} (`trodden collect {2}`)",
-            plural(lacking.problems as u128, "problem", "problems"),
-            kept.display(),
-            shell_word(&kept.to_string_lossy())
-        ));
-    }
-    false
-}
-
-/// Whether there are raw files that are not empty.
-fn has_counts(folder: &Path) -> bool {
-    raw_files(folder).is_ok_and(|files| files.iter().any(|file| fs::metadata(file).is_ok_and(|there| there.len() > 0)))
 }
 
 /// Whether each program is to be a run of its own.
-fn follows(record: &Record) -> bool {
-    !(record.together || record.sample || record.destination.no_store)
+fn follows(job: &Record) -> bool {
+    !(job.together || job.sample || job.destination.no_store)
 }
 
-/// The test that the caller names.
-fn test() -> Option<String> {
-    std::env::var(TEST_VARIABLE).ok().filter(|name| !name.is_empty())
-}
-
-/// Runs a program in a folder and gives its profile, for `trodden doctor`.
-///
-/// # Errors
-/// It cannot be run or fails, or nothing was counted.
-pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
-    let bursts = Bursts { burst: Duration::from_millis(1), every: Duration::from_millis(10) };
-    let counted = count(&[program.into()], folder, "%m.raw", bursts)?;
-    anyhow::ensure!(counted.status.success(), "it ends with {}", counted.status);
-    let collected = counted.collect(folder)?;
-    match collected.problems.first() {
-        Some(problem) => Err(anyhow::anyhow!("{problem}")),
-        None => Ok(collected.profile),
+/// perf, and the programs whose branches are wanted: those given, else the command's.
+fn branch_recording(options: &Branches, kind: BranchKind, program: &OsStr) -> Result<BranchRecording> {
+    let perf = named("perf".as_ref())
+        .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
+    let mut programs = options.programs.clone();
+    if programs.is_empty() {
+        let found = named(program).filter(|file| file.is_file());
+        programs.push(found.with_context(|| format!("cannot run {}: there is no such program", program.display()))?);
     }
-}
-
-/// Runs commands of the shell one after the other, with the path of the program in a variable, and gives what they counted together.
-///
-/// # Errors
-/// A command cannot be run or fails, or nothing was counted.
-pub fn train(commands: &[String], program: &Path) -> Result<Profile> {
-    let folder = temporary::folder("trodden-train-")?;
-    let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
-    let mut last = None;
-    for line in commands {
-        let arguments = ["sh".into(), "-c".into(), line.into()];
-        let counted = count_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], folder.path(), "%m.raw", bursts)?;
-        anyhow::ensure!(counted.status.success(), "the training `{line}` ends with {}", counted.status);
-        last = Some(counted);
-    }
-    anyhow::ensure!(!raw_files(folder.path())?.is_empty(), "the training counted nothing: does it run the program that is built here?");
-    let collected = last.context("there is no training")?.collect(folder.path())?;
-    match collected.problems.iter().find(|p| p.loses_counts()) {
-        Some(problem) => Err(anyhow::anyhow!("{problem}")),
-        None => Ok(collected.profile),
-    }
-}
-
-/// A run that has ended.
-struct Counted {
-    run: Run,
-    status: ExitStatus,
-    /// If programs of the sample tier ran.
-    sampling: Option<Sampled>,
-}
-
-impl Counted {
-    /// Makes a profile of the raw files.
-    fn collect(self, folder: &Path) -> Result<Collected> {
-        let files = raw_files(folder)?;
-        let mut collected = collect(files, self.run, assets::store().ok().as_ref());
-        collected.profile.sampling = self.sampling.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
-        Ok(collected)
-    }
-}
-
-/// So long a process may take to end.
-const ENDING: Duration = Duration::from_millis(50);
-
-/// Runs a command whose counts go to files of these names in a folder.
-fn count(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
-    count_with(arguments, &[], folder, names, bursts)
-}
-
-/// The same with further variables.
-fn count_with(arguments: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
-    let mut command = command(arguments, folder, names);
-    command.envs(variables.iter().copied());
-    if bursts.burst == bursts.every {
-        // Nothing is to be missed before the recorder finds the program's raw file.
-        command.env(SWITCH_VARIABLE, SWITCH_IS_ON);
-    }
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let clock = Instant::now();
-    let bursting = Bursting::start(BurstFiles::from_folder(folder), bursts)?;
-    let status = wait_forwarding(&mut command);
-    let sampling = bursting.stop();
-    let status = status.map_err(|error| not_run(&arguments[0], error))?;
-    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(arguments, started, ending(status)) };
-    warn_of_processes_that_go_on(arguments, folder);
-    Ok(Counted { run, status, sampling })
-}
-
-/// Says so if a process that the command started still counts.
-fn warn_of_processes_that_go_on(arguments: &[OsString], folder: &Path) {
-    let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
-    // One that is just ending is none.
-    if is_used() && {
-        std::thread::sleep(ENDING);
-        is_used()
-    } {
-        note(format_args!(
-            "warning: `{}` has ended, but a process that it started still runs: what it counts from now on is not in this profile (to \
-                have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden collect` at the end)",
-            arguments[0].display()
-        ));
-    }
-}
-
-/// Makes the profile and puts it where it is wanted.
-fn keep(record: &Record, counted: Counted, folder: &Path) -> Result<Lacking> {
-    if raw_files(folder)?.is_empty() {
-        nothing_counted(&record.command[0]);
-        return Ok(Lacking::default());
-    }
-    match (&counted.sampling, record.sample) {
-        (Some(sampling), _) => bursts::report(sampling),
-        (None, true) => warn("nothing was sampled: no program that ran was built with --sample, so all was counted in full"),
-        (None, false) => {}
-    }
-    deliver(&counted.collect(folder)?, &record.destination)
+    Ok(BranchRecording { kind, perf, event: options.event.clone(), programs })
 }
 
 /// Makes a profile of raw files that a program wrote without `trodden record`.
@@ -226,26 +59,6 @@ fn keep(record: &Record, counted: Counted, folder: &Path) -> Result<Lacking> {
 /// # Errors
 /// A file cannot be found, nothing can be decoded, or some counts are lost.
 pub fn collect_files(job: &Collect) -> Result<ExitCode> {
-    let mut files = Vec::new();
-    for path in &job.files {
-        match path.is_dir() {
-            true => files.extend(raw_files(path)?),
-            false => files.push(path.clone()),
-        }
-    }
-    anyhow::ensure!(!files.is_empty(), "there are no raw files (their names end in .raw) in the folders given");
-    let run = Run { suite: job.destination.suite.clone(), ..one_run() };
-    let collected = collect(files, run, assets::store().ok().as_ref());
-    let has_bursts = |unit: &UnitProfile| {
-        unit.map.experiment.is_sampled() && unit.map.functions.iter().any(|function| unit.counts_of(function).next().is_some())
-    };
-    if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
-        anyhow::bail!(
-            "{} was built with --sample: its raw file has counts of bursts, and not which part of the run they are; `trodden sample` of \
-             the running program, and `trodden record`, make a profile that says so",
-            image.path
-        );
-    }
-    deliver(&collected, &job.destination)?.check()?;
+    record::collect_files(&job.files, &job.destination.value(), &surroundings())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,6 @@ use crate::driver::experiment;
 use crate::notes::{reasons, warn};
 use crate::output::{self, json_text};
 use crate::profiles;
-use crate::running::one_run;
 use crate::sources;
 use across::{SegmentProfiles, UntestedSegments};
 use anyhow::{Context, Result, bail};
@@ -24,11 +23,11 @@ use schemes::Schemes;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::untested::{self, Sightings};
-use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, collect, raw_files};
+use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, collect, is_raw_file, raw_files};
+use trodden_recording::one_run;
 use trodden_report::residual::{ResidualReport as Untested, RunLabel, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
@@ -236,7 +235,7 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<ProfileInput>> {
     for name in wanted {
         let path = Path::new(name);
         if path.is_file() {
-            out.push(if is_raw(path) { ProfileInput::Raw(path.to_owned()) } else { ProfileInput::Stored(path.to_owned(), None) });
+            out.push(if is_raw_file(path) { ProfileInput::Raw(path.to_owned()) } else { ProfileInput::Stored(path.to_owned(), None) });
             continue;
         }
         let raws = if path.is_dir() { raw_files(path)? } else { Vec::new() };
@@ -260,12 +259,6 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<ProfileInput>> {
         seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone()))
     });
     Ok(out)
-}
-
-/// Whether a file is what a program wrote.
-pub fn is_raw(file: &Path) -> bool {
-    let mut magic = [0; 8];
-    fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == trodden_wire::RAW_MAGIC
 }
 
 /// What residual builds wrote into the run store by themselves, and the runs of such builds.

@@ -12,7 +12,6 @@ use crate::cli::Parameters;
 use crate::driver::assets;
 use crate::driver::cc::{CARGO_FOLDER_VARIABLE, pgo};
 use crate::driver::experiment;
-use crate::driver::link::exit_code;
 use crate::driver::rust;
 use crate::driver::toolchain::Tool;
 use crate::notes::note;
@@ -22,6 +21,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_launch::process::exit_code;
 use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
 

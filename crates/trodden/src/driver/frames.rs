@@ -1,7 +1,7 @@
 //! Unit frames in files that a link reads: objects and archives of them.
 
 use crate::driver::other_programs::succeeded;
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectKind, ObjectSection, ObjectSymbol};

@@ -12,7 +12,7 @@ use crate::driver::frames;
 use crate::driver::other_programs::{joined, succeeded};
 use crate::driver::recipe::{BuildProduct, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
 use crate::notes::{fail, reasons, warn};
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
 use std::collections::{BTreeSet, HashSet};
@@ -20,7 +20,6 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, PluginRequest};
@@ -57,7 +56,7 @@ pub fn drive(job: &LinkJob) -> Result<ExitCode> {
     if let Some(image) = image {
         report_other_options(job, &image)?;
     }
-    Ok(exit_code(status))
+    Ok(trodden_launch::process::exit_code(status))
 }
 
 /// Says if units of an image were built with other options than those that its link was explicitly given. A compiler cache that does not
@@ -164,12 +163,6 @@ fn link_with_entry(job: &LinkJob, added: &[OsString], object: &Path) -> Result<E
         return Ok(pulled.status);
     }
     linker(job, added).status().with_context(|| cannot_run(job))
-}
-
-/// The exit status that stands for another process's end.
-pub fn exit_code(status: ExitStatus) -> ExitCode {
-    let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    ExitCode::from(number as u8)
 }
 
 /// What is added to link.

@@ -6,7 +6,7 @@
 use crate::driver::other_programs::succeeded;
 use crate::driver::toolchain::Tool;
 use crate::notes::{listed, note};
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, bail};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{HashMap, HashSet};

@@ -5,7 +5,7 @@ use crate::driver::assets;
 use crate::driver::experiment;
 use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
 use crate::notes::{listed, note};
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;

@@ -58,14 +58,14 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
     for mut command in job.commands(rustc)? {
         let status = command.status().with_context(|| format!("cannot run {}", rustc.display()))?;
         if !status.success() {
-            return Ok(linking::exit_code(status));
+            return Ok(trodden_launch::process::exit_code(status));
         }
         last = Some(status);
     }
     if names_matter()? {
         job.remove_temporaries()?;
     }
-    Ok(last.map_or(ExitCode::SUCCESS, linking::exit_code))
+    Ok(last.map_or(ExitCode::SUCCESS, trodden_launch::process::exit_code))
 }
 
 /// rustc's version with the way of counting, which makes it another compiler for cargo. Cargo makes names of it, too:
@@ -76,7 +76,7 @@ fn version(rustc: &OsStr) -> Result<ExitCode> {
     if !names_matter()? {
         println!("trodden: {}", env::var(WAY_VARIABLE).unwrap_or_default());
     }
-    Ok(linking::exit_code(status))
+    Ok(trodden_launch::process::exit_code(status))
 }
 
 /// Whether a profile is collected or used, which goes by names.

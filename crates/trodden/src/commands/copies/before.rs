@@ -3,7 +3,7 @@
 
 use crate::cli::Record;
 use crate::notes::note;
-use crate::running::{RunFolder, run_folder};
+use crate::surroundings::surroundings;
 use anyhow::{Context, Result, ensure};
 use nix::unistd::{AccessFlags, access};
 use std::fmt;
@@ -15,6 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use trodden_launch::LaunchStop;
 use trodden_profile::private;
+use trodden_recording::{RunFolder, run_folder};
 
 /// How long standard input may stay open without a word.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ impl WorkFolder {
             ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: give a new folder (--work)", given.display());
             return Ok(WorkFolder::Given(fs::canonicalize(given)?));
         }
-        Ok(WorkFolder::Own(run_folder(record)?))
+        Ok(WorkFolder::Own(run_folder(&record.destination.value(), &surroundings())?))
     }
 
     /// After an error: keeps what copies left, if it is theirs ([`Failed`]). Where a signal asked us to end, that is

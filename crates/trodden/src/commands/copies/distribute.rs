@@ -33,7 +33,7 @@ pub fn make(job: &FieldCopies) -> Result<()> {
     ensure!(!there, "{} is not empty: give a new folder (--output)", folder.display());
     let program = CopiedProgram::read(file)?;
     let plan = plan(job, &program)?;
-    crate::running::temporary::take_signals();
+    trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let whole = folder.join(PROGRAM);
     fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;

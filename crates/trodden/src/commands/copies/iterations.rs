@@ -11,12 +11,9 @@ use super::shared::{self, Divided, Partition, divide};
 use super::spec::file;
 use super::weights::recent;
 use crate::cli::Record;
-use crate::commands::stream::files;
-use crate::commands::stream::move_logs;
 use crate::driver::experiment;
 use crate::notes::note;
-use crate::profiles;
-use crate::running::streams_beside;
+use crate::surroundings::surroundings;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -24,6 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::private;
 use trodden_profile::{ImageProfile, Profile};
+use trodden_recording::streams::place::{LOG, move_logs, of_copy, streams_beside, with_extension};
 use trodden_report::words::{plural, shell_word};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
@@ -123,13 +121,13 @@ impl Partition for IterationPartition {
 
     fn keep(&self, record: &Record, run: Option<u64>, work: &Path) -> Result<()> {
         let place = match (run, &record.destination.output) {
-            (Some(run), _) => profiles::create_store(&std::env::current_dir()?)?.streams(run),
+            (Some(run), _) => surroundings().run_store()?.streams(run),
             (None, output) => streams_beside(&output.clone().unwrap_or_default()),
         };
         for copy in 0..self.copies.len() {
-            let own = files::of_copy(&place, copy);
+            let own = of_copy(&place, copy);
             private::create_folder(&own).with_context(|| format!("cannot make the folder {}", own.display()))?;
-            move_logs(&files::with_extension(&file(work, "logs", copy), files::LOG)?, &own)?;
+            move_logs(&with_extension(&file(work, "logs", copy), LOG)?, &own)?;
         }
         let shown = run.map_or_else(|| place.display().to_string(), |run| run.to_string());
         note(format_args!("`trodden stream iterations {}` shows paths across iterations", shell_word(&shown)));

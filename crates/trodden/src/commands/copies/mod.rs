@@ -39,7 +39,8 @@ use crate::driver::other_programs::named;
 use crate::driver::recipe::SystemText;
 use crate::notes::{note, warn};
 use crate::output;
-use crate::running::{circumstances, deliver, temporary};
+use crate::surroundings::surroundings;
+use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use before::{CopyInput, Failed, WorkFolder};
 use costs::Costs;
@@ -54,6 +55,7 @@ use std::time::{Duration, SystemTime};
 use trodden_launch::{Engine, JobEvent, Kubernetes, LaunchJob, LaunchStop, LaunchTask, Local, Slurm, Template};
 use trodden_profile::copies::{CopiesError, MergedCopies, edges, merge_copies};
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run, private};
+use trodden_recording::{circumstances, deliver};
 use trodden_report::words::plural;
 use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
@@ -81,7 +83,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     before::check_destinations(record)?;
     let input = CopyInput::read(record.copies.input.as_deref())?;
     // Only now: reading and printing are what signals have to end, everything between ends itself.
-    crate::running::temporary::take_signals();
+    trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let mut work = WorkFolder::from_record(record)?;
     let spec = spec(&record.command, Vec::new(), work.path(), record.copies.own_folders, input);
@@ -193,7 +195,7 @@ fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
 fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCode> {
     let Counted { profile, costs, differences, outcome } = counted;
     // First what took long to find out: what follows may fail, because the output has no reader any more.
-    deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
+    deliver(&Collected { profile, problems: Vec::new() }, &record.destination.value(), &surroundings())?;
     print_output(work)?;
     bring_back(record, work)?;
     costs.report();
@@ -244,7 +246,7 @@ fn one_by_one(memory: Option<u64>) -> Engine {
 pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let program = program(&command[0])?;
     let input = CopyInput::read(None)?;
-    crate::running::temporary::take_signals();
+    trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let folder = temporary::folder("trodden-doctor-")?;
     let runs = runs as usize;
@@ -471,7 +473,7 @@ fn status(outcome: &CopyOutcome) -> u8 {
 
 fn run_of(record: &Record, copies: &[CopyRun]) -> Run {
     let started = copies.iter().map(|c| c.times.started_ns).min().unwrap_or(0);
-    let run = circumstances(&record.command, Duration::from_nanos(started), copies[0].outcome.ending);
+    let run = circumstances(&record.command, Duration::from_nanos(started), copies[0].outcome.ending, &surroundings());
     let slowest = copies.iter().map(|c| c.times.wall_ns).max().unwrap_or(0);
     Run { duration_ns: slowest, suite: record.destination.suite.clone(), ..run }
 }

@@ -12,6 +12,7 @@ use crate::commands::copies::spec::CopyOutcome;
 use crate::commands::instrument;
 use crate::driver::experiment;
 use crate::driver::recipe::SystemText;
+use crate::surroundings::surroundings;
 use anyhow::{Context, Result, ensure};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -93,7 +94,7 @@ pub fn run<S: Partition>(record: &Record, share: impl FnOnce(&Path) -> Result<S>
     let share = share(&program)?;
     before::check_destinations(record)?;
     let input = CopyInput::read(options.input.as_deref())?;
-    crate::running::temporary::take_signals();
+    trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let mut work = WorkFolder::from_record(record)?;
     let spec = spec(&record.command, Vec::new(), work.path(), options.own_folders, input);
@@ -107,7 +108,7 @@ pub fn run<S: Partition>(record: &Record, share: impl FnOnce(&Path) -> Result<S>
     });
     let (profile, differences, outcome) = counted.map_err(|error| work.end_with(error, &stop))?;
     drop(stop);
-    let delivered = deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
+    let delivered = deliver(&Collected { profile, problems: Vec::new() }, &record.destination.value(), &surroundings())?;
     share.keep(record, delivered.run, work.path())?;
     print_output(work.path())?;
     bring_back(record, work.path())?;

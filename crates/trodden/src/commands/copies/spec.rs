@@ -5,7 +5,7 @@
 
 use crate::driver::recipe::SystemText;
 use crate::output::{BEGUN, write_file};
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;

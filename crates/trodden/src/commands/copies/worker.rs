@@ -6,14 +6,8 @@
 
 use super::folders;
 use super::spec::{CopyOutcome, CopyTimes, Spec, file, write_result};
-use crate::cli::Bursts;
-use crate::commands::stream;
-use crate::commands::stream::files::{LOG, with_extension};
 use crate::driver::assets;
 use crate::output::write_file;
-use crate::running::bursts::{BurstFiles, Bursting};
-use crate::running::temporary::{self, TemporaryFolder};
-use crate::running::{self, cpu_time, host, one_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
 use std::fs::{self, File};
@@ -23,8 +17,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::RESULT_VARIABLE;
+use trodden_launch::temporary::TemporaryFolder;
 use trodden_profile::stream::Drained;
 use trodden_profile::{Run, collect, raw_files};
+use trodden_recording::bursts::{BurstFiles, Bursting};
+use trodden_recording::streams::place::{LOG, move_logs, with_extension};
+use trodden_recording::streams::record::{NAMES, draining, fold};
+use trodden_recording::{Bursts, cpu_time, ending, host, one_run, pattern};
 use trodden_sequence::CompressionMethod;
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
@@ -50,7 +49,7 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     let clock = Instant::now();
     let bursting = spec.sampled.then(|| Bursting::start(BurstFiles::from_folder(place.raw.path()), FIRST_RUN)).transpose()?;
     let (status, drained) = match spec.streamed {
-        true => stream::draining(place.raw.path(), CompressionMethod::Phrases, || command.status()),
+        true => draining(place.raw.path(), CompressionMethod::Phrases, || command.status()),
         false => (command.status(), Ok(Drained::default())),
     };
     let wall_ns = clock.elapsed().as_nanos() as u64;
@@ -60,7 +59,7 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
         keep_logs(&place, folder, copy)?;
     }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
-    let ending = running::ending(status);
+    let ending = ending(status);
     let run = Run { ending: Some(ending), ..one_run() };
     let collected = collect(raw_files(place.raw.path())?, run, assets::store().ok().as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
@@ -84,14 +83,14 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
 fn keep_logs(place: &Place, folder: &Path, copy: usize) -> Result<()> {
     let logs = with_extension(place.raw.path(), LOG)?;
     for log in &logs {
-        ensure!(stream::fold(log)? == 0, "events of copy {copy} are lost");
+        ensure!(fold(log)? == 0, "events of copy {copy} are lost");
     }
     let kept = file(folder, "logs", copy);
     if kept.exists() {
         fs::remove_dir_all(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
     }
     fs::create_dir(&kept).with_context(|| format!("cannot make {}", kept.display()))?;
-    stream::move_logs(&logs, &kept)
+    move_logs(&logs, &kept)
 }
 
 /// Folders of one run.
@@ -105,7 +104,7 @@ struct Place {
 impl Place {
     fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<Place> {
         // Names of one length: the environment's size moves the stack.
-        let temporary = |prefix: &str| temporary::folder_of_users(folder, &format!("{prefix}-{copy:04}-"));
+        let temporary = |prefix: &str| trodden_launch::temporary::folder_of_users(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
         let Some(pristine) = &spec.pristine else { return Ok(Place { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;
@@ -140,7 +139,7 @@ fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathB
     let arguments: Vec<_> = spec.command.iter().map(|w| w.to_os()).collect();
     command.arg0(&arguments[0]).args(&arguments[1..]).current_dir(&place.directory);
     command.env_clear().envs(spec.environment.iter().map(|(name, value)| (name.to_os(), value.to_os())));
-    let names = if spec.streamed { stream::NAMES } else { "%m.raw" };
+    let names = if spec.streamed { NAMES } else { "%m.raw" };
     if spec.streamed {
         // Copies may wait as long as they have to.
         command.env(STREAM_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MOST_PATIENCE_MS}"));

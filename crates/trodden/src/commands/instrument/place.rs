@@ -2,13 +2,14 @@
 
 use crate::driver::link::is_of_the_system;
 use crate::driver::recipe::Recipe;
-use crate::running::temporary::{self, TemporaryFolder};
+use crate::temporary;
 use anyhow::Result;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use trodden_launch::temporary::TemporaryFolder;
 
 /// The temporary copy of the file system in which a link ran.
 pub struct LinkPlace {

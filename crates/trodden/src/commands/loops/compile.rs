@@ -10,7 +10,7 @@ use crate::driver::experiment;
 use crate::driver::other_programs::run;
 use crate::driver::rebuild::codegen_of;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, is_program};
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::fs;

@@ -4,8 +4,7 @@
 //! Trainings call the program by its name. So a script takes the program's place while they run, and starts `trodden
 //! simulate` on the program, which lies beside it.
 
-use crate::running::PROGRAM_VARIABLE;
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +13,7 @@ use std::process::Command;
 use trodden_hardware::TableParameters;
 use trodden_profile::temporary::names;
 use trodden_profile::{Merger, Profile};
+use trodden_recording::PROGRAM_VARIABLE;
 
 /// What is added to the program's name while the script is in its place.
 const ENDING: &str = ".trodden-trained";

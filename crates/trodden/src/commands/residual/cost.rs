@@ -2,13 +2,13 @@
 //!
 //! Tables 3.4 and 3.5 and figure 3.19 of Vaswani's thesis as numbers: each build against the one that counts nothing.
 
-use crate::running::cpu_time;
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSection};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use trodden_recording::cpu_time;
 
 /// The builds that are compared, the first counting nothing.
 pub struct Costs {

@@ -13,7 +13,7 @@ use super::report;
 use crate::cli::{Color, Residual};
 use crate::commands::segments::{NamedPath, ObservedSegments};
 use crate::notes::{note, warn};
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, map, unit};
 use trodden_profile::stream::{Places, SegmentReader, StreamLog};
 use trodden_profile::{ImageProfile, Profile};
+use trodden_recording::streams::place::{LOG, with_extension};
 use trodden_report::words::plural;
 
 /// Segments of some runs.
@@ -108,7 +109,7 @@ pub fn named(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
 /// The logs of what a name stands for; none if it is no run with streams.
 fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
-    if path.is_dir() || path.extension().is_some_and(|e| e == files::LOG) {
+    if path.is_dir() || path.extension().is_some_and(|e| e == LOG) {
         return files::logs(wanted);
     }
     let Ok(store) = profiles::find_store(Path::new(".")) else { return Ok(Vec::new()) };
@@ -120,7 +121,7 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     if !with.is_empty() && !without.is_empty() {
         bail!("some runs of `{wanted}` have streams and others have not: name the ones or the others");
     }
-    let logs = with.iter().map(|folder| files::with_extension(folder, files::LOG)).collect::<Result<Vec<_>>>()?;
+    let logs = with.iter().map(|folder| with_extension(folder, LOG)).collect::<Result<Vec<_>>>()?;
     Ok(logs.concat())
 }
 

@@ -10,13 +10,13 @@ use super::recording::EventTable;
 use super::streams;
 use crate::commands::stream::files;
 use crate::notes::warn;
-use crate::running::streams_beside;
 use anyhow::Result;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use trodden_profile::stream::StreamLog;
+use trodden_recording::streams::place::streams_beside;
 use trodden_report::advice::sarif::Turns;
 use trodden_report::words::{count, plural};
 

@@ -14,6 +14,7 @@ use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;
 use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_recording::streams::place::LOG;
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_sequence::Grammar;
@@ -21,7 +22,7 @@ use trodden_sequence::events::{Convention, SubpathEnd};
 
 /// Whether a file is a log of streams.
 pub fn is_log(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension == files::LOG)
+    file.extension().is_some_and(|extension| extension == LOG)
 }
 
 /// The sequence of one thread, by its place among those of all logs: the grammars of its windows as they are stored, with other symbols.

@@ -8,7 +8,6 @@ use super::walk::{InstructionWalk, walk};
 use crate::cli::{ProfileKind, Simulate};
 use crate::driver::assets;
 use crate::notes::{note, warn};
-use crate::running::one_run;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,6 +16,7 @@ use trodden_hardware::{
     BranchType, DetectorCounts, DetectorParameters, Extension, Metric, OperationMapping, Overflow, PathDescriptor, PathProfile, Profiler,
 };
 use trodden_profile::Run;
+use trodden_recording::one_run;
 use trodden_trace::{HotPath, HotPathImport, import_hot_paths};
 
 /// Whether a detector's paths can become paths of units.

@@ -3,10 +3,9 @@
 use crate::cli::{Simulate, SourceFormat};
 use crate::decompress;
 use crate::driver::assets::{installed_library, named_library};
-use crate::driver::link::exit_code;
 use crate::driver::other_programs::named;
 use crate::driver::toolchain::is_program;
-use crate::running::temporary::{self, TemporaryFolder};
+use crate::temporary;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::stat::Mode;
 use std::ffi::{OsStr, OsString};
@@ -17,6 +16,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread::JoinHandle;
+use trodden_launch::process::exit_code;
+use trodden_launch::temporary::TemporaryFolder;
 use trodden_trace::sources::{
     Batch, BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource,
 };

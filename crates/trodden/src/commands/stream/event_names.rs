@@ -1,7 +1,7 @@
 //! Events in words: functions by name, paths by the lines they run through, calls by their place.
 
 use crate::driver::assets;
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, bail};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

@@ -1,51 +1,18 @@
-//! Where streams are kept: in the run store, beside the profiles.
-//!
-//! ```text
-//! .trodden/streams/000012/NAME.log      the streams of run 12, a log for each process and image
-//! .trodden/streams/000013/copies/0001/NAME.log   of run 13, those of one of several copies, which have a part of the functions each
-//! .trodden/last/NUMBER/NAME.stream      what flight recorders had at the end of a command
-//! ```
+//! Streams as the command line names them: of runs, in files and folders. Where they are kept: `trodden_recording::streams::place`.
 
 use crate::notes::warn;
 use crate::profiles;
-use crate::running::streams_beside;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use trodden_profile::ProfileError;
-use trodden_profile::private;
 use trodden_profile::stream::StreamLog;
+use trodden_recording::streams::place::{self, COPIES, LOG, STREAM, of_copy, streams_beside, with_extension};
 use trodden_report::words::plural;
 
-/// Extension of stream files.
-pub const STREAM: &str = "stream";
-/// Extension of logs.
-pub const LOG: &str = "log";
-const LAST: &str = "last";
 /// What sequences as text begin with.
 const TEXT: &str = "#trodden events";
-/// The folder of the logs of copies that share a run's functions, in the run's.
-const COPIES: &str = "copies";
-/// Recordings of `--last` that are kept before a new one: a program that is restarted again and again does not fill the disk.
-const KEPT: u64 = 20;
-
-/// Files of a folder with an extension, by name.
-///
-/// # Errors
-/// The folder cannot be read.
-pub fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
-    let cannot = || format!("cannot read the folder {}", folder.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(cannot)? {
-        let path = entry.with_context(cannot)?.path();
-        if path.extension().is_some_and(|e| e == extension) {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
 
 /// Opens a log. What is missing of it is said: a reader sees the rest.
 ///
@@ -135,11 +102,6 @@ pub fn logs_of_copies(wanted: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
     Ok(Some(copies.map(|folder| with_extension(&folder, LOG)).collect::<Result<_>>()?))
 }
 
-/// Where the logs of a copy are, in the folder of a run's.
-pub fn of_copy(streams: &Path, copy: usize) -> PathBuf {
-    streams.join(COPIES).join(format!("{copy:04}"))
-}
-
 /// The folder of the streams that `wanted` names.
 fn folder(wanted: &str) -> Result<PathBuf> {
     let path = Path::new(wanted);
@@ -177,36 +139,6 @@ pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     with_extension(&folder, LOG).ok().filter(|logs| !logs.is_empty())
 }
 
-/// A new folder for what flight recorders had. Of those before, the newest [`KEPT`] stay.
-///
-/// # Errors
-/// It cannot be made, or an old one not be removed.
-pub fn new_last(store: &Path) -> Result<PathBuf> {
-    let base = store.join(LAST);
-    private::create_folder(&base).with_context(|| format!("cannot make the folder {}", base.display()))?;
-    for number in newest(&base)?.map_or(1, |n| n + 1).. {
-        let folder = base.join(format!("{number:06}"));
-        match private::create_new_folder(&folder) {
-            Ok(()) => {
-                prune(&base, number)?;
-                return Ok(folder);
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(e).with_context(|| format!("cannot make the folder {}", folder.display())),
-        }
-    }
-    unreachable!("there is no last number")
-}
-
-/// Removes the oldest folders, behind a new one.
-fn prune(base: &Path, new: u64) -> Result<()> {
-    for number in numbers(base)?.into_iter().filter(|number| number + KEPT < new) {
-        let folder = base.join(format!("{number:06}"));
-        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove the folder {}", folder.display()))?;
-    }
-    Ok(())
-}
-
 /// The folder of the newest.
 ///
 /// # Errors
@@ -217,18 +149,5 @@ pub fn newest_last() -> Result<PathBuf> {
         Err(ProfileError::NoStore { .. }) => bail!(none),
         other => other?,
     };
-    let base = store.folder().join(LAST);
-    if !base.is_dir() {
-        bail!(none);
-    }
-    Ok(base.join(format!("{:06}", newest(&base)?.context(none)?)))
-}
-
-fn newest(base: &Path) -> Result<Option<u64>> {
-    Ok(numbers(base)?.into_iter().max())
-}
-
-fn numbers(base: &Path) -> Result<Vec<u64>> {
-    let entries = fs::read_dir(base).with_context(|| format!("cannot read the folder {}", base.display()))?;
-    Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect())
+    place::newest_last(store.folder())?.context(none)
 }

@@ -1,10 +1,8 @@
-//! Streams of paths and calls: recording whole programs, flight recorders; showing them.
+//! Streams of paths and calls, shown. They are recorded by `trodden_recording::streams`.
 //!
 //! | file | what |
 //! |---|---|
-//! | `record.rs` | `trodden record --whole-program`, `--last N`; `trodden stream collect` |
-//! | `recorder.rs` | stream files to logs, while programs run |
-//! | `files.rs` | where a run's streams are kept |
+//! | `files.rs` | streams as the command line names them |
 //! | `event_names.rs` | events in words, with source |
 //! | `last.rs` | `trodden last` |
 //! | `stopped.rs`, `unfinished.rs` | what a core file says of a thread's end |
@@ -13,19 +11,18 @@
 pub mod event_names;
 pub mod files;
 mod last;
-mod record;
-pub mod recorder;
 mod show;
 mod statistics;
 mod stopped;
 mod unfinished;
 
 use crate::cli::Stream;
+use crate::surroundings::surroundings;
 use anyhow::Result;
 use std::process::ExitCode;
+use trodden_recording::streams::record;
 
 pub use last::run as last;
-pub use record::{NAMES, bounds, draining, fold, move_logs, run as record};
 
 /// `trodden stream`
 ///
@@ -35,7 +32,7 @@ pub fn run(job: &Stream) -> Result<ExitCode> {
     match job {
         Stream::Statistics(job) => statistics::run(job),
         Stream::Show(job) => show::run(job),
-        Stream::Collect(job) => record::collect(job),
+        Stream::Collect(job) => record::collect(&job.files, &surroundings()).map(|()| ExitCode::SUCCESS),
         Stream::Analysis(job) => crate::commands::sequences::run(job),
     }
 }

@@ -1,7 +1,6 @@
 //! `trodden suite`: tests as runs; which of them are redundant; in which order to run them. The algorithms are `trodden_analysis::suite`.
 
 mod functions;
-mod libtest;
 mod run;
 mod show;
 
@@ -34,7 +33,7 @@ const SCHEMA_VERSION: u32 = 1;
 pub fn run(job: &Job) -> Result<ExitCode> {
     match job {
         Job::Run(job) => return run::run(job),
-        Job::Step { suite, project, command } => return libtest::step(suite, project, command),
+        Job::Step { suite, project, command } => return run::step(suite, project, command),
         Job::List { suite: None, of, json } => {
             ensure!(!functions::is_asked(of), "name the suite whose tests are to be listed: `trodden suite list` says which there are");
             list_suites(*json)?;

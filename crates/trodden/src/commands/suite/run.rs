@@ -1,38 +1,24 @@
-//! `trodden suite run`: tests from a list of commands, from ctest, from cargo; each with counts of its own.
-//!
-//! A test is whatever one command runs, all its processes together: they count to a folder of the test. ctest is asked
-//! for one test at a time, so that everything it knows of a test (environment, fixtures, time limits, what counts as
-//! passing) holds. Cargo runs test binaries by [`super::libtest`].
+//! `trodden suite run`, `trodden suite step`: tests from a list of commands, from ctest, from cargo.
 
 use crate::cli::SuiteRun;
-use crate::driver::assets;
 use crate::driver::cargo;
-use crate::driver::other_programs::succeeded;
-use crate::notes::{not_run, note, warn};
-use crate::profiles;
-use crate::running::{self, RunFolder};
+use crate::notes::{note, warn};
+use crate::output;
+use crate::surroundings::surroundings;
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
-use std::collections::BTreeSet;
+use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Instant, UNIX_EPOCH};
+use std::path::Path;
+use std::process::ExitCode;
 use trodden_profile::store::check_suite_name;
-use trodden_profile::{Run, RunStore, collect, raw_files};
+use trodden_recording::suite::libtest::{self, TestBinary};
+use trodden_recording::suite::{Recorder, SuiteOutcome, TestSource, all_kept, run_all, tests};
 use trodden_report::words::{plural, shell_word};
 
 /// Exit status when a test failed.
 const TEST_FAILED: u8 = 1;
-
-/// A test: its name, and the command that runs it.
-pub struct TestCommand {
-    pub name: String,
-    pub arguments: Vec<OsString>,
-}
 
 /// Runs tests; status 1 if one failed.
 ///
@@ -40,32 +26,12 @@ pub struct TestCommand {
 /// There are no tests, or they cannot be run.
 pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     check_suite_name(&job.suite)?;
-    let from = &job.from;
-    if from.cargo || from.nextest {
-        ensure!(
-            job.jobs == 1,
-            "--jobs is for --commands and --ctest: cargo has `-- -- --test-threads N` behind its options, nextest `-- -j N`"
-        );
-        let verb: &[&str] = if from.nextest { &["nextest", "run"] } else { &["test"] };
-        let arguments = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
-        let before = runs_of(&job.suite)?;
-        let status = cargo::test_as_suite(arguments, &job.suite)?;
-        note(format_args!(
-            "recorded {} in the suite {}",
-            plural((runs_of(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
-            job.suite
-        ));
-        return Ok(status);
+    if job.from.cargo || job.from.nextest {
+        return by_cargo(job);
     }
-    let tests = match (&from.commands, &from.ctest) {
-        (Some(file), _) => {
-            ensure!(job.options.is_empty(), "--commands takes no options behind --");
-            commands(file)?
-        }
-        (_, Some(folder)) => ctest(folder, &job.options)?,
-        _ => bail!("no tests are given"),
-    };
-    let recorder = Recorder::new(&job.suite, Path::new("."))?;
+    let tests = tests(&source(job)?)?;
+    let around = surroundings();
+    let recorder = Recorder::new(&job.suite, Path::new("."), &around)?;
     let SuiteOutcome { failed, without, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
     for name in &without {
         warn(format_args!("`{name}` is not in the suite: it ran nothing that was built with trodden"));
@@ -81,200 +47,58 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
+/// Has cargo run the tests, whose binaries it runs by [`step`].
+fn by_cargo(job: &SuiteRun) -> Result<ExitCode> {
+    ensure!(
+        job.jobs == 1,
+        "--jobs is for --commands and --ctest: cargo has `-- -- --test-threads N` behind its options, nextest `-- -j N`"
+    );
+    let verb: &[&str] = if job.from.nextest { &["nextest", "run"] } else { &["test"] };
+    let arguments = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
+    let before = runs_of(&job.suite)?;
+    let status = cargo::test_as_suite(arguments, &job.suite)?;
+    note(format_args!(
+        "recorded {} in the suite {}",
+        plural((runs_of(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
+        job.suite
+    ));
+    Ok(status)
+}
+
 fn runs_of(suite: &str) -> Result<u64> {
-    let store = profiles::create_store(&std::env::current_dir()?)?;
+    let store = surroundings().run_store()?;
     Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
 }
 
-/// Commands of the shell, a line each.
-fn commands(file: &Path) -> Result<Vec<TestCommand>> {
-    let mut text = String::new();
-    match file == Path::new("-") {
-        true => std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?,
-        false => std::fs::File::open(file)
-            .and_then(|mut f| f.read_to_string(&mut text))
-            .with_context(|| format!("cannot read {}", file.display()))?,
-    };
-    let tests = listed(&text);
-    ensure!(!tests.is_empty(), "{} has no commands: it should have one on each line", file.display());
-    let mut names = BTreeSet::new();
-    if let Some(twice) = tests.iter().find(|t| !names.insert(&t.name)) {
-        bail!("{} has two tests `{}`: put a name and a tab before each command", file.display(), twice.name);
+/// Where the tests come from.
+fn source(job: &SuiteRun) -> Result<TestSource> {
+    match (&job.from.commands, &job.from.ctest) {
+        (Some(file), _) => {
+            ensure!(job.options.is_empty(), "--commands takes no options behind --");
+            let mut text = String::new();
+            match file == Path::new("-") {
+                true => std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?,
+                false => fs::File::open(file)
+                    .and_then(|mut f| f.read_to_string(&mut text))
+                    .with_context(|| format!("cannot read {}", file.display()))?,
+            };
+            Ok(TestSource::Commands { text, name: file.clone() })
+        }
+        (_, Some(folder)) => Ok(TestSource::Ctest { folder: folder.clone(), options: job.options.clone() }),
+        _ => bail!("no tests are given"),
     }
-    Ok(tests)
 }
 
-fn listed(text: &str) -> Vec<TestCommand> {
-    let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
-    let test = |line: &str| {
-        let (name, command) = line.split_once('\t').unwrap_or((line, line));
-        TestCommand { name: name.trim().into(), arguments: ["sh", "-c", command.trim()].map(OsString::from).to_vec() }
-    };
-    lines.map(test).collect()
-}
-
-/// The tests of a build folder, by ctest's own account.
-fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
-    let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
-    let ask = |options: &[OsString]| -> Result<Value> {
-        let arguments = base();
-        let output = Command::new(&arguments[0]).args(&arguments[1..]).arg("--show-only=json-v1").args(options).output();
-        let output = output.context("cannot run ctest: install CMake (Debian: apt install cmake)")?;
-        let listing = succeeded(output, format_args!("ctest cannot list the tests of {}", folder.display()))?;
-        serde_json::from_slice(&listing).context("what ctest lists is no JSON: version 3.20 or later is needed")
-    };
-    // A test is run by its place among all.
-    let all = ask(&[])?;
-    let name = |test: &Value| test["name"].as_str().unwrap_or_default().to_owned();
-    let tests_of = |listing: &Value| listing["tests"].as_array().cloned().unwrap_or_default();
-    let chosen: BTreeSet<String> = tests_of(&ask(options)?).iter().map(name).collect();
-    let disabled = |test: &Value| {
-        let properties = test["properties"].as_array();
-        properties.into_iter().flatten().any(|p| p["name"] == "DISABLED" && p["value"] == true)
-    };
-    let tests = tests_of(&all).into_iter().zip(1usize..).filter(|(test, _)| chosen.contains(&name(test)) && !disabled(test));
-    let tests: Vec<TestCommand> = tests
-        .map(|(test, place)| {
-            let rest = ["--output-on-failure".into(), "--quiet".into(), "-I".into(), format!("{place},{place}").into()];
-            TestCommand { name: name(&test), arguments: base().into_iter().chain(rest).collect() }
-        })
-        .collect();
-    ensure!(
-        !tests.is_empty(),
-        "ctest has no tests in {}{}",
-        folder.display(),
-        if options.is_empty() { ": build it first" } else { " that these options choose" }
-    );
-    Ok(tests)
-}
-
-/// What became of a test's counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TestCounts {
-    /// They are in the run store.
-    Stored,
-    /// There were none.
-    None,
-    /// They cannot be decoded; the raw files are kept, and a message said where.
-    Lost,
-}
-
-/// How tests went.
-#[derive(Debug, Default)]
-pub struct SuiteOutcome {
-    /// Names of those that failed.
-    pub failed: Vec<String>,
-    /// Names of those that counted nothing.
-    pub without: Vec<String>,
-    /// How many counted what cannot be decoded.
-    pub lost: usize,
-}
-
-/// # Errors
-/// Counts of tests could not be decoded.
-pub fn all_kept(lost: usize) -> Result<()> {
-    ensure!(lost == 0, "the suite is incomplete: counts of {} cannot be decoded", plural(lost as u128, "test", "tests"));
-    Ok(())
-}
-
-/// Runs tests, several at a time.
+/// Runs a test binary for cargo.
 ///
 /// # Errors
-/// One cannot be run, or there is no place for what it counted.
-pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder) -> Result<SuiteOutcome> {
-    let next = AtomicUsize::new(0);
-    let outcome = Mutex::new(SuiteOutcome::default());
-    let work = || -> Result<()> {
-        while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (status, counts) = recorder.run(&test.name, &test.arguments)?;
-            let mut outcome = outcome.lock().expect("no thread panics with it");
-            if counts == TestCounts::None {
-                outcome.without.push(test.name.clone());
-            }
-            outcome.lost += usize::from(counts == TestCounts::Lost);
-            if !status.success() {
-                outcome.failed.push(test.name.clone());
-            }
-        }
-        Ok(())
+/// It cannot be run, or its counts cannot be kept.
+pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
+    let job = TestBinary {
+        suite: suite.to_owned(),
+        project: project.to_owned(),
+        command: command.to_vec(),
+        threads: env::var("RUST_TEST_THREADS").ok(),
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs.min(tests.len()).max(1)).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })?;
-    Ok(outcome.into_inner().expect("no thread panics with it"))
-}
-
-/// Runs tests one by one and keeps what they counted.
-pub struct Recorder {
-    store: Mutex<RunStore>,
-    suite: String,
-    folder: PathBuf,
-    reported: Mutex<BTreeSet<String>>,
-}
-
-impl Recorder {
-    /// For a suite in the run store of a project.
-    ///
-    /// # Errors
-    /// The store cannot be made.
-    pub fn new(suite: &str, project: &Path) -> Result<Recorder> {
-        let store = profiles::create_store(&std::path::absolute(project)?)?;
-        let folder = store.folder().to_owned();
-        Ok(Recorder { store: Mutex::new(store), suite: suite.into(), folder, reported: Mutex::default() })
-    }
-
-    /// Runs a test; gives how it ended, and what became of its counts.
-    ///
-    /// # Errors
-    /// It cannot be run, or there is no place for its counts.
-    pub fn run(&self, name: &str, arguments: &[OsString]) -> Result<(ExitStatus, TestCounts)> {
-        let raw = RunFolder::within(&self.folder)?;
-        let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
-        let mut command = running::command(arguments, raw.path(), "%m.raw");
-        let status = command.env(running::TEST_VARIABLE, name).status().map_err(|e| not_run(&arguments[0], e))?;
-        let run = Run {
-            duration_ns: clock.elapsed().as_nanos() as u64,
-            suite: Some(self.suite.clone()),
-            test: Some(name.to_owned()),
-            ..running::circumstances(arguments, started, running::ending(status))
-        };
-        raw.check()?;
-        let files = raw_files(raw.path())?;
-        if files.is_empty() {
-            return Ok((status, TestCounts::None));
-        }
-        let collected = collect(files, run, assets::store().ok().as_ref());
-        for problem in &collected.problems {
-            let problem = problem.to_string();
-            if self.reported.lock().expect("no thread panics with it").insert(problem.clone()) {
-                warn(problem);
-            }
-        }
-        if collected.problems.iter().any(|p| p.loses_counts() && !p.is_marked()) {
-            let kept = raw.keep();
-            let word = kept.to_string_lossy();
-            let (place, word) = (kept.display(), shell_word(&word));
-            warn(format_args!("counts of the test `{name}` cannot be decoded; they are in {place} (`trodden collect {word}`)"));
-            return Ok((status, TestCounts::Lost));
-        }
-        // A process that is killed as it starts leaves a file without anything in it.
-        if collected.profile.images.is_empty() {
-            return Ok((status, TestCounts::None));
-        }
-        self.store.lock().expect("no thread panics with it").add_run(&collected.profile)?;
-        Ok((status, TestCounts::Stored))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_tests_and_a_tab_ends_a_name() {
-        let tests = listed("# tests\n\n./prog a  b\nsecond test\t./prog 'x'  \n");
-        assert_eq!(tests.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["./prog a  b", "second test"]);
-        assert_eq!(tests[1].arguments, ["sh", "-c", "./prog 'x'"]);
-    }
+    libtest::step(&job, &surroundings(), &mut output::text())
 }

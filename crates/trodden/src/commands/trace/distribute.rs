@@ -7,7 +7,6 @@
 use super::runs::{RepeatedProgram, RunResult};
 use crate::cli::{Cli, Command, Trace, TraceRecord};
 use crate::notes::{note, warn};
-use crate::running::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use clap::FromArgMatches;
 use serde::{Deserialize, Serialize};
@@ -64,7 +63,7 @@ pub fn runs(
     ensure!(!job.fresh_folder, "--fresh-folder is for runs on this machine: leave it or --engine out");
     let here = std::env::current_dir()?;
     // All machines see the working folder.
-    let folder = temporary::folder_in(&here, ".trodden-trace-")?;
+    let folder = trodden_launch::temporary::folder_in(&here, ".trodden-trace-")?;
     let input = subject.copy_input(&folder.path().join("input"))?;
     let spec = Spec {
         words: std::env::args_os().collect(),
@@ -120,7 +119,7 @@ fn launch(folder: &Path, here: &Path, spec: &Spec, job: &TraceRecord) -> Result<
         JobEvent::Retried(task) => warn(format_args!("machine {task} left no runs, and is asked again (see {})", work.log(task).display())),
         JobEvent::Note(text) => note(text),
     };
-    temporary::take_signals();
+    trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     if let Err(error) = trodden_launch::run(&work, &engine, &stop, &mut report) {
         let logs = (0..spec.machines.len()).filter_map(|task| std::fs::read_to_string(work.log(task)).ok());

@@ -4,7 +4,7 @@
 use super::collectors::COLLECTORS;
 use crate::driver::assets;
 use crate::driver::other_programs::succeeded;
-use crate::running::{temporary, tracer};
+use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,6 +14,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use trodden_binary::Binary;
+use trodden_trace::command as tracer;
 use trodden_trace::{
     Collector, Compiled, Executable, FollowEnding, ProgramStart, RepeatRecipe, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun,
     first_sled, wait_child,

@@ -4,10 +4,11 @@
 //! folder's own path ([`trodden_trace::FolderBinding`]).
 
 use crate::driver::other_programs::succeeded;
-use crate::running::temporary::{self, TemporaryFolder};
+use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_launch::temporary::TemporaryFolder;
 use trodden_trace::{FolderBinding, ProgramStart};
 
 /// Folders with more bytes are not copied.

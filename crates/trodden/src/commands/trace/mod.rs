@@ -30,11 +30,11 @@ mod show;
 pub use doctor::collectors;
 
 use crate::cli::Trace;
-use crate::running::tracer;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_trace::TraceFile;
+use trodden_trace::command as tracer;
 
 /// Carries the command out.
 ///
@@ -47,7 +47,10 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
         Trace::Diff(job) => diff::run(job),
         Trace::Export(job) => export::run(job),
         Trace::Record(job) => tracer::in_tracer(|| record::run(job)),
-        Trace::Work { folder, machine } => tracer::in_this_process().and_then(|()| distribute::work(folder, *machine)),
+        Trace::Work { folder, machine } => {
+            tracer::in_this_process()?;
+            distribute::work(folder, *machine)
+        }
         Trace::Profile(job) => profile::run(job),
     }
 }

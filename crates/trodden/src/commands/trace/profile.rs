@@ -8,7 +8,7 @@
 use super::open;
 use crate::cli::TraceProfile;
 use crate::notes::note;
-use crate::running::{deliver, one_run};
+use crate::surroundings::surroundings;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::ExitCode;
@@ -21,6 +21,7 @@ use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::numbering::NumberedPaths;
 use trodden_profile::{Collected, Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
+use trodden_recording::{deliver, one_run};
 use trodden_trace::{FollowEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
     BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap, digest,
@@ -52,7 +53,7 @@ pub fn run(job: &TraceProfile) -> Result<ExitCode> {
     let images = images(&trace, functions, counts);
     let profile = Profile { run, images, sampling: None };
     note("its paths are those of machine code: graphs from the trace");
-    deliver(&Collected { profile, problems: Vec::new() }, &job.destination)?;
+    deliver(&Collected { profile, problems: Vec::new() }, &job.destination.value(), &surroundings())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,7 +14,7 @@ use super::repeated::{cut_runs, equal, repeatable};
 use super::runs::{FirstRun, RepeatedProgram, RunResult};
 use crate::cli::{CollectorKind, Condition, TraceEngine, TraceRecord, WeightsFrom};
 use crate::notes::{note, warn};
-use crate::running::temporary;
+use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;

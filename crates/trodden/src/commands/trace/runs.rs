@@ -8,7 +8,6 @@
 use super::fresh::FreshFolder;
 use super::outputs::{Output, drain};
 use crate::cli::{CollectorKind, RepeatPart, TraceRecord};
-use crate::running::tracer::{self, ActiveRun, RunRole};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
@@ -26,6 +25,7 @@ use trodden_distributed::libraries::libraries;
 use trodden_distributed::live::{LiveHits, live};
 use trodden_distributed::model::Unwinding;
 use trodden_profile::private;
+use trodden_trace::command::{self as tracer, ActiveRun, RunRole};
 use trodden_trace::{
     CollectError, Collector, Executable, FollowEnding, Library, NOWHERE, PartialWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe,
     RunLog, RunOutcome, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, cores, wait_child,

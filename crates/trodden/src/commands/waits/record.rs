@@ -3,8 +3,7 @@
 use crate::cli::WaitsRecord;
 use crate::driver::assets;
 use crate::notes::{note, warn};
-use crate::running::temporary;
-use crate::running::{exit_code, forwarding_signals};
+use crate::temporary;
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::collections::BTreeSet;
@@ -14,6 +13,7 @@ use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_launch::process::{exit_code, forwarding_signals};
 use trodden_report::words::{plural, shell_word};
 use trodden_waits_file::recording::{Recording, files, threads_in};
 use trodden_wire::waits::{MAGIC, OUTPUT_VARIABLE, RATE_VARIABLE};

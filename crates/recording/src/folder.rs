@@ -1,12 +1,11 @@
 //! The temporary folder of a run's raw counts.
 
-use super::temporary::{self, TemporaryFolder};
-use crate::cli::Record;
-use crate::profiles;
+use crate::{Destination, Surroundings};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use trodden_launch::temporary::{self, TemporaryFolder};
 use trodden_profile::private;
 use trodden_profile::store::RAW;
 
@@ -74,21 +73,19 @@ pub fn is_in_use(file: &Path) -> bool {
 ///
 /// # Errors
 /// It cannot be made.
-pub fn run_folder(record: &Record) -> Result<RunFolder> {
-    let base = match &record.destination.output {
-        Some(output) if record.destination.no_store => {
-            output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
-        }
+pub fn run_folder(destination: &Destination, around: &Surroundings) -> Result<RunFolder> {
+    let base = match &destination.output {
+        Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         _ => PathBuf::from(trodden_profile::store::FOLDER),
     };
-    let made = if record.destination.no_store { fs::create_dir_all(&base) } else { private::create_folder(&base) };
+    let made = if destination.no_store { fs::create_dir_all(&base) } else { private::create_folder(&base) };
     made.with_context(|| {
         format!("cannot make the folder {}: run from a folder that can be written, or use --no-store -o FILE", base.display())
     })?;
     let base = fs::canonicalize(&base)?;
-    if !record.destination.no_store {
+    if !destination.no_store {
         // What a recorder leaves that is killed is found by its store.
-        profiles::create_store(&std::env::current_dir()?)?;
+        around.run_store()?;
     }
     let folder = RunFolder::within(&base)?;
     // What the program has counted stays, for `trodden runs clean` to find.

@@ -1,6 +1,6 @@
 //! Takes full chunks of the stream files of a folder while programs write them, and makes logs of them.
 
-use super::files::{self, LOG, STREAM};
+use super::place::{LOG, STREAM, with_extension};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -67,7 +67,7 @@ impl<'a> Recorder<'a> {
     pub fn finish(&mut self, folder: &Path) -> Result<Drained> {
         self.begin_all(folder)?;
         let mut all = Drained::default();
-        for file in files::with_extension(folder, STREAM)? {
+        for file in with_extension(folder, STREAM)? {
             let found = number(&file).and_then(|number| self.drains.remove(&number));
             let Some((drain, log)) = found else {
                 if !is_stream_file(&file) {
@@ -102,7 +102,7 @@ impl<'a> Recorder<'a> {
 
     /// Begins to drain files that are new.
     fn begin_all(&mut self, folder: &Path) -> Result<()> {
-        for file in files::with_extension(folder, STREAM)? {
+        for file in with_extension(folder, STREAM)? {
             // It may be moved in this moment; one that is not set up yet is looked at again.
             let Some(number) = number(&file).filter(|number| !self.drains.contains_key(number)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {

@@ -1,18 +1,18 @@
-//! `trodden record --suite NAME -- COMMAND`: each program that the command runs is a run of its own.
+//! Each program that a command runs, recorded as a run of its own.
 //!
 //! Each process has raw files of its own, named by its number. Processes are followed (`trodden_trace`), so that it is
 //! known which of them are one program, how it was called and how it ended, and so that a process's files are kept
 //! as soon as it has left its program: its number may be given again. What has ended is stored while the command goes
-//! on. With `--whole-program` they write streams: a thread takes what they write, and makes the logs of a program when it has ended.
+//! on. If sequences are wanted, they write streams: a thread takes what they write, and makes the logs of a program when it has ended.
 
-use crate::cli::Record;
-use crate::commands::stream::recorder::{PAUSE, Recorder, longer};
-use crate::commands::stream::{self, files};
-use crate::driver::assets;
-use crate::notes::{not_run, note, reasons, warn};
-use crate::profiles;
-use crate::running::tracer::{self, ActiveRun, RunRole};
-use crate::running::{self, TEST_VARIABLE};
+use crate::runs::reasons;
+use crate::streams::place::{LOG, STREAM, move_logs, with_extension};
+use crate::streams::record::{NAMES, StreamOptions, fold};
+use crate::streams::recorder::{PAUSE, Recorder, longer};
+use crate::{
+    RecordedCommand, Surroundings, TEST_VARIABLE, circumstances, command, ending, exit_code_with, host, nothing_counted, one_run, pattern,
+    run_folder,
+};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -21,31 +21,36 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::UNIX_EPOCH;
+use trodden_launch::process::not_run;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
-use trodden_report::words::{plural, shell_word};
 use trodden_sequence::CompressionMethod;
+use trodden_text::words::{plural, shell_word};
+use trodden_trace::command::{self as tracer, ActiveRun, RunRole};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
+use trodden_unit::UnitStore;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
-/// Records the programs of a command as runs of a suite; gives the command's exit status.
+/// Records the programs of a command as runs of a suite, with their streams if `streams` says how; gives the command's exit status. The
+/// calling process is a tracer ([`trodden_trace::command::in_tracer`]).
 ///
 /// # Errors
 /// The command cannot be started or followed, or there is no place for its counts.
-pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
-    let folder = running::run_folder(job)?;
-    let store = profiles::create_store(&std::env::current_dir()?)?;
-    let (mut command, raw) = (running::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
+pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, around: &Surroundings) -> Result<ExitCode> {
+    let folder = run_folder(&what.destination, around)?;
+    let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", around), folder.path().to_owned());
     let (ended, mut programs) = channel();
-    if job.stream.whole_program {
-        command.env(OUTPUT_VARIABLE, running::pattern(folder.path(), stream::NAMES)).env(STREAM_VARIABLE, stream::bounds(job));
-        programs = drained(folder.path().to_owned(), job.stream.method, programs);
+    if let Some(streams) = streams {
+        command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, streams.bounds());
+        programs = drained(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {
-        store,
+        store: around.run_store()?,
+        units: around.units.clone(),
         folder: raw.clone(),
         suite: suite.to_owned(),
+        is_streamed: streams.is_some(),
         reported: BTreeSet::new(),
         stored: Vec::new(),
         logs: 0,
@@ -67,25 +72,25 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     };
     let status = std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     drop(active);
-    let status = status.map_err(|e| failed(e, &job.command[0]))?;
+    let status = status.map_err(|e| failed(e, &what.command[0]))?;
     let recorder = recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let finished = folder.check().and_then(|()| recorder.finish(job, status));
+    let finished = folder.check().and_then(|()| recorder.finish(what, status, around));
     let is_whole = finished.is_ok();
     if let Err(error) = finished {
         let kept = folder.keep();
-        warn(format_args!(
+        log::warn!(
             "the suite is incomplete: {1}; raw counts that were not stored are in {0} (`trodden collect {2}`)",
             kept.display(),
             reasons(&error),
             shell_word(&kept.to_string_lossy())
-        ));
+        );
     }
-    Ok(running::exit_code_with(status, is_whole))
+    Ok(exit_code_with(status, is_whole))
 }
 
 fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
     match error {
-        TraceError::Start(error) => not_run(program, error),
+        TraceError::Start(error) => not_run(program, error).into(),
         _ => {
             anyhow::anyhow!("cannot run {}: {error}: --together makes one run of all processes, without following them", program.display())
         }
@@ -98,7 +103,7 @@ fn drained(folder: PathBuf, method: CompressionMethod, programs: Receiver<Starte
     std::thread::spawn(move || {
         let mut recorder = Recorder::new(&folder, method);
         if let Err(error) = drain(&mut recorder, &programs, &whole) {
-            warn(format_args!("streams cannot be recorded any more: {}", reasons(&error)));
+            log::warn!("streams cannot be recorded any more: {}", reasons(&error));
             programs.iter().for_each(|program| drop(whole.send(program)));
         }
     });
@@ -134,7 +139,7 @@ fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
 
 /// Moves the files of a process that has left its program. What cannot be moved is found at the end.
 fn keep_files(folder: &Path, program: ProgramId, process: u32) {
-    let ends = ["raw", files::STREAM].map(|extension| format!(".{process}.{extension}"));
+    let ends = ["raw", STREAM].map(|extension| format!(".{process}.{extension}"));
     let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
     let ours: Vec<_> = all.filter(|name| ends.iter().any(|end| name.to_string_lossy().ends_with(end))).collect();
     if ours.is_empty() {
@@ -150,8 +155,11 @@ fn keep_files(folder: &Path, program: ProgramId, process: u32) {
 /// Stores programs as runs.
 struct ProgramRecorder {
     store: RunStore,
+    units: Option<UnitStore>,
     folder: PathBuf,
     suite: String,
+    /// Whether sequences are wanted.
+    is_streamed: bool,
     /// Problems reported already: each run may have them.
     reported: BTreeSet<String>,
     stored: Vec<PathBuf>,
@@ -178,9 +186,9 @@ impl ProgramRecorder {
 
     /// Stores a run, and removes its raw files.
     fn keep(&mut self, run: Run, place: &Path) -> Result<()> {
-        let logs = files::with_extension(place, files::LOG)?;
-        logs.iter().try_for_each(|log| stream::fold(log).map(drop))?;
-        let left = files::with_extension(place, files::STREAM)?;
+        let logs = with_extension(place, LOG)?;
+        logs.iter().try_for_each(|log| fold(log).map(drop))?;
+        let left = with_extension(place, STREAM)?;
         if let Some(left) = left.first() {
             bail!("the stream {} is not recorded", left.display());
         }
@@ -188,7 +196,7 @@ impl ProgramRecorder {
         if files.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))) {
             bail!("a program of the sample tier counts nothing in a suite of single programs: --together records them in bursts");
         }
-        let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, assets::store().ok().as_ref());
+        let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
         let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
         let (is_lacking, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_marked));
         collected.problems.iter().for_each(|p| self.report(&p.to_string()));
@@ -199,7 +207,7 @@ impl ProgramRecorder {
         // A process that is killed as it starts leaves a file without anything in it.
         if !collected.profile.images.is_empty() {
             let entry = self.store.add_run(&collected.profile)?;
-            stream::move_logs(&logs, &self.store.streams(entry.number))?;
+            move_logs(&logs, &self.store.streams(entry.number))?;
             self.logs += logs.len();
             self.stored.push(entry.profile);
         }
@@ -208,40 +216,40 @@ impl ProgramRecorder {
 
     fn report(&mut self, problem: &str) {
         if self.reported.insert(problem.to_owned()) {
-            warn(problem);
+            log::warn!("{}", problem);
         }
     }
 
     /// Stores what no process could be found for, and reports what there is.
-    fn finish(mut self, job: &Record, status: ExitStatus) -> Result<()> {
+    fn finish(mut self, what: &RecordedCommand, status: ExitStatus, around: &Surroundings) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
-        rest.extend(files::with_extension(&self.folder, files::LOG)?);
+        rest.extend(with_extension(&self.folder, LOG)?);
         if !rest.is_empty() {
-            warn(format_args!(
+            log::warn!(
                 "{} raw files are of processes that could not be followed (another namespace?); they are kept as one run",
                 rest.len()
-            ));
+            );
             let place = self.folder.join("rest");
             fs::create_dir_all(&place)?;
             for file in &rest {
                 fs::rename(file, place.join(file.file_name().context("a file has a name")?))?;
             }
-            let run = running::circumstances(&job.command, UNIX_EPOCH.elapsed().unwrap_or_default(), running::ending(status));
+            let run = circumstances(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), ending(status), around);
             self.keep(run, &place)?;
         }
         if self.stored.is_empty() && self.failures == 0 && self.lacking == 0 {
-            running::nothing_counted(&job.command[0]);
+            nothing_counted(&what.command[0]);
             return Ok(());
         }
-        if let Some(output) = &job.destination.output {
+        if let Some(output) = &what.destination.output {
             let merged = merge_files(&self.stored, Builds::Separate, |_| {});
             merged.profile.context("no run can be read again")?.write(output)?;
-            note(format_args!("all runs, added up, are in {}", output.display()));
+            log::info!("all runs, added up, are in {}", output.display());
         }
         let runs = plural(self.stored.len() as u128, "run", "runs");
-        note(format_args!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, shell_word(&self.suite)));
-        if job.stream.whole_program && self.logs == 0 {
-            warn("there are counts, but no sequence: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
+        log::info!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, shell_word(&self.suite));
+        if self.is_streamed && self.logs == 0 {
+            log::warn!("there are counts, but no sequence: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
         }
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));
         anyhow::ensure!(self.lacking == 0, "counts of {} are lost, and the runs say so", plural(u128::from(self.lacking), "run", "runs"));
@@ -253,11 +261,11 @@ fn run_of(program: StartedProgram) -> Run {
     Run {
         command: program.command,
         directory: program.directory,
-        host: running::host(),
+        host: host(),
         started_ns: program.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
         duration_ns: program.duration.as_nanos() as u64,
-        ending: program.ending.map(running::ending),
+        ending: program.ending.map(ending),
         test: program.variable.filter(|name| !name.is_empty()),
-        ..running::one_run()
+        ..one_run()
     }
 }

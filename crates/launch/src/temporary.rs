@@ -1,7 +1,7 @@
 //! Temporary files and folders are removed however the command ends, except by `kill -9`: also on errors and signals.
 
-use super::ignored_signals;
-use anyhow::{Context, Result};
+use crate::Error;
+use crate::signals::ignored_signals;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::Path;
@@ -17,29 +17,20 @@ static SIGNALS_ARE_TAKEN: AtomicBool = AtomicBool::new(false);
 /// Takes a signal that would end the command; returns whether it does.
 static TAKER: OnceLock<fn(i32) -> bool> = OnceLock::new();
 
-/// Creates a folder among temporary files, which only its user can read.
+/// Creates a folder, which only its user can read, in another one.
 ///
 /// # Errors
 /// It cannot be created.
-pub fn folder(prefix: &str) -> Result<TemporaryFolder> {
-    folder_in(&std::env::temp_dir(), prefix)
-}
-
-/// Creates such a folder in another one.
-///
-/// # Errors
-/// It cannot be created.
-pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder> {
-    TemporaryFolder::create_in(base, prefix, 0o700)
-        .with_context(|| format!("cannot create a temporary folder in {}: set TMPDIR to a folder that can be written", base.display()))
+pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
+    TemporaryFolder::create_in(base, prefix, 0o700).map_err(|source| Error::TemporaryFolder { base: base.to_owned(), source })
 }
 
 /// Creates a folder in another one, for all users who may use that one.
 ///
 /// # Errors
 /// It cannot be created.
-pub fn folder_of_users(base: &Path, prefix: &str) -> Result<TemporaryFolder> {
-    private::temporary_folder_in(base, prefix).with_context(|| format!("cannot write to {}", base.display()))
+pub fn folder_of_users(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
+    private::temporary_folder_in(base, prefix).map_err(|source| Error::NotWritable { folder: base.to_owned(), source })
 }
 
 /// From now on signals do not end this command by themselves: it hands them on, or has an end of its own for them.

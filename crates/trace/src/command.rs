@@ -10,14 +10,33 @@
 //! The end of the client ends the command, too. The command always ends after the processes have been let go as they were, and leaves no
 //! temporary file. A program whose output goes through the tracer has it until it ends.
 
-use super::temporary;
-use anyhow::{Context, Result};
+use crate::launcher::{InheritedSignals, Launcher};
+use crate::system::send_signal;
+use crate::tracer::{ClientLink, ClientMessage, TracerSplit, split};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use trodden_trace::{ClientLink, ClientMessage, InheritedSignals, Launcher, TracerSplit, send_signal};
+use trodden_launch::temporary;
+
+/// Exit status of a command whose client is gone, or whose tracer ended without one.
+const FAILED: u8 = 2;
+
+/// Why a command cannot trace.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// There can be no tracer.
+    #[error("cannot start a process for the tracer: lift the limit on processes, or end some")]
+    Tracer(#[source] io::Error),
+    /// There can be no launcher.
+    #[error("cannot start a process that starts programs")]
+    Launcher(#[source] io::Error),
+    /// The tracer cannot listen to its client.
+    #[error(transparent)]
+    Link(io::Error),
+}
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();
 
@@ -72,20 +91,20 @@ struct Run {
 ///
 /// # Errors
 /// There can be no more processes, or the work fails.
-pub fn in_tracer(work: impl FnOnce() -> Result<ExitCode>) -> Result<ExitCode> {
-    match trodden_trace::split().context("cannot start a process for the tracer: lift the limit on processes, or end some")? {
+pub fn in_tracer<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, E>) -> Result<ExitCode, E> {
+    match split().map_err(CommandError::Tracer)? {
         TracerSplit::Client(status) => {
             if let Some(signal) = status.signal() {
-                crate::notes::warn(format_args!(
+                log::warn!(
                     "signal {signal} ended the tracer (a child process of this command): a process that it traced may have been ended with \
                      it, or be changed"
-                ));
+                );
             }
-            let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(crate::FAILED));
+            let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(FAILED));
             Ok(ExitCode::from(status as u8))
         }
         TracerSplit::Tracer(client, launcher) => {
-            let messages = client.try_clone()?;
+            let messages = client.try_clone().map_err(CommandError::Link)?;
             set_up(launcher, Some(client));
             std::thread::spawn(move || listen(messages));
             temporary::remove_on_signals();
@@ -100,8 +119,8 @@ pub fn in_tracer(work: impl FnOnce() -> Result<ExitCode>) -> Result<ExitCode> {
 ///
 /// # Errors
 /// There can be no more processes.
-pub fn in_this_process() -> Result<()> {
-    set_up(Launcher::fork(&InheritedSignals::now()).context("cannot start a process that starts programs")?, None);
+pub fn in_this_process() -> Result<(), CommandError> {
+    set_up(Launcher::fork(&InheritedSignals::now()).map_err(CommandError::Launcher)?, None);
     Ok(())
 }
 
@@ -225,7 +244,7 @@ impl Tracer {
     fn abandon(&self) {
         let mut state = self.state();
         self.stop.store(true, Ordering::SeqCst);
-        state.ending.get_or_insert(i32::from(crate::FAILED));
+        state.ending.get_or_insert(i32::from(FAILED));
         state.end_if_free();
     }
 }

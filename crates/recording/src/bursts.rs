@@ -11,10 +11,8 @@
 //!
 //! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
 
-use super::processor_time::ProcessorTime;
-use super::waiting::Waiting;
-use crate::cli::Bursts;
-use crate::notes::note;
+use crate::processor_time::ProcessorTime;
+use crate::waiting::Waiting;
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::sampling::{SampledClock, SwitchedOn};
 use trodden_profile::{ProfileError, RawProfile, Readings, Sampled, Switch, raw_files};
-use trodden_report::words::plural;
+use trodden_text::words::plural;
 
 /// While no image with a switch is there, how often one is searched for.
 const SEARCH: Duration = Duration::from_millis(2);
@@ -39,6 +37,15 @@ const STRETCH: u32 = 4;
 
 /// The part of all time in which they are.
 const STRETCHED: f64 = 0.25;
+
+/// When programs of the sample tier count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bursts {
+    /// How long a burst is.
+    pub burst: Duration,
+    /// From the beginning of one burst to that of the next, on average.
+    pub every: Duration,
+}
 
 /// Where raw files are; in folders, more may come.
 #[derive(Clone, Debug, Default)]
@@ -279,7 +286,7 @@ fn processor_time_of_thread() -> Duration {
 /// Reports how a run was sampled.
 pub fn report(sampling: &Sampled) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
-    note(format_args!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts")));
+    log::info!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
 }
 
 /// Pseudo-random numbers, for pauses that keep no step with anything (xorshift).

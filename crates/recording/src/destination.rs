@@ -1,14 +1,24 @@
 //! Where a profile goes that was made of raw files: the run store, a file; and what is said of it.
 
-use crate::cli::Destination;
-use crate::notes::{note, warn};
-use crate::profiles;
+use crate::Surroundings;
+use crate::streams::place::streams_beside;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::{CollectProblem, Collected};
-use trodden_report::words::plural;
+use trodden_text::words::plural;
+
+/// Where the profile of a run goes.
+#[derive(Clone, Debug, Default)]
+pub struct Destination {
+    /// The suite to which the run belongs.
+    pub suite: Option<String>,
+    /// A file for the profile, besides the run store.
+    pub output: Option<PathBuf>,
+    /// Whether the run is left out of the run store.
+    pub no_store: bool,
+}
 
 /// What a profile lacks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,29 +46,22 @@ impl Lacking {
 ///
 /// # Errors
 /// Nothing could be decoded, or the place cannot be written.
-pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacking> {
+pub fn deliver(collected: &Collected, destination: &Destination, around: &Surroundings) -> Result<Lacking> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
     let mut lacking = Lacking { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_marked) };
-    collected.problems.iter().for_each(warn);
+    collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of its images can be decoded");
     if let Some(output) = &destination.output {
         collected.profile.write(output)?;
         forget_streams(output)?;
-        note(format_args!("the profile is in {}", output.display()));
+        log::info!("the profile is in {}", output.display());
     }
     if !destination.no_store {
-        let entry = profiles::create_store(&std::env::current_dir()?)?.add_run(&collected.profile)?;
-        note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
+        let entry = around.run_store()?.add_run(&collected.profile)?;
+        log::info!("recorded as run {}; `trodden report` shows it", entry.number);
         lacking.run = Some(entry.number);
     }
     Ok(lacking)
-}
-
-/// Where the logs of a run lie whose profile is in a file.
-pub fn streams_beside(profile: &Path) -> PathBuf {
-    let mut name = profile.as_os_str().to_owned();
-    name.push(".streams");
-    name.into()
 }
 
 /// Removes the logs of the run whose profile was in a file before: with those of a new run they would be counted twice.
@@ -80,17 +83,17 @@ fn forget_streams(profile: &Path) -> Result<()> {
 /// Says why there is no profile.
 pub fn nothing_counted(program: &OsStr) {
     if let Some((path, what)) = trodden_trace::privileged_file(program, None) {
-        warn(format_args!(
+        log::warn!(
             "nothing was counted: {} has {what}, and such a program does not write where its user's environment says: record a copy of it \
                 without, or as a user who has these rights already",
             path.display()
-        ));
+        );
         return;
     }
-    warn(format_args!(
+    log::warn!(
         "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build \
             it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` says whether a program was. (A program that \
             runs without this environment, as under `env -i` or `sudo`, is not counted: let it keep TRODDEN_OUTPUT)",
         program.display()
-    ));
+    );
 }

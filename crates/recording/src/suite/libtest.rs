@@ -4,34 +4,48 @@
 //! and runs them one by one, so a call with `--exact` is one test. Cargo runs a binary once for all its tests; then the
 //! binary is asked for the list, and run for each. A binary that has no such list is one test.
 
-use super::run::{Recorder, SuiteOutcome, TestCommand, TestCounts, all_kept, run_all};
-use crate::notes::not_run;
-use crate::running;
+use super::{Recorder, SuiteOutcome, TestCommand, TestCounts, all_kept, run_all};
+use crate::Surroundings;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use trodden_report::words::plural;
+use trodden_launch::process::not_run;
+use trodden_text::words::plural;
 
 /// Options that go on to each test.
 const KEPT: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
 /// Exit status of a test binary of which a test failed.
 const TEST_FAILED: u8 = 101;
 
-/// Runs a test binary.
+/// A test binary that cargo has run.
+#[derive(Clone, Debug)]
+pub struct TestBinary {
+    /// The suite.
+    pub suite: String,
+    /// The folder with the run store.
+    pub project: PathBuf,
+    /// The binary and its arguments.
+    pub command: Vec<OsString>,
+    /// How many tests run at a time, if the environment says so (`RUST_TEST_THREADS`).
+    pub threads: Option<String>,
+}
+
+/// Runs a test binary, and writes how its tests went.
 ///
 /// # Errors
 /// It cannot be run, or its counts cannot be kept.
-pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
+pub fn step(job: &TestBinary, around: &Surroundings, out: &mut dyn Write) -> Result<ExitCode> {
+    let command = &job.command[..];
     let (binary, arguments) = command.split_first().context("a test binary is needed")?;
     let has = |option: &str| arguments.iter().any(|a| a == option);
     if has("--list") {
-        return Err(not_run(binary, Command::new(binary).args(arguments).exec()));
+        return Err(not_run(binary, Command::new(binary).args(arguments).exec()).into());
     }
-    let recorder = Recorder::new(suite, project)?;
+    let recorder = Recorder::new(&job.suite, &job.project, around)?;
     let crate_name = crate_name(Path::new(binary));
     if has("--exact") {
         let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());
@@ -47,24 +61,23 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
         TestCommand { name: format!("{crate_name}::{name}"), arguments: arguments.into_iter().chain(kept.iter().cloned()).collect() }
     };
     let tests: Vec<TestCommand> = names.iter().map(test).collect();
-    let SuiteOutcome { failed, lost, .. } = run_all(&tests, threads(arguments), &recorder)?;
-    let mut out = crate::output::text();
+    let SuiteOutcome { failed, lost, .. } = run_all(&tests, threads(arguments, job.threads.clone()), &recorder)?;
     writeln!(out, "{crate_name}: {}, {} failed", plural(tests.len() as u128, "test", "tests"), failed.len())?;
     failed.iter().try_for_each(|name| writeln!(out, "failed: {name}"))?;
     all_kept(lost)?;
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
-fn one(recorder: &Recorder, name: &str, command: &[OsString]) -> Result<ExitCode> {
+fn one(recorder: &Recorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
     let (status, counts) = recorder.run(name, command)?;
     all_kept(usize::from(counts == TestCounts::Lost))?;
-    Ok(running::exit_code(status))
+    Ok(trodden_launch::process::exit_code(status))
 }
 
 /// How many tests to run at a time, as the test harness has it.
-fn threads(arguments: &[OsString]) -> usize {
+fn threads(arguments: &[OsString], from_environment: Option<String>) -> usize {
     let mut rest = arguments.iter().map(|a| a.to_string_lossy());
-    let mut threads = std::env::var("RUST_TEST_THREADS").ok();
+    let mut threads = from_environment;
     while let Some(argument) = rest.next() {
         match argument.strip_prefix("--test-threads") {
             Some("") => threads = rest.next().map(Into::into),
@@ -131,8 +144,9 @@ mod tests {
 
     #[test]
     fn the_harness_number_of_threads_holds() {
-        let of = |text: &str| threads(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        let of = |text: &str| threads(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>(), Some("7".into()));
         assert_eq!((of("--test-threads=3 x"), of("x --test-threads 5")), (3, 5));
-        assert!(of("x") > 0);
+        assert_eq!(of("x"), 7);
+        assert!(threads(&[], None) > 0);
     }
 }

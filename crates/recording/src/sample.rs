@@ -1,0 +1,109 @@
+//! Bursts of programs that run already: their switches are found by raw file, folder or process.
+
+use crate::bursts::{BurstFiles, Bursting, read};
+use crate::{Bursts, Destination, Surroundings, deliver, host, is_in_use, one_run};
+use anyhow::{Context, Result, bail, ensure};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trodden_profile::sampling::subtract;
+use trodden_profile::{Run, Sampling, Switch, collect, is_raw_file};
+
+/// Which programs are counted, when, and for how long.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Raw files, folders of them, or numbers of processes.
+    pub subjects: Vec<PathBuf>,
+    /// How long; without it until a signal comes, or until all processes given by number have ended.
+    pub time: Option<Duration>,
+    /// When to count.
+    pub bursts: Bursts,
+    /// Where the profile goes.
+    pub destination: Destination,
+}
+
+/// Counts programs that run already.
+///
+/// # Errors
+/// There is no such program or file, it is not of the sample tier, or its counts cannot be read.
+pub fn attach(job: &Sample, around: &Surroundings) -> Result<()> {
+    let (files, processes) = subjects(&job.subjects)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    let before = read(&files.list()?)?;
+    ensure!(
+        files.list()?.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))),
+        "none of {} can be sampled: build it with --sample, and start it with TRODDEN_OUTPUT (or is another recorder at work?)",
+        job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
+    );
+    if processes.is_empty() && !files.list()?.iter().any(|file| is_in_use(file)) {
+        log::warn!("no process counts in them now: only processes that start from now on are sampled");
+    }
+    let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
+    let bursting = Bursting::start(files.clone(), job.bursts)?;
+    let alive = |p: &u32| Path::new(&format!("/proc/{p}")).exists();
+    while !stop.load(Ordering::Relaxed)
+        && job.time.is_none_or(|t| clock.elapsed() < t)
+        && (processes.is_empty() || processes.iter().any(alive))
+    {
+        let left = job.time.map_or(Duration::from_millis(50), |t| t.saturating_sub(clock.elapsed()));
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    let sampled = bursting.stop();
+    let run = Run {
+        command: processes.first().map(|p| command_of(*p)).unwrap_or_default(),
+        host: host(),
+        suite: job.destination.suite.clone(),
+        started_ns: started.as_nanos() as u64,
+        duration_ns: clock.elapsed().as_nanos() as u64,
+        ..one_run()
+    };
+    let mut now = read(&files.list()?)?;
+    subtract(&mut now, &before);
+    let mut collected = collect::join(now, run, around.units.as_ref());
+    collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
+    deliver(&collected, &job.destination, around)?.check()
+}
+
+/// Raw files, and the processes by which some of them were named.
+fn subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
+    let (mut files, mut processes) = (BurstFiles::default(), Vec::new());
+    for name in names {
+        let number = name.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|_| !name.exists());
+        match number {
+            Some(process) => {
+                let found = raw_files_of(process)?;
+                ensure!(
+                    !found.is_empty(),
+                    "process {process} counts in no raw file: start it with TRODDEN_OUTPUT=FOLDER/%m.raw, and build it with --sample"
+                );
+                files.single.extend(found);
+                processes.push(process);
+            }
+            None if name.is_dir() => files.folders.push(name.clone()),
+            None if name.exists() => files.single.push(name.clone()),
+            None => bail!("{}: no such file, folder or process", name.display()),
+        }
+    }
+    Ok((files, processes))
+}
+
+/// The raw files that a process has mapped.
+fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
+    ensure!(Path::new(&format!("/proc/{process}")).exists(), "there is no process {process}: has it ended?");
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("process {process} cannot be examined"))?;
+    let mut paths: Vec<PathBuf> = maps.lines().filter_map(|l| l.find('/').map(|at| PathBuf::from(&l[at..]))).collect();
+    paths.sort();
+    paths.dedup();
+    Ok(paths.into_iter().filter(|path| path.is_file() && is_raw_file(path)).collect())
+}
+
+fn command_of(process: u32) -> Vec<String> {
+    let arguments = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    arguments.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
+}

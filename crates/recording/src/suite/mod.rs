@@ -1,0 +1,249 @@
+//! Suites: tests from a list of commands, from ctest, from test binaries of Rust; each with counts of its own.
+//!
+//! A test is whatever one command runs, all its processes together: they count to a folder of the test. ctest is asked
+//! for one test at a time, so that everything it knows of a test (environment, fixtures, time limits, what counts as
+//! passing) holds. Cargo runs test binaries by [`libtest`].
+
+pub mod libtest;
+
+use crate::{RunFolder, Surroundings, TEST_VARIABLE, circumstances, command, ending};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Instant, UNIX_EPOCH};
+use trodden_launch::process::not_run;
+use trodden_profile::{Run, RunStore, collect, raw_files};
+use trodden_text::words::{plural, shell_word};
+
+/// A test: its name, and the command that runs it.
+pub struct TestCommand {
+    /// Its name.
+    pub name: String,
+    /// The program and its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// Where tests come from.
+#[derive(Clone, Debug)]
+pub enum TestSource {
+    /// Commands of the shell, a line each; `name` says in messages whose they are.
+    Commands {
+        /// The lines.
+        text: String,
+        /// The file.
+        name: PathBuf,
+    },
+    /// ctest, with options that choose tests.
+    Ctest {
+        /// The build folder.
+        folder: PathBuf,
+        /// Options of ctest.
+        options: Vec<OsString>,
+    },
+}
+
+/// The tests of a source.
+///
+/// # Errors
+/// There are none, or they cannot be listed.
+pub fn tests(source: &TestSource) -> Result<Vec<TestCommand>> {
+    match source {
+        TestSource::Commands { text, name } => commands(text, name),
+        TestSource::Ctest { folder, options } => ctest(folder, options),
+    }
+}
+
+/// Commands of the shell, a line each.
+fn commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
+    let tests = listed(text);
+    ensure!(!tests.is_empty(), "{} has no commands: it should have one on each line", file.display());
+    let mut names = BTreeSet::new();
+    if let Some(twice) = tests.iter().find(|t| !names.insert(&t.name)) {
+        bail!("{} has two tests `{}`: put a name and a tab before each command", file.display(), twice.name);
+    }
+    Ok(tests)
+}
+
+fn listed(text: &str) -> Vec<TestCommand> {
+    let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let test = |line: &str| {
+        let (name, command) = line.split_once('\t').unwrap_or((line, line));
+        TestCommand { name: name.trim().into(), arguments: ["sh", "-c", command.trim()].map(OsString::from).to_vec() }
+    };
+    lines.map(test).collect()
+}
+
+/// The tests of a build folder, by ctest's own account.
+fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
+    let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
+    let ask = |options: &[OsString]| -> Result<Value> {
+        let arguments = base();
+        let output = Command::new(&arguments[0]).args(&arguments[1..]).arg("--show-only=json-v1").args(options).output();
+        let output = output.context("cannot run ctest: install CMake (Debian: apt install cmake)")?;
+        let failure = || format!("ctest cannot list the tests of {}: {}", folder.display(), String::from_utf8_lossy(&output.stderr).trim());
+        ensure!(output.status.success(), failure());
+        serde_json::from_slice(&output.stdout).context("what ctest lists is no JSON: version 3.20 or later is needed")
+    };
+    // A test is run by its place among all.
+    let all = ask(&[])?;
+    let name = |test: &Value| test["name"].as_str().unwrap_or_default().to_owned();
+    let tests_of = |listing: &Value| listing["tests"].as_array().cloned().unwrap_or_default();
+    let chosen: BTreeSet<String> = tests_of(&ask(options)?).iter().map(name).collect();
+    let disabled = |test: &Value| {
+        let properties = test["properties"].as_array();
+        properties.into_iter().flatten().any(|p| p["name"] == "DISABLED" && p["value"] == true)
+    };
+    let tests = tests_of(&all).into_iter().zip(1usize..).filter(|(test, _)| chosen.contains(&name(test)) && !disabled(test));
+    let tests: Vec<TestCommand> = tests
+        .map(|(test, place)| {
+            let rest = ["--output-on-failure".into(), "--quiet".into(), "-I".into(), format!("{place},{place}").into()];
+            TestCommand { name: name(&test), arguments: base().into_iter().chain(rest).collect() }
+        })
+        .collect();
+    ensure!(
+        !tests.is_empty(),
+        "ctest has no tests in {}{}",
+        folder.display(),
+        if options.is_empty() { ": build it first" } else { " that these options choose" }
+    );
+    Ok(tests)
+}
+
+/// What became of a test's counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestCounts {
+    /// They are in the run store.
+    Stored,
+    /// There were none.
+    None,
+    /// They cannot be decoded; the raw files are kept, and a message said where.
+    Lost,
+}
+
+/// How tests went.
+#[derive(Debug, Default)]
+pub struct SuiteOutcome {
+    /// Names of those that failed.
+    pub failed: Vec<String>,
+    /// Names of those that counted nothing.
+    pub without: Vec<String>,
+    /// How many counted what cannot be decoded.
+    pub lost: usize,
+}
+
+/// Checks that the counts of all tests were kept, given the number of tests of which they are lost.
+///
+/// # Errors
+/// Counts of tests could not be decoded.
+pub fn all_kept(lost: usize) -> Result<()> {
+    ensure!(lost == 0, "the suite is incomplete: counts of {} cannot be decoded", plural(lost as u128, "test", "tests"));
+    Ok(())
+}
+
+/// Runs tests, several at a time.
+///
+/// # Errors
+/// One cannot be run, or there is no place for what it counted.
+pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> Result<SuiteOutcome> {
+    let next = AtomicUsize::new(0);
+    let outcome = Mutex::new(SuiteOutcome::default());
+    let work = || -> Result<()> {
+        while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (status, counts) = recorder.run(&test.name, &test.arguments)?;
+            let mut outcome = outcome.lock().expect("no thread panics with it");
+            if counts == TestCounts::None {
+                outcome.without.push(test.name.clone());
+            }
+            outcome.lost += usize::from(counts == TestCounts::Lost);
+            if !status.success() {
+                outcome.failed.push(test.name.clone());
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs.min(tests.len()).max(1)).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    Ok(outcome.into_inner().expect("no thread panics with it"))
+}
+
+/// Runs tests one by one and keeps what they counted.
+pub struct Recorder<'a> {
+    store: Mutex<RunStore>,
+    around: &'a Surroundings,
+    suite: String,
+    folder: PathBuf,
+    reported: Mutex<BTreeSet<String>>,
+}
+
+impl<'a> Recorder<'a> {
+    /// For a suite in the run store of a project.
+    ///
+    /// # Errors
+    /// The store cannot be made.
+    pub fn new(suite: &str, project: &Path, around: &'a Surroundings) -> Result<Recorder<'a>> {
+        let store = RunStore::create(&std::path::absolute(project)?)?;
+        let folder = store.folder().to_owned();
+        Ok(Recorder { store: Mutex::new(store), around, suite: suite.into(), folder, reported: Mutex::default() })
+    }
+
+    /// Runs a test; gives how it ended, and what became of its counts.
+    ///
+    /// # Errors
+    /// It cannot be run, or there is no place for its counts.
+    pub fn run(&self, name: &str, arguments: &[OsString]) -> Result<(ExitStatus, TestCounts)> {
+        let raw = RunFolder::within(&self.folder)?;
+        let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
+        let mut command = command(arguments, raw.path(), "%m.raw", self.around);
+        let status = command.env(TEST_VARIABLE, name).status().map_err(|e| not_run(&arguments[0], e))?;
+        let run = Run {
+            duration_ns: clock.elapsed().as_nanos() as u64,
+            suite: Some(self.suite.clone()),
+            test: Some(name.to_owned()),
+            ..circumstances(arguments, started, ending(status), self.around)
+        };
+        raw.check()?;
+        let files = raw_files(raw.path())?;
+        if files.is_empty() {
+            return Ok((status, TestCounts::None));
+        }
+        let collected = collect(files, run, self.around.units.as_ref());
+        for problem in &collected.problems {
+            let problem = problem.to_string();
+            if self.reported.lock().expect("no thread panics with it").insert(problem.clone()) {
+                log::warn!("{}", problem);
+            }
+        }
+        if collected.problems.iter().any(|p| p.loses_counts() && !p.is_marked()) {
+            let kept = raw.keep();
+            let word = kept.to_string_lossy();
+            let (place, word) = (kept.display(), shell_word(&word));
+            log::warn!("counts of the test `{name}` cannot be decoded; they are in {place} (`trodden collect {word}`)");
+            return Ok((status, TestCounts::Lost));
+        }
+        // A process that is killed as it starts leaves a file without anything in it.
+        if collected.profile.images.is_empty() {
+            return Ok((status, TestCounts::None));
+        }
+        self.store.lock().expect("no thread panics with it").add_run(&collected.profile)?;
+        Ok((status, TestCounts::Stored))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_tests_and_a_tab_ends_a_name() {
+        let tests = listed("# tests\n\n./prog a  b\nsecond test\t./prog 'x'  \n");
+        assert_eq!(tests.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["./prog a  b", "second test"]);
+        assert_eq!(tests[1].arguments, ["sh", "-c", "./prog 'x'"]);
+    }
+}
