@@ -16,7 +16,7 @@ use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
 use crate::packages::{self, PackagePurpose};
 use crate::steps;
-use crate::steps::build_trodden;
+use crate::steps::build_laboratory;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cluster::Cluster;
@@ -52,7 +52,7 @@ pub struct CopiesOptions {
     /// Numbers of copies.
     #[arg(long, value_name = "K", default_value = "2,4,8", value_delimiter = ',')]
     copies: Vec<u32>,
-    /// How to divide; strategies of `trodden plan`.
+    /// How to divide; strategies of `trodden-lab plan`.
     #[arg(long, value_name = "STRATEGY", default_value = "weighted,p3,pbl", value_delimiter = ',')]
     strategy: Vec<String>,
     /// Who runs the copies.
@@ -93,7 +93,7 @@ pub fn run(options: &CopiesOptions) -> Result<()> {
     if options.engine == Engine::Slurm {
         packages::ensure_packages(&["slurmctld", "slurmd", "slurm-client", "munge"].map(str::to_owned))?;
     }
-    let trodden = build_trodden()?.join("trodden");
+    let trodden = build_laboratory()?.with_file_name("trodden");
     let corpus = Corpus::own();
     let programs = corpus.ready(&options.programs, DEFAULT)?;
     let mut results = CopiesResults::from_today(&options.output)?;
@@ -197,8 +197,7 @@ impl<'a> Subject<'a> {
     }
 
     fn record(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
-        let runner = format!("{} record --no-store {arguments} --", self.trodden.display());
-        self.corpus.run(self.name, &Variant::trodden(), options.input, &runner)
+        self.corpus.run(self.name, &Variant::trodden(), options.input, &runner(self.trodden, arguments))
     }
 
     /// Words of `record` for copies, and the file to which they write their costs.
@@ -293,8 +292,7 @@ impl<'a> Subject<'a> {
         thread::scope(|scope| {
             let loser = options.lose_node.then(|| scope.spawn(|| cluster.lose_node(&over)));
             let arguments = format!("{arguments} --engine slurm --work {}", work.display());
-            let runner =
-                format!("env SLURM_CONF={} {} record --no-store {arguments} --", cluster.configuration().display(), self.trodden.display());
+            let runner = format!("env SLURM_CONF={} {}", cluster.configuration().display(), runner(self.trodden, &arguments));
             let printed = self.corpus.run(self.name, &Variant::trodden(), options.input, &runner);
             over.store(true, Ordering::Relaxed);
             let lost = loser.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;
@@ -306,6 +304,24 @@ impl<'a> Subject<'a> {
                 }
             }
         })
+    }
+}
+
+/// `record` with these words: those that are choices of the laboratory go through it.
+fn runner(trodden: &Path, arguments: &str) -> String {
+    let (mut choices, mut own) = (Vec::new(), Vec::new());
+    let mut words = arguments.split_whitespace();
+    while let Some(word) = words.next() {
+        match word {
+            "--strategy" => choices.extend([Some(word), words.next()].into_iter().flatten()),
+            "--count-hits" => choices.push(word),
+            other => own.push(other),
+        }
+    }
+    let record = format!("record --no-store {} --", own.join(" "));
+    match choices.is_empty() {
+        true => format!("{} {record}", trodden.display()),
+        false => format!("{} with {} -- {record}", trodden.with_file_name("trodden-lab").display(), choices.join(" ")),
     }
 }
 

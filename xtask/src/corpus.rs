@@ -207,7 +207,8 @@ impl Corpus {
         }
         let mut instrument = Command::new(steps::target().join("release/trodden"));
         instrument.arg("instrument").arg(self.program(program, &Variant::trodden())).arg("-o").arg(output);
-        steps::output(instrument.args(["--scheme", scheme, "--interesting"]).arg(&stored)).map(drop)
+        instrument.env(steps::LABORATORY_VARIABLE, format!("--scheme {scheme}"));
+        steps::output(instrument.arg("--interesting").arg(&stored)).map(drop)
     }
 
     /// What a program's earlier runs say, for variants that go by it.

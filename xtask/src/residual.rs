@@ -243,7 +243,7 @@ impl<'a> Subject<'a> {
 
     /// Has a residual build run the field: it must count what is untested, and nothing else.
     fn residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
-        let counted = self.profile(&self.made("residual", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
+        let counted = self.profile(&self.made("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
             let reported = summary(trodden().arg("residual").arg(field).arg("--known").arg(tests))?;
             Ok((number(&reported["untested_paths"]), number(&reported["untested_executions"])))
@@ -258,12 +258,14 @@ impl<'a> Subject<'a> {
     }
 
     /// Makes the build that counts all again in another way; gives the new one's name.
-    fn made(&self, name: &str, options: &[&std::ffi::OsStr]) -> Result<String> {
+    fn made(&self, name: &str, choices: &str, options: &[&std::ffi::OsStr]) -> Result<String> {
         let build = format!("residual-{name}");
         let place = self.corpus.folder().join("bin").join(&build);
         std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
         let full = self.corpus.program(self.program, &Variant::trodden());
-        steps::output(trodden().arg("instrument").arg(full).arg("-o").arg(place.join(self.program)).args(options))?;
+        let mut instrument = trodden();
+        instrument.arg("instrument").arg(full).arg("-o").arg(place.join(self.program)).args(options);
+        steps::output(instrument.env(steps::LABORATORY_VARIABLE, choices))?;
         Ok(build)
     }
 
@@ -275,8 +277,8 @@ impl<'a> Subject<'a> {
                 "trodden" => self.corpus.program(self.program, &Variant::trodden()),
                 "residual" => self.corpus.folder().join("bin/residual-residual").join(self.program),
                 scheme => {
-                    let options = ["--scheme".as_ref(), scheme.as_ref(), "--interesting".as_ref(), tests.as_ref()];
-                    let build = self.made(scheme, &options)?;
+                    let options = ["--interesting".as_ref(), tests.as_ref()];
+                    let build = self.made(scheme, &format!("--scheme {scheme}"), &options)?;
                     self.corpus.folder().join("bin").join(build).join(self.program)
                 }
             };

@@ -129,6 +129,9 @@ fn quoted(word: &OsStr) -> String {
     if is_plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
+/// Variable in which `trodden` takes the choices of its laboratory, in the syntax of `trodden-lab with`.
+pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
+
 /// Builds the command and the plugin as users have them, with links under the command's other names; gives their folder.
 ///
 /// # Errors
@@ -138,4 +141,14 @@ pub fn build_trodden() -> Result<PathBuf> {
     let programs = target().join("release");
     run(Command::new(programs.join("trodden")).arg("drivers"))?;
     Ok(programs)
+}
+
+/// Builds the laboratory as well; gives its file.
+///
+/// # Errors
+/// As above.
+pub fn build_laboratory() -> Result<PathBuf> {
+    let programs = build_trodden()?;
+    run(cargo().args(["build", "--release", "--package", "trodden-lab"]))?;
+    Ok(programs.join("trodden-lab"))
 }

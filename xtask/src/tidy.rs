@@ -49,7 +49,7 @@ const IMPURE: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "s
 /// Crates whose work needs unsafe code.
 const UNSAFE: &[&str] = &["trodden-runtime", "trodden-instrument", "trodden-trace", "trodden-qemu-plugin", "trodden-waits-recorder"];
 /// Crates that may hide errors' kinds.
-const ANYHOW: &[&str] = &["trodden", "trodden-console", "trodden-distributed", "trodden-recording", "trodden-waits-file", "xtask"];
+const ANYHOW: &[&str] = &["trodden", "trodden-console", "trodden-distributed", "trodden-lab", "trodden-recording", "trodden-waits-file", "xtask"];
 
 /// All findings, a line each.
 ///

@@ -136,13 +136,24 @@ impl Bench<'_> {
     }
 
     fn record(&self, collector: &str, arguments: &[&str], trace: &str) -> Result<Shown> {
-        let mut command = Command::new(&self.trodden);
-        command.args(["trace", "record", "--jobs", "1", "--collector", collector, "--output", trace]).args(arguments).arg("--");
+        let mut command = self.by(collector);
+        command.args(["--jobs", "1", "--output", trace]).args(arguments).arg("--");
         command.args(&self.program).current_dir(self.folder).stdin(Stdio::null());
         steps::output(&mut command)?;
         let mut show = Command::new(&self.trodden);
         show.args(["trace", "show", "--json", trace]).current_dir(self.folder);
         serde_json::from_str(&steps::output(&mut show)?).context("what `trace show --json` prints")
+    }
+
+    /// `trace record` by a collector: some are the laboratory's.
+    fn by(&self, collector: &str) -> Command {
+        let mut command = Command::new(&self.trodden);
+        command.args(["trace", "record"]);
+        match collector {
+            "hardware" | "uprobes" => command.env(steps::LABORATORY_VARIABLE, format!("--collector {collector}")),
+            _ => command.args(["--collector", collector]),
+        };
+        command
     }
 
     /// One run of everything: places recorded, and seconds. With trampolines its trace is what weights are taken from.
@@ -162,8 +173,8 @@ impl Bench<'_> {
         // One run of all blocks needs no distribution; one machine with two profiles does.
         let (number, machines) = (runs.max(2).to_string(), runs.to_string());
         let arguments = ["--runs", &number, "--machines", &machines, "--strategy", strategy, "--weights", weights];
-        let mut plan = Command::new(&self.trodden);
-        plan.args(["trace", "record", "--plan", "--json", "--collector", collector]).args(arguments).arg("--").args(&self.program);
+        let mut plan = self.by(collector);
+        plan.args(["--plan", "--json"]).args(arguments).arg("--").args(&self.program);
         let planned: Planned = serde_json::from_str(&steps::output(plan.current_dir(self.folder).stdin(Stdio::null()))?)?;
         let shown = self.record(collector, &arguments, "other.trace")?;
         let (hits, seconds) = match runs {

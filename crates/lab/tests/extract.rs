@@ -1,10 +1,10 @@
-//! `trodden graph extract` as a user runs it: on a program of the system, and on files that it cannot take.
+//! `trodden-lab graph extract` as a user runs it: on a program of the system, and on files that it cannot take.
 
 use serde_json::Value;
 use std::process::{Command, Output};
 
 fn extract(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_trodden")).args(["graph", "extract"]).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_trodden-lab")).args(["graph", "extract"]).args(arguments).output().unwrap()
 }
 
 fn error(arguments: &[&str]) -> String {

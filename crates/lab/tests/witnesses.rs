@@ -1,4 +1,4 @@
-//! `trodden graph witnesses` and `trodden graph reconstruct`: files, answers, exit statuses, messages.
+//! `trodden-lab graph witnesses` and `trodden-lab graph reconstruct`: files, answers, exit statuses, messages.
 
 use serde_json::{Value, json};
 use std::io::Write;
@@ -30,7 +30,7 @@ fn with(mut file: Value, more: Value) -> Value {
 }
 
 fn run(arguments: &str, file: &Value) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trodden-lab"));
     command.arg("graph").args(arguments.split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(file.to_string().as_bytes()).unwrap();

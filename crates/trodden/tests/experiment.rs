@@ -139,13 +139,14 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
         (vec!["build", "--sample", "--table-slots", "8", "--", "true"], "--sample (when=bursts) does not go together with --table-slots"),
         (vec!["build", "--tail-merging", "off", "--", "true"], "--tail-merging makes no sense without --addresses"),
         (vec!["instrument", "nothing", "-o", "x", "--watch", "f", "--events", "tsc"], "--events does not go together with --watch"),
-        (vec!["build", "--scheme", "ppp", "--", "true"], "trodden instrument --interesting"),
     ];
     for (arguments, reason) in cases {
         let error = refused(place.command(trodden()).args(&arguments));
         assert!(error.contains(reason), "{arguments:?}: {error}");
         assert!(!place.path("store").exists(), "{arguments:?}");
     }
+    let error = refused(place.command(trodden()).args(["build", "--", "true"]).env("TRODDEN_LABORATORY", "--scheme ppp"));
+    assert!(error.contains("trodden instrument --interesting"), "{error}");
     let error = refused(place.command(trodden()).args(["cc", "-c", "a.c"]).env("TRODDEN_INSTRUMENT", "chords=maybe"));
     assert!(error.contains("`chords=maybe`") && error.contains("chords takes on|off"), "{error}");
     let error = refused(place.command(trodden()).args(["build", "--residual", "nothing", "--", "true"]));

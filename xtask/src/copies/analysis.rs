@@ -1,4 +1,4 @@
-//! How long the static analysis of partitions takes: `trodden plan` for a program of the corpus, with and without a profile.
+//! How long the static analysis of partitions takes: `trodden-lab plan` for a program of the corpus, with and without a profile.
 
 use super::table::{Analysis, CopiesResults};
 use super::{CopiesOptions, Subject};
@@ -19,7 +19,7 @@ pub fn measure(subject: &Subject, options: &CopiesOptions, results: &mut CopiesR
             let mut least: Option<Usage> = None;
             let mut procedures = 0;
             for _ in 0..options.rounds {
-                let (used, counted) = planned(subject.trodden, &program, copies, strategy, profile)?;
+                let (used, counted) = planned(&subject.trodden.with_file_name("trodden-lab"), &program, copies, strategy, profile)?;
                 procedures = counted;
                 least = Some(least.filter(|known| known.user_s <= used.user_s).unwrap_or(used));
             }
@@ -40,11 +40,11 @@ pub fn measure(subject: &Subject, options: &CopiesOptions, results: &mut CopiesR
 }
 
 /// Makes a plan; gives what that used, and the number of functions.
-fn planned(trodden: &Path, program: &Path, copies: u32, strategy: &str, profile: Option<&Path>) -> Result<(Usage, u64)> {
+fn planned(laboratory: &Path, program: &Path, copies: u32, strategy: &str, profile: Option<&Path>) -> Result<(Usage, u64)> {
     usage::measured(|runner| {
         let mut arguments = runner.split_whitespace();
         let mut command = Command::new(arguments.next().context("there is no runner")?);
-        command.args(arguments).arg(trodden).arg("plan").arg(program).args([
+        command.args(arguments).arg(laboratory).arg("plan").arg(program).args([
             "--json",
             "--strategy",
             strategy,
@@ -55,6 +55,6 @@ fn planned(trodden: &Path, program: &Path, copies: u32, strategy: &str, profile:
             command.arg("--profile").arg(profile);
         }
         let answer: serde_json::Value = serde_json::from_str(&steps::output(&mut command)?)?;
-        answer["procedures"].as_u64().context("`trodden plan` does not say how many functions there are")
+        answer["procedures"].as_u64().context("`trodden-lab plan` does not say how many functions there are")
     })
 }

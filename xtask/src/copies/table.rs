@@ -293,7 +293,7 @@ impl CopiesResults {
             markdown(&mut page, &HEADS, rows.iter().filter(|r| r.setting.place() == kind).map(CopiesRow::cells))?;
         }
         if !analyses.is_empty() {
-            writeln!(page, "\n## Analysis\n\nWhat `trodden plan` takes; the least of some rounds.\n")?;
+            writeln!(page, "\n## Analysis\n\nWhat `trodden-lab plan` takes; the least of some rounds.\n")?;
             markdown(&mut page, &ANALYSIS_HEADS, analyses.iter().map(Analysis::cells))?;
         }
         Ok(page)

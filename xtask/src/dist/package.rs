@@ -88,7 +88,7 @@ fn maintainer() -> String {
 
 /// What readelf says of all that is packed.
 fn dynamic(option: &str) -> Result<String> {
-    let files = compile::LIBRARIES.iter().chain(&["trodden"]).map(|name| compile::folder().join(name));
+    let files = compile::LIBRARIES.iter().chain(&compile::PROGRAMS).map(|name| compile::folder().join(name));
     steps::output(Command::new("readelf").args(["--wide", option]).args(files).env("LC_ALL", "C"))
 }
 

@@ -183,7 +183,8 @@ impl InterestingBuilds {
         std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
         let full = corpus.program(&self.program, &Variant::trodden());
         let mut instrument = trodden();
-        instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--scheme", scheme, "--interesting", set]);
+        instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--interesting", set]);
+        instrument.env(steps::LABORATORY_VARIABLE, format!("--scheme {scheme}"));
         steps::output(&mut instrument)?;
         let stored = self.folder.join(format!("{}.{}.{scheme}.trodden", self.program, self.input.name()));
         self.profile(corpus, &build, &stored)?;

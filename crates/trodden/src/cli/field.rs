@@ -95,7 +95,7 @@ pub struct Aggregate {
     /// Files of reports, or folders of files whose names end in .field.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     pub reports: Vec<PathBuf>,
-    /// The reports are of copies that watch a part of the paths each, which `trodden plan --make` made in this folder.
+    /// The reports are of copies that watch a part of the paths each, which `trodden field copies` made in this folder.
     #[arg(long, value_name = "FOLDER")]
     pub copies: Option<PathBuf>,
     /// How many users there are in all, for whom estimates are made; by default those who reported.
