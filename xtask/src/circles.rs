@@ -5,7 +5,7 @@
 //!
 //! Circles are the strongly connected components of what is left (Tarjan), so this is linear in the names.
 
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

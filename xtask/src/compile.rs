@@ -3,7 +3,7 @@
 //! What is compiled is a unit of many small functions, and sources that are named. Both compilers take turns, so that a machine that slows
 //! down slows both; of each the shortest time counts.
 
-use crate::steps::{self, build_trodden};
+use trodden_corpus::steps::{self, build_trodden};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::sys::resource::{UsageWho, getrusage};

@@ -20,7 +20,7 @@ mod notices;
 mod package;
 mod tree;
 
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;

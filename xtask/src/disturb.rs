@@ -1,6 +1,6 @@
 //! `cargo xtask disturb`: recorders of traces that are ended, and targets that die, at random moments.
 
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::Result;
 use clap::Args;
 

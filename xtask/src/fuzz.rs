@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: mutated input for every reader, from the corpora in `crates/fuzz/corpus`.
 
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::Result;
 use clap::Args;
 

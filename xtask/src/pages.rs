@@ -3,7 +3,7 @@
 
 pub mod sessions;
 
-use crate::steps;
+use trodden_corpus::steps;
 use crate::tidy;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};

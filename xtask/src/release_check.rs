@@ -1,6 +1,6 @@
 //! `cargo xtask release-check`: what takes too long for each change, and must hold before a release.
 
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::Instant;

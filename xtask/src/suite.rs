@@ -2,9 +2,9 @@
 
 use crate::circles;
 use crate::fuzz;
-use crate::packages::{self, PackagePurpose};
+use trodden_corpus::packages::{self, PackagePurpose};
 use crate::pages;
-use crate::steps;
+use trodden_corpus::steps;
 use crate::tidy;
 use anyhow::{Result, bail};
 use clap::Args;

@@ -5,7 +5,7 @@
 mod functions;
 mod terms;
 
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -12,6 +12,7 @@ pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use plan::Plan;
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
+use crate::experiments::Experiment;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -41,6 +42,18 @@ pub enum Command {
     Plan(Plan),
     /// Run a command of trodden with a published method in the place of its own.
     With(With),
+    /// Measure real programs: what counting, recording and analysis cost and bring. Takes a checkout of the sources.
+    #[command(subcommand)]
+    Experiment(Experiment),
+    /// Run a command and append what it used to a file, as a line of JSON.
+    #[command(hide = true)]
+    Measure {
+        /// The file.
+        file: PathBuf,
+        /// The command.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
+    },
     /// Write manual pages into a folder.
     Man {
         /// The folder, made if it is not there.

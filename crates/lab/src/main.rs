@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `cli.rs`, `cli/` | the syntax of the command line |
 //! | `graph/` | algorithms on graphs from files; graphs of programs |
+//! | `experiments/` | experiments with real programs |
 //! | `plan.rs` | plans for copies that share the counting of a program, and what they cost |
 //! | `with.rs` | commands of trodden with published methods instead of its own |
 #![forbid(unsafe_code)]
 
 mod cli;
+mod experiments;
 mod graph;
 mod plan;
 mod with;
@@ -34,6 +36,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Graph(job) => graph::run(&job),
         Command::Plan(job) => plan::run(&job),
         Command::With(job) => with::run(&job),
+        Command::Experiment(job) => experiments::run(&job).map(|()| ExitCode::SUCCESS),
+        Command::Measure { file, command } => experiments::measure(&file, &command),
         Command::Man { folder } => pages(&folder),
     }
 }
@@ -48,7 +52,7 @@ fn pages(folder: &Path) -> Result<ExitCode> {
 }
 
 fn write_pages(command: &clap::Command, folder: &Path) -> Result<()> {
-    command.get_subcommands().try_for_each(|below| write_pages(below, folder))?;
+    command.get_subcommands().filter(|below| !below.is_hide_set()).try_for_each(|below| write_pages(below, folder))?;
     let (page, mut text) = (clap_mangen::Man::new(command.clone()), Vec::new());
     page.render(&mut text)?;
     output::write_file(&folder.join(page.get_filename()), &text)

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, laboratory, trodden};
+use place::{Place, laboratory};
 
 /// The compiler proves that `step` returns.
 const RETURNS: &str = r#"

@@ -5,8 +5,8 @@
 //! (as a user: building and recording bzip2).
 
 use super::{DistOptions, Made};
-use crate::corpus::Corpus;
-use crate::steps;
+use trodden_corpus::Corpus;
+use trodden_corpus::steps;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //! Compilers write paths of sources into programs, for messages of panics and assertions. They get them relative to the repository, to the
 //! folder of fetched crates, and to the folder of cargo's output.
 
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;

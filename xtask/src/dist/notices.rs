@@ -4,7 +4,7 @@
 //! of which nothing is in a program.
 
 use super::compile;
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 //! What the package depends on is what the programs ask of the loader, and the compiler that they drive.
 
 use super::{VERSION, compile, tree};
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 use std::fs;

@@ -1,7 +1,7 @@
 //! The tree that package and archive hold.
 
 use super::{compile, notices};
-use crate::steps;
+use trodden_corpus::steps;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
