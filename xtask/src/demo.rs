@@ -1,12 +1,12 @@
 //! `cargo xtask demo`: from a fresh machine to the path profile of a real program, by the commands that a user would type.
 
-use trodden_corpus::Corpus;
-use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
+use trodden_corpus::Corpus;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
 
 /// The program: bzip2, built by its own Makefile.
 const PACKAGE: &str = "bzip2";

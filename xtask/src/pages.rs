@@ -3,12 +3,12 @@
 
 pub mod sessions;
 
-use trodden_corpus::steps;
 use crate::tidy;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// The book's folder.
 const BOOK: &str = "docs/book/src";

@@ -14,6 +14,7 @@ pub mod aggregate;
 pub mod distributed;
 pub mod estimate;
 mod external;
+pub mod maps;
 pub mod reporting;
 
 use crate::error::FieldError;

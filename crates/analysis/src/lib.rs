@@ -9,6 +9,7 @@
 //! | [`expression`] | which paths run through given places? |
 //! | [`combinations`] | which paths were not taken, although each of their edges was? |
 //! | [`untested`], [`field`] | which paths does the field take that no test takes; what do many users report? |
+//! | [`copies`] | what do copies of a program cost that share its counting? |
 //! | [`choice`], [`changes`] | which paths are interesting; which lines did a change touch? |
 #![forbid(unsafe_code)]
 
@@ -16,10 +17,17 @@ pub mod advise;
 pub mod changes;
 pub mod choice;
 pub mod combinations;
+pub mod compared_runs;
+pub mod copies;
 mod error;
 pub mod expression;
 pub mod field;
+pub mod git;
 pub mod isolate;
+pub mod libraries;
+pub mod residual;
+pub mod segments;
+pub mod sequences;
 pub mod suite;
 pub mod transformations;
 pub mod untested;

@@ -8,6 +8,7 @@ use trodden_binary::graph::{GraphObservation, ProgramGraph};
 use trodden_binary::instruction::decode;
 use trodden_binary::linked::{first_address, in_file};
 use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
+use trodden_trace::TraceFile;
 
 /// Files by number, the program first.
 pub struct Files(Vec<File>);
@@ -18,6 +19,15 @@ struct File {
 }
 
 impl Files {
+    /// The files that a trace is of.
+    ///
+    /// # Errors
+    /// One cannot be read any more.
+    pub fn of_trace(trace: &TraceFile) -> Result<Files> {
+        let about = trace.about();
+        Files::read([&about.image].into_iter().chain(&about.libraries).map(Path::new))
+    }
+
     /// Reads files, the program first.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
 use trodden_binary::linked::in_file;
 use trodden_text::escape;
-use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFunction};
+use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 /// What a user means by a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,4 +193,11 @@ pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
 
 fn short(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
+}
+
+/// Follows an event of a thread; whether it is the first block of a call.
+pub fn follow(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
+    let opens = frames.open.last().is_none_or(Option::is_none);
+    frames.follow(event, |block| trace.function_of(block));
+    opens && matches!(event, TraceEvent::Block(_))
 }

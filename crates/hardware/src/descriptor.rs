@@ -33,6 +33,11 @@ impl PathDescriptor {
     pub fn outcomes(self) -> impl Iterator<Item = bool> {
         (0..self.length).map(move |at| self.outcomes >> at & 1 == 1)
     }
+
+    /// A digit for each branch, first branch first; 1 is taken.
+    pub fn outcome_digits(self) -> String {
+        self.outcomes().map(|taken| if taken { '1' } else { '0' }).collect()
+    }
 }
 
 #[cfg(test)]

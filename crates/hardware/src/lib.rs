@@ -16,17 +16,21 @@
 //! | `index.rs`, `replacement.rs`, `table.rs` | [`HotPathTable`] | 5.4 |
 //! | `processor/` | the processor around it | table 5.3 |
 //! | `profiler.rs` | [`Profiler`]: all of it on a stream of threads | 5.5 |
+//! | `lane.rs` | [`Lane`]: profiler and processor together, fed from one stream | 5.3 |
+//! | `character.rs` | skew and length of paths, profiles of events beside frequency | 5.3, 5.5.2 |
 //! | `experiment.rs` | designs of experiments, effects of factors | 5.5.2 |
 //! | `statistics.rs` | cumulative distributions, rank correlation | 5.1, 5.5 |
 //! | `profile.rs` | [`PathProfile`] without bounds, overlap percentages | 5.5 |
 #![forbid(unsafe_code)]
 
+pub mod character;
 mod descriptor;
 mod detector;
 mod error;
 mod events;
 pub mod experiment;
 mod index;
+mod lane;
 mod mapping;
 mod names;
 mod path_stack;
@@ -43,9 +47,10 @@ pub use detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters, 
 pub use error::HardwareError;
 pub use events::{CounterWidth, EventCounts, MOST_EVENTS};
 pub use index::IndexFunction;
+pub use lane::{Lane, LaneTiming};
 pub use mapping::{BranchType, Extension, OperationMapping, Operations, Preset};
 pub use path_stack::{Overflow, PathStack};
-pub use processor::{Instruction, InstructionClass};
+pub use processor::{Instruction, InstructionClass, ProcessorModel};
 pub use profile::{PathProfile, overlap};
 pub use profiler::{Metric, Profiler, ProfilerParameters, TableResult, paths_for_share};
 pub use replacement::Replacement;

@@ -47,6 +47,8 @@ impl PathEntry {
 #[derive(Clone, Debug)]
 pub struct PathStack {
     entries: VecDeque<PathEntry>,
+    /// Entries in the hardware: the topmost of `entries`. All others were spilled.
+    resident: usize,
     capacity: usize,
     overflow: Overflow,
     overflows: u64,
@@ -56,7 +58,14 @@ pub struct PathStack {
 impl PathStack {
     /// A stack of so many entries, at least one.
     pub fn new(capacity: usize, overflow: Overflow) -> PathStack {
-        PathStack { entries: VecDeque::with_capacity(capacity.min(1024)), capacity: capacity.max(1), overflow, overflows: 0, deepest: 0 }
+        PathStack {
+            entries: VecDeque::with_capacity(capacity.min(1024)),
+            resident: 0,
+            capacity: capacity.max(1),
+            overflow,
+            overflows: 0,
+            deepest: 0,
+        }
     }
 
     /// Bytes of memory.
@@ -71,19 +80,24 @@ impl PathStack {
 
     /// Puts an entry on top.
     pub fn push(&mut self, entry: PathEntry) {
-        if self.entries.len() >= self.capacity {
+        if self.resident == self.capacity {
             self.overflows += 1;
+            self.resident -= 1;
             if self.overflow == Overflow::Drop {
                 self.entries.pop_front();
             }
         }
         self.entries.push_back(entry);
+        self.resident += 1;
         self.deepest = self.deepest.max(self.entries.len());
     }
 
     /// Takes the entry off the top.
     pub fn pop(&mut self) -> Option<PathEntry> {
-        self.entries.pop_back()
+        let entry = self.entries.pop_back()?;
+        // An entry comes back from memory when it is on top and the hardware holds none.
+        self.resident = (self.resident - 1).max(1).min(self.entries.len());
+        Some(entry)
     }
 
     /// Number of entries.
@@ -96,7 +110,7 @@ impl PathStack {
         self.entries.iter().rev().position(is_it)
     }
 
-    /// Pushes that found the stack full: entries dropped or spilled.
+    /// Entries dropped, or spilled to memory; one that comes back and is spilled again counts twice.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }
@@ -126,6 +140,23 @@ mod tests {
         let spilling = filled(Overflow::Spill);
         assert_eq!((spilling.overflows(), spilling.deepest()), (2, 5));
         assert_eq!(starts(spilling), [4, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn entries_in_memory_are_not_spilled_again() {
+        let mut stack = filled(Overflow::Spill);
+        // Five entries, three of them in the hardware: there is room after a pop.
+        for _ in 0..10 {
+            stack.pop();
+            stack.push(PathEntry::starting_at(Address(9)));
+        }
+        assert_eq!(stack.overflows(), 2);
+        // Three pops empty the hardware, and the fourth entry comes back alone: two more fit.
+        (0..3).for_each(|_| _ = stack.pop());
+        (0..2).for_each(|at| stack.push(PathEntry::starting_at(Address(at))));
+        assert_eq!((stack.depth(), stack.overflows()), (4, 2));
+        stack.push(PathEntry::starting_at(Address(5)));
+        assert_eq!(stack.overflows(), 3);
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn program(seed: u64, length: usize) -> Stream {
 
 fn block(number: u64, generator: &mut Generator) -> (Vec<Instruction>, u64, u64) {
     use InstructionClass::{Divide, Float, FloatDivide, FloatMultiply, Integer, Multiply};
-    let classes = [Integer, Integer, Integer, Integer, Integer, Multiply, Float, FloatMultiply, Divide, FloatDivide];
+    let classes = [Integer, Integer, Integer, Multiply, Float, Float, Float, FloatMultiply, Divide, FloatDivide];
     let mut instruction = |at: u64| {
         let mut register = || 1 + generator.below(14) as u8;
         let (sources, destinations) = ([register(), register(), 0, 0], [register(), 0]);

@@ -51,6 +51,8 @@ struct TableRun {
 pub struct TableResult {
     /// Its parameters.
     pub parameters: TableParameters,
+    /// Bits of storage, for paths of as many branches as the detector allows.
+    pub storage_bits: usize,
     /// What it did.
     pub counts: TableCounts,
     /// Overlap percentage with the complete profile; `None` without counts.
@@ -115,9 +117,10 @@ impl MetricRun {
         self.window.clear();
     }
 
-    fn result(&self, run: &TableRun) -> TableResult {
+    fn result(&self, run: &TableRun, length_limit: u8) -> TableResult {
         TableResult {
             parameters: run.table.parameters(),
+            storage_bits: run.table.parameters().storage_bits(length_limit),
             counts: run.table.counts(),
             overlap: overlap(&self.complete, &run.table.profile()),
             dynamic_overlap: (run.windows > 0).then(|| run.sum / run.windows as f64),
@@ -280,7 +283,9 @@ impl Profiler {
 
     /// What is known of all tables of a metric.
     pub fn results(&self, metric: Metric) -> Vec<TableResult> {
-        self.metrics.iter().filter(|m| m.metric == metric).flat_map(|m| m.tables.iter().map(|run| m.result(run))).collect()
+        let limit = self.parameters.detector.length_limit;
+        let of_metric = self.metrics.iter().filter(|m| m.metric == metric);
+        of_metric.flat_map(|m| m.tables.iter().map(move |run| m.result(run, limit))).collect()
     }
 }
 
@@ -351,6 +356,9 @@ mod tests {
         assert_eq!(profiler.complete(Metric::Event(0)).unwrap().total(), 160);
         let results = profiler.results(Metric::Frequency);
         assert_eq!(results[0].overlap, Some(100.0));
+        // 512 entries: start, length of at most 32, outcomes, accumulator.
+        assert_eq!(results[0].storage_bits, 512 * (48 + 6 + 32 + 32));
+        assert_eq!(results[0].parameters.storage_bits(64), 512 * (48 + 7 + 64 + 32));
         // One entry holds the path that came last.
         assert_eq!((results[1].overlap, results[1].windows), (Some(75.0), 1));
         assert_eq!(profiler.instructions_by_length()[..3], [0, 0, 400]);

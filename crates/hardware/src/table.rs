@@ -74,11 +74,12 @@ impl TableParameters {
         format!("{}x{},{},{}", self.entries, self.associativity, self.index.name(), self.replacement.name())
     }
 
-    /// Bits of storage: for each entry a start of 48 bits, length and outcomes of a path of 32 branches, an accumulator
-    /// of 32 bits. Least recently used needs a rank beside.
-    pub fn storage_bits(&self) -> usize {
+    /// Bits of storage. An entry has the start (48 bits), length and outcomes of a path of at most `length_limit` branches,
+    /// and an accumulator of 32 bits; least recently used also needs a rank.
+    pub fn storage_bits(&self, length_limit: u8) -> usize {
+        let length = (u8::BITS - length_limit.leading_zeros()) as usize;
         let rank = if self.replacement == Replacement::Lru { self.associativity.trailing_zeros() as usize } else { 0 };
-        self.entries * (48 + 6 + 32 + 32 + rank)
+        self.entries * (48 + length + usize::from(length_limit) + 32 + rank)
     }
 }
 

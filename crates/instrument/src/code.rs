@@ -4,8 +4,8 @@
 //! changed: numbers and names that the compiler gives, source positions, and the line numbers and places that
 //! assertions and messages pass on. So a function that only moved within its file, or whose file moved, is the same.
 
+use crate::handle_map::HandleMap;
 use crate::llvm::{Block, Value, llvm, owned};
-use indexmap::IndexMap;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::LLVMTypeKind;
 use llvm_sys::core::*;
@@ -25,7 +25,7 @@ pub fn digest(blocks: &[Block]) -> u64 {
 
 /// What is digested.
 struct Code {
-    numbers: IndexMap<Value, u64>,
+    numbers: HandleMap<Value, u64>,
     words: Vec<u8>,
 }
 

@@ -3,6 +3,7 @@
 //! LLVM-C has no accessors for the names in debug scopes; the operands of the metadata nodes have them. Their order is that of LLVM's
 //! `DISubprogram` (file, scope, name, linkage name, ...) and `DILexicalBlock` (file, scope, ...).
 
+use crate::handle_map::HandleMap;
 use crate::llvm::{Module, Value, file_name, llvm};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
@@ -22,8 +23,8 @@ pub struct Positions {
     pub scopes: Vec<Scope>,
     file_numbers: IndexMap<String, u32>,
     /// The same by node, so that a path is spelled once.
-    node_numbers: IndexMap<LLVMMetadataRef, u32>,
-    scope_numbers: IndexMap<(LLVMMetadataRef, LLVMMetadataRef), u32>,
+    node_numbers: HandleMap<LLVMMetadataRef, u32>,
+    scope_numbers: HandleMap<(LLVMMetadataRef, LLVMMetadataRef), u32>,
 }
 
 impl Positions {
@@ -34,8 +35,8 @@ impl Positions {
             files: Vec::new(),
             scopes: Vec::new(),
             file_numbers: IndexMap::new(),
-            node_numbers: IndexMap::new(),
-            scope_numbers: IndexMap::new(),
+            node_numbers: HandleMap::default(),
+            scope_numbers: HandleMap::default(),
         }
     }
 

@@ -8,11 +8,11 @@
 use crate::calls;
 use crate::code;
 use crate::debug::Positions;
+use crate::handle_map::HandleMap;
 use crate::llvm::{Block, Value, llvm};
 use crate::no_return::{NoReturnAnalysis, returns_twice};
 use crate::trip_count::constant_trip_count;
 use crate::weights;
-use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMTailCallKind};
@@ -84,7 +84,7 @@ impl FunctionCfg {
 
     /// Describes a function whose blocks were prepared.
     pub fn new(function: Value, prepared: &[(Block, BlockKind)], no_return: &NoReturnAnalysis, positions: &mut Positions) -> FunctionCfg {
-        let number: IndexMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
+        let number: HandleMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let described = prepared.iter().map(|&(b, kind)| describe_block(b, kind, no_return, positions));
         let (blocks, reached) = described.unzip();
@@ -137,7 +137,7 @@ impl FunctionCfg {
         self.forced.push((edge, CutReason::Unsplittable));
     }
 
-    fn add_jumps_from_dispatch(&mut self, dispatch: Node, function: Value, number: &IndexMap<Block, u32>) {
+    fn add_jumps_from_dispatch(&mut self, dispatch: Node, function: Value, number: &HandleMap<Block, u32>) {
         let jumps = function.blocks().filter(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let mut targets: Vec<u32> = jumps.flat_map(|b| b.terminator().successors()).map(|b| number[&b]).collect();
         targets.sort();
@@ -157,7 +157,7 @@ impl FunctionCfg {
     }
 
     /// The edges of a terminator, one for each block it may go to.
-    fn add_flow(&mut self, from: Node, block: Block, number: &IndexMap<Block, u32>) {
+    fn add_flow(&mut self, from: Node, block: Block, number: &HandleMap<Block, u32>) {
         let terminator = block.terminator();
         let successors = terminator.successors();
         let weights = weights::read(terminator).or_else(|| weights_by_trip_count(block, &successors));

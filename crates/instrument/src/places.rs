@@ -9,6 +9,7 @@
 //! returning block would prevent that and let the stack grow.
 
 use crate::describe::{EdgeSite, FunctionCfg, only_returns, tail_call_before_return};
+use crate::handle_map::HandleMap;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::no_return::returns_twice;
 use crate::phis;
@@ -49,7 +50,7 @@ type Renames = IndexMap<Block, IndexMap<Block, Block>>;
 pub struct Places {
     code: Vec<Option<InsertionPlace>>,
     /// Which edge leads from one block to another (as blocks are now).
-    arrivals: IndexMap<(Block, Block), Edge>,
+    arrivals: HandleMap<(Block, Block), Edge>,
     /// Landing pads shared by edges without code.
     shared_pads: IndexMap<Block, Vec<Edge>>,
     /// Values that are no more, with what took their places, in the order of the replacements.
@@ -111,7 +112,7 @@ impl Places {
     pub fn make(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
         let graph = program.graph();
         let code = vec![None; graph.edge_count()];
-        let mut places = Places { code, arrivals: IndexMap::new(), shared_pads: IndexMap::new(), replaced: Vec::new() };
+        let mut places = Places { code, arrivals: HandleMap::default(), shared_pads: IndexMap::new(), replaced: Vec::new() };
         for edge in graph.edges() {
             places.note_arrival(cfg, edge);
         }

@@ -27,6 +27,7 @@ use crate::sample::{self, PlannedFunction};
 use crate::sleds;
 use crate::stream::{self, Streams};
 use crate::transform;
+use crate::unasked;
 use crate::unoptimised;
 use indexmap::IndexSet;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
@@ -74,8 +75,11 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     }
     if let Some(plan) = &options.apply {
         let chosen: Vec<Value> = choose(module).0;
-        return transform::apply(module, machine, &chosen, plan, options.reach_all).map(|()| UnitOutcome::Code);
+        transform::apply(module, machine, &chosen, plan, options.reach_all)?;
+        unasked::strip(module);
+        return Ok(UnitOutcome::Code);
     }
+    // Lines of programs that are traced, here and for addresses, are looked up in their debug information.
     if options.tier == CountingTier::Sleds {
         sleds::insert(module, choose(module).0);
         return Ok(UnitOutcome::Code);
@@ -95,6 +99,8 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     work.map.skipped = skipped;
     work.count_all(&chosen, machine)?;
     work.forget_unused();
+    unasked::strip(module);
+    work.verify()?;
     work.describe(unit, bitcode)?;
     Ok(UnitOutcome::Code)
 }
@@ -145,6 +151,8 @@ struct Unit {
     positions: Positions,
     context: ModuleContext,
     chosen: IndexSet<Value>,
+    /// Functions that have other code now, or were made.
+    changed: Vec<Value>,
     map: UnitMap,
     /// The runtime's function that counts, of the tier `residual`.
     count: Option<Value>,
@@ -192,6 +200,7 @@ impl Unit {
             context,
             count,
             chosen: IndexSet::new(),
+            changed: Vec::new(),
             map,
             probes: Vec::new(),
             placeholders,
@@ -289,7 +298,7 @@ impl Unit {
             None if let Some(count) = self.count => residual::insert(self.context, count, &planned, self.map.counters, choices),
             None => self.insert(&mut planned, choices),
         }
-        self.finish_code(function, &[function])?;
+        self.finish_code(&[function]);
         self.enter(planned);
         Ok(())
     }
@@ -341,22 +350,26 @@ impl Unit {
         for mut planned in planned {
             let function = planned.function;
             tier.insert(&mut planned, self.map.counters).map_err(|what| Error::Probes { function: function.name(), what })?;
-            self.finish_code(function, &tier.parts(function))?;
+            self.finish_code(&tier.parts(function));
             self.enter(planned);
         }
         emit::switch(self.module);
         Ok(())
     }
 
-    /// Keeps code generation from mistaking what was made of a function, and checks it.
-    fn finish_code(&self, function: Value, parts: &[Value]) -> Result<(), Error> {
+    /// Keeps code generation from mistaking what was made of a function.
+    fn finish_code(&mut self, parts: &[Value]) {
         for &part in parts {
             identical_phis::split(self.module, part);
             // It writes memory now.
             part.remove_attribute("memory");
-            verify(part).map_err(|_| Error::Invalid(function.name()))?;
         }
-        Ok(())
+        self.changed.extend(parts);
+    }
+
+    /// Has LLVM check what was made of the functions. Without debug information that takes less time.
+    fn verify(&self) -> Result<(), Error> {
+        self.changed.iter().try_for_each(|function| verify(*function))
     }
 
     /// Completes the map, and stores it; gives it and its file.

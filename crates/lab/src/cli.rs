@@ -1,15 +1,21 @@
 //! The syntax of `trodden-lab`. Man pages and `--help` come from here.
 
 mod extract;
+mod grammar;
 mod graph;
+mod loops;
 mod numbering;
 mod plan;
+mod sweep;
 mod witnesses;
 
 pub use extract::{Extract, GraphFormat};
+pub use grammar::Grammar;
 pub use graph::Graph;
+pub use loops::Loops;
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use plan::Plan;
+pub use sweep::Sweep;
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
 use crate::experiments::Experiment;
@@ -17,6 +23,7 @@ use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::LaboratoryChoices;
+use trodden_console::output::Color;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -27,6 +34,9 @@ use trodden_console::arguments::laboratory::LaboratoryChoices;
     max_term_width = 100
 )]
 pub struct Cli {
+    /// When to colour output.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -40,6 +50,12 @@ pub enum Command {
     Graph(Graph),
     /// Divide the counting of a program among copies of it, and show the cost of each, without running them.
     Plan(Plan),
+    /// Show the hottest loops' machine code without and with counting, side by side.
+    Loops(Loops),
+    /// Try the configurations of an experiment with the hardware path profiler (TOML), reading each recording once.
+    Sweep(Sweep),
+    /// Compare methods of compressing a sequence of paths and calls: bytes, items, depth, time.
+    Grammar(Grammar),
     /// Run a command of trodden with a published method in the place of its own.
     With(With),
     /// Measure real programs: what counting, recording and analysis cost and bring. Takes a checkout of the sources.

@@ -6,14 +6,15 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_command::laboratory::procedures::{add_call_sites, procedures, with_estimates};
-use trodden_command::laboratory::{CopiedProgram, load};
+use trodden_command::laboratory::CopiedProgram;
 use trodden_console::arguments::choices::word_for;
 use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 use trodden_console::notes::note;
 use trodden_console::output;
 use trodden_flow::partition::lower_bound::{LowerBound, bound};
 use trodden_flow::partition::{self, Hits, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, hits};
+use trodden_profile::procedures::{self, add_call_sites, with_estimates};
+use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -25,10 +26,10 @@ const SCHEMA_VERSION: u32 = 1;
 pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program)?;
     let units = program.units();
-    let profile = job.profile.as_deref().map(load).transpose()?;
+    let profile = job.profile.as_deref().map(named::load).transpose()?;
     let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
-    let mut procedures =
-        procedures(units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
+    let mut procedures = procedures::known(units, profile.as_ref())
+        .with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy.contains(&PartitionStrategy::P3) && !job.all_procedures {
         add_call_sites(units, &mut procedures);
     }

@@ -14,9 +14,13 @@
 //! If the same signal ended all copies, interrupted paths cause such differences, too. These are reported separately
 //! ([`MergedCopies::interrupted`]).
 
+mod differences;
 pub mod edges;
+mod measurements;
 mod within;
 
+pub use differences::{differences, different_edges};
+pub use measurements::{CopyMeasurements, CopyTimes, counted_hits};
 pub use within::Within;
 
 use crate::counts::Counts;

@@ -1,6 +1,11 @@
 //! From a profile to the procedures that [partitions](trodden_flow::partition) are computed from: the executions of each edge of each path
 //! graph.
 
+mod calls;
+mod program;
+
+pub use program::{ProcedureError, add_call_sites, known, procedures_of_edges, with_estimates};
+
 use crate::paths::FunctionPaths;
 use std::collections::HashSet;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};

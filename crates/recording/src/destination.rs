@@ -1,12 +1,12 @@
 //! Where a profile goes that was made of raw files: the run store, a file; and what is said of it.
 
 use crate::Surroundings;
-use crate::streams::place::streams_beside;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::{CollectProblem, Collected};
+use trodden_stored::place::streams_beside;
 use trodden_text::words::plural;
 
 /// Where the profile of a run goes.

@@ -6,7 +6,6 @@
 //! on. If sequences are wanted, they write streams: a thread takes what they write, and makes the logs of a program when it has ended.
 
 use crate::runs::reasons;
-use crate::streams::place::{LOG, STREAM, move_logs, with_extension};
 use crate::streams::record::{NAMES, StreamOptions, fold};
 use crate::streams::recorder::{PAUSE, Recorder, longer};
 use crate::{
@@ -25,6 +24,7 @@ use trodden_launch::process::not_run;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
+use trodden_stored::place::{LOG, STREAM, move_logs, with_extension};
 use trodden_text::words::{plural, shell_word};
 use trodden_trace::command::{self as tracer, ActiveRun, RunRole};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};

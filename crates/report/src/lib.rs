@@ -1,7 +1,8 @@
-//! Path profiles to what people see.
+//! Path profiles, traces, waiting time and simulations to what people see.
 //!
-//! Pure functions from a [`trodden_profile::Profile`] to strings and bytes. Nothing here reads a file, the environment or the clock: source
-//! text comes from a [`Sources`] provider, widths and colour are options. The journey of a profile:
+//! Functions from a [`trodden_profile::Profile`] and the like to strings and bytes. Nothing here reads the environment or the clock, or a
+//! file but the recording that is shown: source text comes from a [`Sources`] provider, widths and colour are options. [`trace`] has traces,
+//! [`waits`] waiting time, [`simulation`] the hardware path profiler's model. The journey of a profile:
 //!
 //! 1. [`View`]: every function decoded, with readable names and its share of the program ([`view`], [`names`]);
 //! 2. [`Selection`]: which functions and paths, in which order ([`select`]);
@@ -14,15 +15,19 @@
 
 pub mod advice;
 pub mod annotate;
+pub mod copies;
+pub mod counted_segments;
 pub mod coverage;
 pub mod difference;
 pub mod dot;
 pub mod error;
 pub mod escape;
 pub mod events;
+pub mod field_rows;
 pub mod folded;
 pub mod found;
 pub mod html;
+pub mod info;
 pub mod inlined;
 pub mod isolation;
 pub mod json;
@@ -36,16 +41,26 @@ pub mod pprof;
 pub mod profraw;
 pub mod proftext;
 pub mod residual;
+pub mod runs;
 mod sampled;
 pub mod sarif;
 mod schema;
+pub mod schemes;
 pub mod segments;
 pub mod select;
+pub mod sequences;
+pub mod simulation;
 pub mod source;
+pub mod source_files;
+pub mod streams;
+pub mod suite;
 pub mod text;
+pub mod trace;
 mod turn;
+pub mod untested_segments;
 pub mod users;
 pub mod view;
+pub mod waits;
 pub mod words;
 
 pub use error::ReportError;

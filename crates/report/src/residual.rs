@@ -13,6 +13,7 @@ use crate::words::{self, count, plural};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use trodden_analysis::residual::RunLabel;
 use trodden_analysis::untested::{self, HotPath, NewInFunction, Sighting, Sightings, UntestedSummary};
 use trodden_flow::Edge;
 use trodden_profile::CountedPath;
@@ -41,15 +42,6 @@ pub struct UntestedSelection<'a> {
     pub old_edges_only: bool,
     /// Their order.
     pub order: UntestedOrder,
-}
-
-/// A run's label in reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunLabel {
-    /// Its number in the run store, if it is there.
-    pub number: Option<u64>,
-    /// The command line; of a deployed program, whose command line is not kept, the file that it wrote.
-    pub words: String,
 }
 
 /// The data of a report of untested paths.

@@ -7,11 +7,15 @@ use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{count, listed, plural};
+use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use trodden_analysis::field::User;
-use trodden_analysis::field::aggregate::SeenPath;
-use trodden_analysis::field::estimate::{CountEstimate, UsersEstimate};
-use trodden_profile::FunctionPaths;
+use trodden_analysis::field::aggregate::{SeenPath, UnitKey};
+use trodden_analysis::field::estimate::{CountEstimate, UserSample, UsersEstimate};
+use trodden_analysis::field::maps::UnitMaps;
+use trodden_analysis::field::reporting::ReportingUsers;
+use trodden_profile::{Counts, FunctionPaths, ImageProfile, Profile, Run, UnitProfile};
 use trodden_unit::Identity;
 
 /// Most functions that are named for a copy without reports.
@@ -70,6 +74,53 @@ pub struct CopyReports {
     pub reports: u64,
     /// Functions whose paths the copy counts, by linkage name.
     pub functions: Vec<String>,
+}
+
+impl<'a> TakenPath<'a> {
+    /// A path, with an estimate for all users where copies count a part of the paths each.
+    pub fn new(seen: &'a SeenPath, tomography: Option<&Tomography>) -> TakenPath<'a> {
+        let estimate = tomography.zip(seen.watching).map(|(tomography, watching)| {
+            let sample = UserSample { all: tomography.all, watching: watching.max(seen.users) };
+            UserEstimate { watching: sample.watching, users: sample.users(seen.users), count: sample.count(seen.count, seen.squares) }
+        });
+        TakenPath { seen, estimate }
+    }
+}
+
+impl Tomography {
+    /// Who reported of which copy, whose functions are given, and for how many users estimates are: by default for those who reported.
+    ///
+    /// # Errors
+    /// Nobody reported, or more users than there are.
+    pub fn new(population: Option<u64>, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<Tomography> {
+        let reported = reporting.users();
+        let all = population.unwrap_or(reported);
+        ensure!(all >= reported, "{reported} users reported: --population cannot be less");
+        ensure!(reported > 0, "none of these reports is of these copies: were others distributed?");
+        let row = |(functions, copy): (Vec<String>, u32)| CopyReports {
+            users: reporting.users_with_any(&[copy]),
+            reports: reporting.reports(copy),
+            functions,
+        };
+        Ok(Tomography { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
+    }
+}
+
+/// A profile that has the maps of these paths and no counts, and how many of the paths have no known map.
+pub fn profile_of(paths: &[SeenPath], maps: &mut UnitMaps) -> (Profile, usize) {
+    let mut missing = 0;
+    let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
+    for path in paths {
+        let Some(map) = maps.of(path.unit) else {
+            missing += 1;
+            continue;
+        };
+        let unit = UnitProfile { unit: path.unit.unit, map, counts: Counts::default() };
+        units.entry(path.unit).or_insert(unit);
+    }
+    let images =
+        units.into_iter().map(|(key, unit)| ImageProfile { identity: key.image, path: String::new(), build_id: None, units: vec![unit] });
+    (Profile { run: Run::default(), images: images.collect(), sampling: None }, missing)
 }
 
 /// The name of a user: a hash, or `unknown`.

@@ -342,20 +342,16 @@ pub fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// Copies what is left of `from` into an unnamed file, and gives it at its beginning.
+/// Copies what is left of `from` into an unnamed file in a folder, and gives it at its beginning.
 ///
 /// # Errors
 /// It cannot be read, or the disk is full.
-pub fn spool(from: &mut dyn Read) -> io::Result<File> {
-    let mut file = unnamed()?;
+pub fn spool(from: &mut dyn Read, folder: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(folder)?;
     io::copy(from, &mut file)?;
     file.seek(SeekFrom::Start(0))?;
     Ok(file)
-}
-
-fn unnamed() -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(std::env::temp_dir())
 }
 
 #[cfg(test)]

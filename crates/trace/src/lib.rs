@@ -5,12 +5,13 @@
 //! | `tracer.rs`, `launcher.rs` | the tracer's own process, and who starts programs where the user is |
 //! | `command.rs` | a command that traces: its runs, what signals mean for them, when it may end |
 //! | `programs.rs` | every program that a command runs, with its processes, its arguments and how it ended |
-//! | `collect.rs` | collectors: a run to a partial trace |
+//! | `collect.rs`, `collectors.rs`, `trial.rs` | collectors: a run to a partial trace; all of them by name; which work here |
 //! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
 //! | `trampolines.rs`, `block_copies.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
-//! | `folder.rs` | a copy of a folder in its place |
+//! | `folder.rs`, `fresh_folder.rs` | a copy of a folder in its place; one for each run |
+//! | `outputs.rs` | what runs write to pipes |
 //! | `session.rs`, `injection.rs`, `journal.rs` | every change to a subject, and how it is undone |
 //! | `images.rs` | the program and those of its libraries that are watched |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
@@ -22,6 +23,7 @@
 //! | `hot_paths/` | the same from the paths of a detector of the hardware path profiler |
 //! | `probe_graphs.rs` | graphs of functions for both |
 //! | `system.rs`, `ptrace.rs`, `process_status.rs` | the system calls, and what the kernel says of a process |
+//! | `simulation/` | sources through that model: opening them, their paths in the code |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
 mod attach;
@@ -31,6 +33,7 @@ mod branch_import;
 mod breakpoints;
 mod calls;
 mod collect;
+mod collectors;
 pub mod command;
 pub mod container;
 mod displaced;
@@ -38,6 +41,7 @@ mod error;
 mod folder;
 mod follow;
 mod followed_thread;
+mod fresh_folder;
 mod hardware;
 mod hot_paths;
 mod images;
@@ -46,6 +50,7 @@ mod journal;
 mod launcher;
 mod memory;
 mod numbers;
+mod outputs;
 mod partial;
 pub mod perf_script;
 mod probe_graphs;
@@ -57,6 +62,7 @@ mod rings;
 mod run;
 mod session;
 mod shown_mappings;
+pub mod simulation;
 mod single_step;
 mod sink;
 mod sleds;
@@ -67,19 +73,23 @@ mod system;
 mod trace_file;
 mod tracer;
 mod trampolines;
+mod trial;
 mod uprobes;
 mod watch;
 
 pub use attach::check_traceable;
 pub use branch_import::{BranchImport, ImportError, import};
 pub use collect::{Collector, Compiled, Hardware, PtraceBreakpoints, RunOutcome, SingleStep, Trampolines, Uprobes};
+pub use collectors::CollectorKind;
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
 pub use folder::{FolderBinding, keep_descriptors_from_programs};
 pub use follow::{FollowEnding, Followed};
+pub use fresh_folder::FreshFolder;
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use images::Library;
 pub use launcher::{InheritedSignals, Launcher, ProgramStart};
+pub use outputs::{OutputStream, drain};
 pub use partial::{PartialEnd, PartialTrace, PartialWriter};
 pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow, privileged_file};
 pub use ptrace::wait_child;
@@ -94,3 +104,4 @@ pub use trace_file::{
     TraceWriter,
 };
 pub use tracer::{ClientLink, ClientMessage, TracerSplit, split};
+pub use trial::try_collector;

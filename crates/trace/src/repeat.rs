@@ -23,7 +23,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 /// What is made to repeat; each part can be switched off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatRecipe {
     /// No randomised addresses.
     pub addresses: bool,

@@ -22,7 +22,7 @@ mod trace;
 mod waits;
 
 pub use branches::Branches;
-pub use building::{Build, Instrument, Loops, OnUntested, Pgo};
+pub use building::{Build, Instrument, OnUntested, Pgo};
 pub use copies::{Copies, EngineKind};
 pub use coverage::{
     Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
@@ -35,16 +35,13 @@ pub use recording::{Collect, Destination, Import, Record, Sample};
 pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
 pub use segments::{SegmentFormat, Segments};
-pub use sequences::{
-    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
-};
+pub use sequences::{StreamAnalysis, StreamDiff, StreamFind, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments};
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
-pub use simulate::{ModelKind, ProfileKind, Simulate, SimulateAction, SourceFormat, Sweep};
+pub use simulate::Simulate;
 pub use stream::{Last, Stream, StreamShow, StreamStatistics};
-pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun};
+pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
 pub use trace::{
-    CollectorKind, Condition, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
-    WeightsFrom,
+    Condition, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
 };
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
@@ -55,9 +52,6 @@ pub use waits::{Waits, WaitsRecord, WaitsReport};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-/// The run that is meant when none is named.
-pub const LAST: &str = "last";
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
@@ -179,8 +173,6 @@ pub enum Command {
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),
-    /// Show the hottest loops' machine code without and with counting, side by side.
-    Loops(Loops),
     /// Say what is known of an instrumented program, shared library, or profile.
     Info(Info),
     /// Record the exact trace of an unmodified program; show, search and compare traces.

@@ -5,18 +5,12 @@
 //! | `cli` | syntax of the command line, and nothing else |
 //! | `commands` | one file or folder for each verb |
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
-//! | `surroundings.rs`, `temporary.rs` | what libraries are told of this process; where temporary files lie |
-//! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
-//! | `decompress.rs` | files compressed by gzip, zstd or xz |
+//! | `surroundings.rs`, `temporary.rs` | what libraries are given of this process; where temporary files lie |
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
-mod decompress;
-mod driver;
-mod git;
-mod profiles;
-mod sources;
+pub mod driver;
 mod surroundings;
 mod temporary;
 
@@ -100,8 +94,8 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
 /// What the laboratory (`trodden-lab`) uses of the command.
 pub mod laboratory {
     pub use crate::commands::copies::make::CopiedProgram;
-    pub use crate::commands::copies::procedures;
-    pub use crate::profiles::load;
+    pub use crate::driver;
+    pub use crate::surroundings::folders;
 }
 
 /// Readers of the command, for the fuzz targets.
@@ -124,6 +118,6 @@ pub mod fuzzing {
     /// # Errors
     /// A line is not understood.
     pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
-        crate::commands::read_otf2_text(definitions, events)
+        trodden_waits_file::import::read_otf2_text(definitions, events)
     }
 }

@@ -1,10 +1,11 @@
-//! What libraries that record are told of this process.
+//! What libraries are given of this process's environment, which they do not read themselves.
 
 use crate::driver::assets;
 use crate::driver::cc::CARGO_FOLDER_VARIABLE;
 use crate::driver::rust::ROLE_VARIABLE;
 use std::env;
 use trodden_recording::{Surroundings, TEST_VARIABLE};
+use trodden_stored::Folders;
 
 /// The folders, stores and variables of this process.
 pub fn surroundings() -> Surroundings {
@@ -17,4 +18,9 @@ pub fn surroundings() -> Surroundings {
         withheld: if is_called_by_cargo { vec![ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"] } else { Vec::new() },
         test: env::var(TEST_VARIABLE).ok().filter(|name| !name.is_empty()),
     }
+}
+
+/// The folders that the environment names.
+pub fn folders() -> Folders {
+    Folders { units: assets::store().ok(), temporary: env::temp_dir(), current: env::current_dir().unwrap_or_default() }
 }

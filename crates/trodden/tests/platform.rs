@@ -4,6 +4,8 @@
 
 #[path = "platform/bare.rs"]
 mod bare;
+#[path = "platform/debug_information.rs"]
+mod debug_information;
 mod place;
 
 use place::{Place, executions, must, trodden};

@@ -140,9 +140,8 @@ fn a_library_of_the_system_is_traced_inside() {
 fn libraries_that_cannot_be_traced_are_named() {
     let folder = Folder::new();
     folder.library();
-    let with = |choices: &str, options: &[&str]| {
-        errors(&folder.record_with(choices, options, "no.trace", &["/usr/bin/gzip", "-c", "input"]))
-    };
+    let with =
+        |choices: &str, options: &[&str]| errors(&folder.record_with(choices, options, "no.trace", &["/usr/bin/gzip", "-c", "input"]));
     let said = |options: &[&str]| with("", options);
     let unknown = said(&["--library", "libnone"]);
     assert!(unknown.contains("does not load a library `libnone`") && unknown.contains("libc.so.6"), "{unknown}");

@@ -8,6 +8,7 @@
 
 mod check;
 pub mod codegen;
+mod debug_information;
 pub mod edge_profile;
 mod event_words;
 pub mod events;
@@ -32,6 +33,7 @@ pub mod weights;
 mod whole_file;
 
 pub use codegen::{CodegenOptions, RefusedOption};
+pub use debug_information::ONLY_FOR_MAPS;
 pub use edge_profile::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
     ReachedCall, ValueCounters,

@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `record.rs` | running a program under the preload library |
 //! | `recording.rs`, `process_file.rs`, `threads_file.rs`, `ranks.rs` | a recording on disk |
 //! | `clock.rs`, `sync.rs` | ticks of all processes to one time; clocks of several hosts |
 //! | `symbols.rs`, `codes.rs` | addresses to functions and lines; code blocks |
@@ -19,6 +20,7 @@ mod convert;
 pub mod import;
 pub mod process_file;
 mod ranks;
+pub mod record;
 pub mod recording;
 pub mod replay;
 pub mod sample_paths;

@@ -6,7 +6,7 @@
 //! begins: the lock orders them.
 
 use crate::lock::Lock;
-use crate::output::{self, page_size};
+use crate::output::{self, keeping_errno, page_size};
 use crate::own_file::OwnFile;
 use crate::{memory, naming};
 use core::ptr::null_mut;
@@ -24,8 +24,19 @@ pub const MAX_SIZE: usize = EXTENTS[3];
 /// A rest of an extent that is smaller gets no chunk.
 const MIN_SIZE: usize = 480;
 
-/// Size of the file, in memory that the program shares with its forked children. None: the file is not open.
-static SIZE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
+/// What is reserved on the disk at a time, since each forked child takes a small extent.
+const RESERVED_STEP: u64 = 64 << 10;
+
+/// The file's room, in memory that the program shares with its forked children.
+struct Room {
+    /// Where the next extent begins.
+    end: AtomicU64,
+    /// Up to here all blocks are allocated on the disk.
+    reserved: AtomicU64,
+}
+
+/// The file's room. None: the file is not open.
+static ROOM: AtomicPtr<Room> = AtomicPtr::new(null_mut());
 
 /// A mapped part of the file. It lies in a page of its own behind the mapping.
 struct Extent {
@@ -68,8 +79,8 @@ static STATE: Lock<ThreadsFile> = Lock::new(ThreadsFile::NONE);
 /// Makes the file. False if that is not possible.
 pub fn open() -> bool {
     let file = naming::path(b".threads").and_then(|path| OwnFile::create(&path, 0));
-    let (Some(file), Some(size)) = (file, memory::memory_shared::<AtomicU64>()) else { return false };
-    SIZE.store(size, Ordering::Release);
+    let (Some(file), Some(room)) = (file, memory::memory_shared::<Room>()) else { return false };
+    ROOM.store(room, Ordering::Release);
     STATE.with(|state| state.file = file);
     true
 }
@@ -103,12 +114,11 @@ pub fn release(chunk: Chunk) {
 
 /// Writes words at an offset of the file that need not be mapped.
 pub fn write_at<const N: usize>(offset: u64, words: [u64; N]) {
-    STATE.with(|state| {
-        if let Some((file, _)) = state.file.descriptor(path) {
-            // SAFETY: the words are readable.
-            unsafe { libc::syscall(libc::SYS_pwrite64, file, words.as_ptr(), size_of_val(&words), offset) };
-        }
-    });
+    // Not while the lock is held: a thread that begins waits for it.
+    if let Some((file, _)) = STATE.with(|state| state.file.descriptor(path)) {
+        // SAFETY: the words are readable.
+        keeping_errno(|| unsafe { libc::syscall(libc::SYS_pwrite64, file, words.as_ptr(), size_of_val(&words), offset) });
+    }
 }
 
 /// A forked child: the file is its own, too, and the extents are its parent's.
@@ -203,7 +213,7 @@ impl ThreadsFile {
 
 fn new_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent> {
     // SAFETY: null, or memory that stays mapped.
-    let end = unsafe { SIZE.load(Ordering::Acquire).as_ref() }?;
+    let Room { end, reserved } = unsafe { ROOM.load(Ordering::Acquire).as_ref() }?;
     // A file over its limit is a signal that ends the program.
     if end.load(Ordering::Relaxed) + size as u64 > output::file_limit() {
         return None;
@@ -213,9 +223,7 @@ fn new_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent
     if offset + size as u64 > output::file_limit() {
         return None;
     }
-    // Blocks are allocated now: a full disk is an error here, not a signal later.
-    // SAFETY: the file is open.
-    if unsafe { libc::posix_fallocate(file, offset as i64, size as i64) } != 0 {
+    if !reserve(file, reserved, offset + size as u64) {
         // What is left of the disk is for the program.
         say_disk_full();
         return None;
@@ -225,6 +233,20 @@ fn new_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent
     // SAFETY: an extent is larger.
     unsafe { (*extent).base.cast::<ExtentHeader>().write(ExtentHeader::new(process, start, size as u32)) };
     Some(extent)
+}
+
+/// Allocates the file's blocks up to `end`, so that a full disk is an error here, not a signal later. False if there is no room.
+fn reserve(file: libc::c_int, reserved: &AtomicU64, end: u64) -> bool {
+    let from = reserved.load(Ordering::Acquire);
+    if end <= from {
+        return true;
+    }
+    let ahead = end.next_multiple_of(RESERVED_STEP).min(output::file_limit()).max(end);
+    // SAFETY: the file is open.
+    let allocate = |to: u64| unsafe { libc::posix_fallocate(file, from as i64, (to - from) as i64) } == 0;
+    let Some(to) = [ahead, end].into_iter().find(|to| allocate(*to)) else { return false };
+    reserved.fetch_max(to, Ordering::AcqRel);
+    true
 }
 
 fn map(file: libc::c_int, offset: u64, size: usize, page: usize) -> Option<*mut Extent> {

@@ -18,14 +18,20 @@ const WAKE_BITSET: usize = 10;
 /// The operation without its flags.
 const OPERATION: usize = 0x7f;
 
+static REAL: Real = Real::new(c"syscall");
+
+/// A system call of this library's own.
+pub fn system_call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
+    real!(REAL, fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, number, a, b, c, d, e, f)
+}
+
 /// A system call.
 ///
 /// # Safety
 /// As the function of that name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
-    static REAL: Real = Real::new(c"syscall");
-    let call = || real!(REAL, fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, number, a, b, c, d, e, f);
+    let call = || system_call(number, [a, b, c, d, e, f]);
     if number != libc::SYS_futex {
         let result = restrictions::system_call(number, [a, b, c], call);
         fork::after_system_call(number, a, result);

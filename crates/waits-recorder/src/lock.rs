@@ -1,15 +1,26 @@
 //! A lock for what all threads of the process share.
 //!
 //! All signals are blocked while it is held: a handler of the program could leave by a jump, be a cancellation, or come back here.
+//!
+//! A thread that finds it held sleeps until it is released. One that yielded its processor instead would lose it to other programs for
+//! a whole time slice where these want it, milliseconds for a lock that is held for microseconds.
 
+use crate::futex::system_call;
 use crate::output::keeping_errno;
 use core::cell::UnsafeCell;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and a thread may sleep until it is free.
+const AWAITED: u32 = 2;
+/// Attempts before a thread sleeps: about a microsecond.
+const ATTEMPTS: u32 = 32;
 
 /// A value, and the lock that guards it.
 pub struct Lock<T> {
-    is_held: AtomicBool,
+    state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -18,21 +29,33 @@ unsafe impl<T> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub const fn new(value: T) -> Self {
-        Lock { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Lock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
     /// Does `work` with the value. Leaves errno alone.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         without_signals(|| {
-            let mut tries = 0;
-            while self.is_held.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-                give_way(&mut tries);
-            }
+            self.acquire();
             // SAFETY: the lock is held.
             let result = work(unsafe { &mut *self.value.get() });
-            self.is_held.store(false, Ordering::Release);
+            if self.state.swap(FREE, Ordering::Release) == AWAITED {
+                futex(&self.state, libc::FUTEX_WAKE, 1);
+            }
             result
         })
+    }
+
+    fn acquire(&self) {
+        for _ in 0..ATTEMPTS {
+            if self.state.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        // Others may sleep, too: it stays awaited until it is free.
+        while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
+            futex(&self.state, libc::FUTEX_WAIT, AWAITED);
+        }
     }
 
     /// Replaces the value in a forked child, which has no other thread: a holder in the parent does not exist here, and its change may
@@ -40,7 +63,7 @@ impl<T> Lock<T> {
     pub fn begin_child(&self, value: T) -> T {
         // SAFETY: no other thread uses the value.
         let parents = core::mem::replace(unsafe { &mut *self.value.get() }, value);
-        self.is_held.store(false, Ordering::Release);
+        self.state.store(FREE, Ordering::Release);
         parents
     }
 }
@@ -48,8 +71,15 @@ impl<T> Lock<T> {
 impl<T> Lock<T> {
     /// Keeps the value in a forked child: see [`Lock::begin_child`].
     pub fn keep_in_child(&self) {
-        self.is_held.store(false, Ordering::Release);
+        self.state.store(FREE, Ordering::Release);
     }
+}
+
+/// Sleeps while a word has this value, or wakes so many threads that sleep.
+#[cold]
+fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
+    let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+    system_call(libc::SYS_futex, [word.as_ptr() as usize, operation as usize, value as usize, null::<libc::timespec>() as usize, 0, 0]);
 }
 
 /// Gives the processor to another thread, for which this one waits. After some tries by sleeping: the other one may have a lower priority,

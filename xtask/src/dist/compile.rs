@@ -3,10 +3,10 @@
 //! Compilers write paths of sources into programs, for messages of panics and assertions. They get them relative to the repository, to the
 //! folder of fetched crates, and to the folder of cargo's output.
 
-use trodden_corpus::steps;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// The packages whose programs and libraries are packed.
 pub const PACKAGES: [&str; 5] = ["trodden", "trodden-lab", "trodden-instrument", "trodden-qemu-plugin", "trodden-waits-recorder"];

@@ -1,12 +1,12 @@
 //! The tree that package and archive hold.
 
 use super::{compile, notices};
-use trodden_corpus::steps;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// The command's other names. It is one program: the name by which it is called decides.
 const OTHER_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];

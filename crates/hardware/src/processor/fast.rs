@@ -8,7 +8,7 @@
 use super::cache::Hierarchy;
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
 use super::parameters::ProcessorParameters;
-use super::predictor::{PredictionOutcome, Predictor};
+use super::predictor::{Prediction, PredictionOutcome, Predictor};
 use super::queue::BranchQueue;
 use super::{ProcessorEvent, ProcessorTotals, count};
 use crate::error::HardwareError;
@@ -28,8 +28,8 @@ pub struct FastModel {
     caches: Hierarchy,
     predictor: Predictor,
     queue: BranchQueue,
-    /// Branches that were committed, or will be: when, and which.
-    updates: VecDeque<(u64, RetiredBranch)>,
+    /// Branches that the predictor has yet to learn: the cycle of their commit, and their prediction.
+    updates: VecDeque<(u64, RetiredBranch, Prediction)>,
     fetch: Stage,
     dispatch: Stage,
     commit: Stage,
@@ -61,13 +61,15 @@ struct Stage {
 impl Stage {
     /// Takes an instruction, not before a cycle.
     fn take(&mut self, earliest: u64, width: u64) -> u64 {
-        if earliest > self.cycle {
-            *self = Stage { cycle: earliest, taken: 0 };
-        } else if self.taken == width {
-            *self = Stage { cycle: self.cycle + 1, taken: 0 };
-        }
-        self.taken += 1;
-        self.cycle
+        let cycle = self.next(earliest, width);
+        self.taken = if cycle > self.cycle { 1 } else { self.taken + 1 };
+        self.cycle = cycle;
+        cycle
+    }
+
+    /// The cycle in which the next instruction can be taken, not before a given one.
+    fn next(&self, earliest: u64, width: u64) -> u64 {
+        if earliest > self.cycle { earliest } else { self.cycle + u64::from(self.taken == width) }
     }
 }
 
@@ -154,11 +156,11 @@ impl FastModel {
         let mut events = EventCounts::default();
         count(&mut events, ProcessorEvent::Instructions, 1);
         let fetched = self.fetch(instruction, &mut events);
-        let outcome = branch.map(|b| self.predict(b, fetched));
+        let prediction = branch.map(|b| self.predict(b, fetched));
         let dispatched = self.dispatch(instruction, fetched);
         let completed = self.execute(instruction, dispatched, &mut events);
-        if let (Some(branch), Some(outcome)) = (branch, outcome) {
-            self.after_branch(branch, outcome, dispatched, completed, &mut events);
+        if let (Some(branch), Some(prediction)) = (branch, &prediction) {
+            self.after_branch(branch, prediction.outcome, dispatched, completed, &mut events);
         }
         let committed = self.commit(completed, branch.is_some(), &mut events);
         self.in_reorder_buffer.push_back(committed);
@@ -167,10 +169,10 @@ impl FastModel {
         }
         self.totals.add(&events);
         self.block.add(&events, crate::events::CounterWidth::WIDEST);
-        if let Some(branch) = branch {
+        if let (Some(branch), Some(prediction)) = (branch, prediction) {
             let cycles = profile(branch, &std::mem::take(&mut self.block));
             self.queue.enter(committed, cycles);
-            self.updates.push_back((committed, *branch));
+            self.updates.push_back((committed, *branch, prediction));
         }
     }
 
@@ -185,22 +187,23 @@ impl FastModel {
             let access = self.caches.fetch(instruction.address.0);
             access.count(events, self.parameters.power.instruction_cache);
             if access.l1_misses > 0 {
-                earliest = earliest.max(self.fetch.cycle) + access.cycles;
+                // The miss is found in the cycle in which the instruction would have been fetched.
+                earliest = self.fetch.next(earliest, self.parameters.width) + access.cycles;
             }
         }
         self.fetch.take(earliest, self.parameters.width)
     }
 
-    fn predict(&mut self, branch: &RetiredBranch, fetched: u64) -> PredictionOutcome {
-        while self.updates.front().is_some_and(|(committed, _)| *committed < fetched) {
-            if let Some((_, committed)) = self.updates.pop_front() {
-                self.predictor.update(&committed);
+    fn predict(&mut self, branch: &RetiredBranch, fetched: u64) -> Prediction {
+        while self.updates.front().is_some_and(|(committed, ..)| *committed < fetched) {
+            if let Some((_, committed, made)) = self.updates.pop_front() {
+                self.predictor.update(&committed, &made);
             }
         }
-        let predicted = self.predictor.predict(branch);
-        let outcome = self.frozen.take().unwrap_or(predicted);
-        self.last_outcome = Some(outcome);
-        outcome
+        let mut prediction = self.predictor.predict(branch);
+        prediction.outcome = self.frozen.take().unwrap_or(prediction.outcome);
+        self.last_outcome = Some(prediction.outcome);
+        prediction
     }
 
     fn dispatch(&mut self, instruction: &Instruction, fetched: u64) -> u64 {

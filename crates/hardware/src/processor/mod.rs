@@ -28,6 +28,17 @@ pub use reference::ReferenceModel;
 use crate::events::EventCounts;
 use crate::names::names;
 
+/// Which model of the processor gives events and cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessorModel {
+    /// [`FastModel`].
+    Fast,
+    /// [`ReferenceModel`].
+    Reference,
+}
+
+names! { ProcessorModel { Fast "fast", Reference "reference" } }
+
 /// Events that the processor model counts, in their places of [`EventCounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProcessorEvent {

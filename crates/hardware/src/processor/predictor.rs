@@ -1,8 +1,10 @@
 //! The branch predictor of table 5.3: gshare and bimodal counters with a choice between them, a branch target buffer, a
 //! return address stack.
 //!
-//! Predictions are made at fetch. Counters, history and targets are updated at commit, by the model that calls; the
-//! return stack is updated at fetch. Updating at once would give a third fewer mispredictions.
+//! Predictions are made at fetch. The history and the return stack are updated then, too: since wrong paths are not
+//! modelled, that is a speculative history repaired at every misprediction. Counters and targets are updated at commit, by
+//! the model that calls. A branch trains the counters that predicted it, as in SimpleScalar (`bpred.c`), whose indices
+//! the history of a later time would not give.
 //!
 //! Source of the combination: S. McFarling, *Combining branch predictors*, WRL TN-36, 1993.
 
@@ -18,6 +20,24 @@ pub enum PredictionOutcome {
     Misfetch,
     /// The right path is known when the branch completes.
     Misprediction,
+}
+
+/// A conditional branch at its fetch: the counters that were asked, by their indices, and what they said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DirectionLookup {
+    gshare: usize,
+    bimodal: usize,
+    meta: usize,
+    by_history: bool,
+    by_address: bool,
+    taken: bool,
+}
+
+/// What was predicted at a branch's fetch, to be handed back at its commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prediction {
+    pub outcome: PredictionOutcome,
+    direction: Option<DirectionLookup>,
 }
 
 /// The predictor.
@@ -57,7 +77,15 @@ impl Predictor {
     }
 
     /// Predicts a branch, and compares with what it did.
-    pub fn predict(&mut self, branch: &RetiredBranch) -> PredictionOutcome {
+    pub fn predict(&mut self, branch: &RetiredBranch) -> Prediction {
+        let direction = (branch.kind == BranchKind::Conditional).then(|| self.look_up(branch.address.0));
+        if direction.is_some() {
+            self.history = self.history << 1 | u64::from(branch.is_taken);
+        }
+        Prediction { outcome: self.outcome(branch, direction), direction }
+    }
+
+    fn outcome(&mut self, branch: &RetiredBranch, direction: Option<DirectionLookup>) -> PredictionOutcome {
         use PredictionOutcome::{Misfetch, Misprediction, Right};
         let address = branch.address.0;
         match branch.kind {
@@ -65,7 +93,7 @@ impl Predictor {
                 let predicted = self.returns.pop();
                 if predicted == Some(branch.target.0) { Right } else { Misprediction }
             }
-            BranchKind::Conditional => match (self.direction(address), branch.is_taken) {
+            BranchKind::Conditional => match (direction.is_some_and(|d| d.taken), branch.is_taken) {
                 (true, true) if self.target(address) != Some(branch.target.0) => Misfetch,
                 (predicted, taken) if predicted == taken => Right,
                 _ => Misprediction,
@@ -81,18 +109,15 @@ impl Predictor {
         }
     }
 
-    /// Learns what a branch did, at its commit.
-    pub fn update(&mut self, branch: &RetiredBranch) {
+    /// Learns what a branch did, at its commit. `prediction` is that of its fetch.
+    pub fn update(&mut self, branch: &RetiredBranch, prediction: &Prediction) {
         let address = branch.address.0;
-        if branch.kind == BranchKind::Conditional {
-            let [gshare, bimodal, meta] = self.places(address);
-            let (by_history, by_address) = (says_yes(self.gshare[gshare]), says_yes(self.bimodal[bimodal]));
-            if by_history != by_address {
-                train(&mut self.meta[meta], by_history == branch.is_taken);
+        if let Some(lookup) = prediction.direction {
+            if lookup.by_history != lookup.by_address {
+                train(&mut self.meta[lookup.meta], lookup.by_history == branch.is_taken);
             }
-            train(&mut self.gshare[gshare], branch.is_taken);
-            train(&mut self.bimodal[bimodal], branch.is_taken);
-            self.history = self.history << 1 | u64::from(branch.is_taken);
+            train(&mut self.gshare[lookup.gshare], branch.is_taken);
+            train(&mut self.bimodal[lookup.bimodal], branch.is_taken);
         }
         if branch.is_taken && branch.kind != BranchKind::Return {
             let set = self.set(address);
@@ -102,26 +127,21 @@ impl Predictor {
         }
     }
 
-    fn direction(&self, address: u64) -> bool {
-        let [gshare, bimodal, meta] = self.places(address);
+    /// Asks the counters of a conditional branch.
+    fn look_up(&self, address: u64) -> DirectionLookup {
+        let history = self.history & ((1 << self.parameters.history_bits) - 1);
+        let index = |value: u64, size: usize| value as usize & (size - 1);
+        let gshare = index(address ^ history, self.parameters.gshare_entries);
+        let bimodal = index(address, self.parameters.bimodal_entries);
+        let meta = index(address, self.parameters.meta_entries);
         let (by_history, by_address) = (says_yes(self.gshare[gshare]), says_yes(self.bimodal[bimodal]));
-        match self.parameters.direction {
+        let taken = match self.parameters.direction {
             DirectionPredictor::Bimodal => by_address,
             DirectionPredictor::Gshare => by_history,
             DirectionPredictor::Combined if says_yes(self.meta[meta]) => by_history,
             DirectionPredictor::Combined => by_address,
-        }
-    }
-
-    /// Places in the three tables.
-    fn places(&self, address: u64) -> [usize; 3] {
-        let history = self.history & ((1 << self.parameters.history_bits) - 1);
-        let place = |value: u64, size: usize| value as usize & (size - 1);
-        [
-            place(address ^ history, self.parameters.gshare_entries),
-            place(address, self.parameters.bimodal_entries),
-            place(address, self.parameters.meta_entries),
-        ]
+        };
+        DirectionLookup { gshare, bimodal, meta, by_history, by_address, taken }
     }
 
     fn set(&mut self, address: u64) -> &mut [(u64, u64)] {

@@ -8,7 +8,7 @@ use super::cache::{CacheAccess, Hierarchy};
 use super::fast::{latency, unit};
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
 use super::parameters::ProcessorParameters;
-use super::predictor::{PredictionOutcome, Predictor};
+use super::predictor::{Prediction, PredictionOutcome, Predictor};
 use super::queue::BranchQueue;
 use super::{ProcessorEvent, ProcessorTotals, count};
 use crate::error::HardwareError;
@@ -24,7 +24,7 @@ const LOOKAHEAD: usize = 64;
 struct InFlight {
     instruction: Instruction,
     branch: Option<RetiredBranch>,
-    outcome: Option<PredictionOutcome>,
+    prediction: Option<Prediction>,
     events: EventCounts,
     fetched: u64,
     dispatched: u64,
@@ -35,6 +35,10 @@ struct InFlight {
 }
 
 impl InFlight {
+    fn outcome(&self) -> Option<PredictionOutcome> {
+        self.prediction.map(|p| p.outcome)
+    }
+
     fn is_memory(&self) -> bool {
         self.instruction.load.is_some() || self.instruction.store.is_some()
     }
@@ -151,10 +155,10 @@ impl ReferenceModel {
             self.last_commit = self.cycle;
             self.totals.add(&done.events);
             self.block.add(&done.events, CounterWidth::WIDEST);
-            if let Some(branch) = &done.branch {
+            if let (Some(branch), Some(prediction)) = (&done.branch, &done.prediction) {
                 let cycles = profile(branch, &std::mem::take(&mut self.block));
                 self.queue.enter(self.cycle, cycles);
-                self.predictor.update(branch);
+                self.predictor.update(branch, prediction);
             }
         }
     }
@@ -217,7 +221,7 @@ impl ReferenceModel {
             }
         }
         entry.completed = Some(completed);
-        if entry.outcome == Some(PredictionOutcome::Misprediction) {
+        if entry.outcome() == Some(PredictionOutcome::Misprediction) {
             self.fetch_from = self.fetch_from.max(completed + p.predictor.misprediction_cycles);
             self.waits_for = None;
         }
@@ -253,7 +257,7 @@ impl ReferenceModel {
                 self.writers[usize::from(destination)] = Some(number);
             }
             self.memory_operations += usize::from(entry.is_memory());
-            if entry.outcome == Some(PredictionOutcome::Misfetch) {
+            if entry.outcome() == Some(PredictionOutcome::Misfetch) {
                 self.fetch_from = self.fetch_from.max(self.cycle + 1);
                 self.waits_for = None;
             }
@@ -283,12 +287,22 @@ impl ReferenceModel {
             fetched.count(&mut events, 0);
             count(&mut events, ProcessorEvent::CyclePower, fetched.cost);
             self.waiting.pop_front();
-            let outcome = branch.as_ref().map(|b| self.predictor.predict(b));
+            let prediction = branch.as_ref().map(|b| self.predictor.predict(b));
+            let outcome = prediction.map(|p| p.outcome);
             count(&mut events, ProcessorEvent::Mispredictions, u32::from(outcome == Some(PredictionOutcome::Misprediction)));
             let number = self.next_number;
             self.next_number += 1;
             let (fetched, needs) = (self.cycle, [None; 5]);
-            self.fetch_queue.push_back(InFlight { instruction, branch, outcome, events, fetched, dispatched: 0, needs, completed: None });
+            self.fetch_queue.push_back(InFlight {
+                instruction,
+                branch,
+                prediction,
+                events,
+                fetched,
+                dispatched: 0,
+                needs,
+                completed: None,
+            });
             if outcome.is_some_and(|o| o != PredictionOutcome::Right) {
                 self.waits_for = Some(number);
                 return;

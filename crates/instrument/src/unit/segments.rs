@@ -52,7 +52,7 @@ impl Unit {
         let made = supergraph.inline(machine)?;
         for (on, made) in on_paths.into_iter().zip(made) {
             let codes: Vec<Value> = made.copies.iter().copied().chain([on.planned.function]).collect();
-            self.finish_code(on.planned.function, &codes)?;
+            self.finish_code(&codes);
             let words = SegmentWords { inlined: made.inlined, duplicated: made.duplicated, ..on.segments.words };
             self.enter_with(on.planned, Storage::Segments(words));
         }

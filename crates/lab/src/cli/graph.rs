@@ -1,11 +1,11 @@
 //! Syntax of `trodden-lab graph`: the algorithms alone, on graphs from files, and graphs of programs.
 
-use trodden_console::arguments::choices::one_of;
 use super::numbering::{ModelScheme, NumberJob};
-use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, copies};
 use super::{Extract, Reconstruct, Witnesses};
 use clap::Subcommand;
 use std::path::PathBuf;
+use trodden_console::arguments::choices::one_of;
+use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, copies};
 use trodden_flow::partition::{Measure, PartitionStrategy};
 
 /// `trodden-lab graph`

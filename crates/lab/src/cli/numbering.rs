@@ -1,9 +1,9 @@
 //! Arguments of `trodden-lab graph number` and `trodden-lab graph model`.
 
-use trodden_console::arguments::choices::one_of;
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_console::arguments::choices::one_of;
 use trodden_flow::NumberingScheme;
 
 /// What to number, and how.

@@ -1,9 +1,9 @@
 //! Witnesses of a graph, or of several functions, and executions from partial traces.
 
-use trodden_console::arguments::choices::{Choice, one_of};
-use trodden_console::arguments::partition::copies;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::partition::copies;
 use trodden_flow::witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
 
 /// `trodden-lab graph witnesses`

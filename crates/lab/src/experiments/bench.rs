@@ -27,11 +27,6 @@ pub mod statistics;
 mod table;
 pub mod usage;
 
-use trodden_corpus::{Corpus, Input};
-use trodden_corpus::oracle;
-use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps;
-use trodden_corpus::steps::build_trodden;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instructions::Counter;
@@ -41,6 +36,11 @@ use result::{About, BenchMachine, BenchOutcome, BenchResult, SCHEMA_VERSION};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::Variant;
+use trodden_corpus::oracle;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::steps::build_trodden;
+use trodden_corpus::{Corpus, Input};
 
 /// The programs measured where none are named: compression (2), an interpreter, C++.
 const PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
@@ -199,7 +199,7 @@ fn begin<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -
     let fresh = BenchResult {
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
-        commit: commit(),
+        commit: steps::commit(),
         machine: machine(),
         input: input.name().to_owned(),
         rounds,

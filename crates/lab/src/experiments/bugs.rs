@@ -5,11 +5,6 @@
 //! a run fails is known by the output of the program without the bug. Line and branch coverage of each run is clang's,
 //! of a build without optimisation; the rank of the path is that of `trodden isolate`, of a build as users make it.
 
-use trodden_corpus::Variant;
-use trodden_corpus::Corpus;
-use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps;
-use trodden_corpus::steps::build_trodden;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::Value;
@@ -19,6 +14,11 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use trodden_corpus::Corpus;
+use trodden_corpus::Variant;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::steps::build_trodden;
 
 /// The builds of the program with the bug.
 const PATHS: &str = "seeded";

@@ -12,11 +12,6 @@ mod analysis;
 mod cluster;
 mod table;
 
-use trodden_corpus::Variant;
-use trodden_corpus::{Corpus, Input};
-use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps;
-use trodden_corpus::steps::build_laboratory;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cluster::Cluster;
@@ -26,6 +21,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use table::{CopiesResults, CopiesRow, CopiesTimes, Setting, Triple};
+use trodden_corpus::Variant;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::steps::build_laboratory;
+use trodden_corpus::{Corpus, Input};
 
 /// Programs whose runs are the same each time.
 const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];

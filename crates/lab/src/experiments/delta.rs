@@ -5,11 +5,6 @@
 //! `trodden-oracle delta`.
 
 use crate::experiments::bench::statistics::geometric_mean;
-use trodden_corpus::{Corpus, Input};
-use trodden_corpus::interesting::InterestingBuilds;
-use trodden_corpus::oracle::build_oracle;
-use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use plotters::prelude::*;
@@ -17,6 +12,11 @@ use serde::Deserialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::interesting::InterestingBuilds;
+use trodden_corpus::oracle::build_oracle;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::{Corpus, Input};
 
 const DEFAULT: &[&str] = &["gzip", "bzip2", "lua", "minisat", "mawk", "hmmer"];
 const PUBLISHED: RGBColor = RGBColor(213, 94, 0);

@@ -9,21 +9,21 @@
 mod branches;
 mod short;
 
-use crate::experiments::progress;
 use crate::experiments::bench::instructions::Counter;
 use crate::experiments::bench::statistics::{Spread, geometric_mean};
 use crate::experiments::bench::usage;
-use trodden_corpus::Variant;
-use trodden_corpus::{Corpus, Input, script};
-use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps;
-use trodden_corpus::steps::build_trodden;
+use crate::experiments::progress;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::Variant;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::steps::build_trodden;
+use trodden_corpus::{Corpus, Input, script};
 
 /// Programs where none are named: dynamic programming, compression (2), an interpreter, a solver in C++, a database.
 const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];

@@ -7,17 +7,17 @@
 
 mod page;
 
-use trodden_corpus::Variant;
-use trodden_corpus::{Corpus, Input};
-use trodden_corpus::oracle::{build_oracle, trodden};
-use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::Variant;
+use trodden_corpus::oracle::{build_oracle, trodden};
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::{Corpus, Input};
 
 /// Programs that are not too large to be built in minutes.
 const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];

@@ -5,7 +5,6 @@
 //! that they do not slow each other down. gdb is given up after some steps; what it would take for the whole run is computed from the
 //! instructions that stepping saw, and marked.
 
-use trodden_corpus::steps;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Deserialize;
@@ -13,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use trodden_corpus::steps;
 
 /// `trodden-lab experiment traces`
 #[derive(Debug, Args)]

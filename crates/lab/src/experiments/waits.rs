@@ -11,12 +11,12 @@
 //! Programs are in `experiments/waits/`. Processor time is of the whole command, its children included.
 
 use crate::experiments::bench::usage::Usage;
-use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
 
 const CALLS: &str = include_str!("waits/calls.c");
 const RING: &str = include_str!("waits/ring.c");

@@ -4,10 +4,10 @@
 //! one's sum. (Copies of programs have cheaper ones where they need not count uninteresting paths.)
 
 use super::{Named, cut_json, frequencies_of, frequency_of, signed_json};
-use trodden_console::arguments::choices::word_for;
-use trodden_console::arguments::partition::COPY_STRATEGIES;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use trodden_console::arguments::choices::word_for;
+use trodden_console::arguments::partition::COPY_STRATEGIES;
 use trodden_flow::dag::Entries;
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::partition::{self, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, tasks};

@@ -4,8 +4,9 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use trodden_command::laboratory::driver::assets;
 use trodden_report::{Name, dot};
-use trodden_unit::{FunctionMap, Image, UnitMap, UnitStore};
+use trodden_unit::{FunctionMap, Image, UnitMap};
 
 /// Prints the graph of a program's function.
 ///
@@ -14,7 +15,7 @@ use trodden_unit::{FunctionMap, Image, UnitMap, UnitStore};
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
-    let store = unit_store();
+    let store = assets::store().ok();
     let mut maps: Vec<UnitMap> = Vec::new();
     for placed in &image.units {
         // A unit whose map is lost cannot have the function; `info` lists such units.
@@ -49,9 +50,4 @@ fn suggestion<'a>(functions: impl Iterator<Item = (&'a UnitMap, &'a FunctionMap)
         true => "; `trodden-lab graph extract` lists the functions that are left after inlining".into(),
         false => format!("; similar: {}", near.join(", ")),
     }
-}
-
-/// The unit store that the environment names.
-fn unit_store() -> Option<UnitStore> {
-    UnitStore::root_from(|name| std::env::var_os(name)).map(UnitStore::at)
 }

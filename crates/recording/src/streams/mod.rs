@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `record.rs` | whole programs, flight recorders, files that were left |
 //! | `recorder.rs` | stream files to logs, while programs run |
-//! | `place.rs` | where a run's streams are kept |
+//!
+//! Where they are kept: [`trodden_stored::place`].
 
-pub mod place;
 pub mod record;
 pub mod recorder;

@@ -5,7 +5,6 @@
 //! file has that size, and counts what it loses then; `trodden stream collect` makes the log later. If the program is killed, all it wrote
 //! is in the file.
 
-use super::place::{self, LOG, STREAM, move_logs, streams_beside, with_extension};
 use super::recorder::{PAUSE, Recorder, longer, note_lost};
 use crate::runs::reasons;
 use crate::{
@@ -23,6 +22,7 @@ use trodden_launch::process::wait_forwarding;
 use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, raw_files};
 use trodden_sequence::CompressionMethod;
+use trodden_stored::place::{self, LOG, STREAM, move_logs, streams_beside, with_extension};
 use trodden_text::words::{count, plural, shell_word};
 use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};

@@ -1,6 +1,5 @@
 //! Takes full chunks of the stream files of a folder while programs write them, and makes logs of them.
 
-use super::place::{LOG, STREAM, with_extension};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, WindowBounds, is_stream_file, write_raw};
 use trodden_sequence::CompressionMethod;
+use trodden_stored::place::{LOG, STREAM, with_extension};
 use trodden_wire::LostThreads;
 
 /// How long it is waited for full chunks, where there were none.

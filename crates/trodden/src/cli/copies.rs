@@ -1,8 +1,8 @@
 //! Options of recording with several copies.
 
-use trodden_console::arguments::partition::copies;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_console::arguments::partition::copies;
 use trodden_flow::partition::{Measure, PartitionStrategy};
 
 /// Several copies of a program, each of which counts a part of the paths.

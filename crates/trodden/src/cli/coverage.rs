@@ -1,8 +1,8 @@
 //! The syntax of `trodden coverage`.
 
-use super::LAST;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use trodden_stored::named::LAST;
 
 /// `trodden coverage`
 #[derive(Debug, Subcommand)]

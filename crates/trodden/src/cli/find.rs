@@ -1,8 +1,8 @@
 //! The syntax of `trodden find`.
 
-use super::LAST;
 use clap::Args;
 use std::path::PathBuf;
+use trodden_stored::named::LAST;
 
 /// `trodden find`
 #[derive(Debug, Args)]

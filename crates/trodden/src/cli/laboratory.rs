@@ -1,7 +1,8 @@
 //! Choices of the laboratory, which have no options here: where they go.
 
-use super::{CollectorKind, Command, Field, Trace};
+use super::{Command, Field, Trace};
 use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollector};
+use trodden_trace::CollectorKind;
 
 impl Command {
     /// Takes over what concerns this command. Commands that it runs read the same choices, so the others are left to them.

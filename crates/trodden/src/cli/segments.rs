@@ -1,8 +1,8 @@
 //! The syntax of `trodden segments`.
 
-use super::LAST;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_stored::named::LAST;
 
 /// `trodden segments`
 #[derive(Debug, Args)]

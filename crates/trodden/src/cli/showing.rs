@@ -1,11 +1,11 @@
 //! The syntax of the commands that show stored profiles: `report`, `annotate`, `export`, `advise`.
 
-use super::LAST;
-use trodden_console::arguments::choices::spelled;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
+use trodden_console::arguments::choices::spelled;
 use trodden_report::Measure;
+use trodden_stored::named::LAST;
 
 /// Which paths are shown.
 #[derive(Debug, Args)]

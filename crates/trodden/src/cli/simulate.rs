@@ -1,15 +1,15 @@
 //! The syntax of `trodden simulate`.
 
-use trodden_console::arguments::choices::{Choice, one_of};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_hardware::processor::ProcessorEvent;
+use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_hardware::processor::{ProcessorEvent, ProcessorModel};
 use trodden_hardware::{Overflow, Preset};
+use trodden_trace::simulation::{ProfileKind, SourceFormat};
 
 /// `trodden simulate`
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
   trodden simulate -- /usr/bin/bzip2 -k -9 file    hot paths of an unmodified program, with disassembly
@@ -19,7 +19,6 @@ Examples:
   trodden simulate --profile hot.trodden -- ./prog    the table's profile, of a program built with --addresses, for report and diff
   trodden simulate --event l2-misses --event mispredictions --branch-queue 4 -- bzip2 -k -9 file
   trodden simulate --from trace.bt9.gz             a trace of CBP-5; --format says what a file is where its beginning does not
-  trodden simulate sweep tables.toml               many configurations from one reading of each recording
 
 Programs run under QEMU's user mode (Debian: qemu-user 7.2 or later, built with plugins). What they write to standard output goes to \
 standard
@@ -31,14 +30,11 @@ random, space-saving, rap, decay) behind commas. The default, 512x4,xor,lfu, is 
 
 Exit status: the program's own (128+N if signal N ended it); of recordings 0; 2 if trodden itself failed.")]
 pub struct Simulate {
-    /// Try many configurations.
-    #[command(subcommand)]
-    pub action: Option<SimulateAction>,
     /// Read branches from this file instead of running a program.
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub from: Option<PathBuf>,
     /// The format of that file; by default its beginning says.
-    #[arg(long, value_enum, default_value_t = SourceFormat::Auto)]
+    #[arg(long, value_parser = one_of(formats()), default_value = "auto")]
     pub format: SourceFormat,
     /// Keep what was read before a damaged or missing part.
     #[arg(long)]
@@ -87,8 +83,8 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub processor: Option<PathBuf>,
     /// Which model of the processor gives events and cycles.
-    #[arg(long, value_enum, default_value_t = ModelKind::Fast)]
-    pub model: ModelKind,
+    #[arg(long, value_parser = one_of(MODELS), default_value = "fast")]
+    pub model: ProcessorModel,
     /// Entries of the queue between processor and profiler: says how much the profiler slows the processor down.
     #[arg(long, value_name = "N")]
     pub branch_queue: Option<usize>,
@@ -100,7 +96,7 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Which profile that is.
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = ProfileKind::Table, requires = "profile")]
+    #[arg(long, value_name = "WHICH", value_parser = one_of(PROFILES), default_value = "table", requires = "profile")]
     pub profile_of: ProfileKind,
     /// Instructions of a window of the dynamic overlap.
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]
@@ -123,73 +119,22 @@ pub struct Simulate {
 }
 
 /// Which profile is written as paths of units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProfileKind {
-    /// What the first table holds.
-    Table,
-    /// All paths that the detector found.
-    Complete,
-}
+const PROFILES: [Choice<ProfileKind>; 2] =
+    [(ProfileKind::Table, "table", "What the first table holds"), (ProfileKind::Complete, "complete", "All paths that the detector found")];
 
-/// The format of a file of branches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SourceFormat {
-    /// What its beginning says.
-    Auto,
-    /// A recording of `trodden simulate --record`.
-    Recorded,
-    /// A text trace of CBP-5.
-    Bt9,
-    /// A trace of CBP2025.
-    Cbp2025,
-    /// A trace of ChampSim.
-    Champsim,
-    /// The text of `perf script`: branch stacks, or branches of Intel PT.
-    PerfScript,
-}
-
-/// `trodden simulate ...`
-#[derive(Debug, Subcommand)]
-pub enum SimulateAction {
-    /// Try the configurations of an experiment (TOML), reading each recording once.
-    Sweep(Sweep),
-}
-
-/// `trodden simulate sweep`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-An experiment:
-  sources = [\"bzip2.trodrec\", \"perl.trodrec\"]
-  design = \"full-factorial\"          # or plackett-burman, plackett-burman-foldover: two levels each
-  metrics = [\"frequency\"]            # and events of simulate --event, with a table for each
-  model = \"fast\"                     # or reference, which power-cycle needs
-  [factors]
-  entries = [128, 512, 2048]
-  associativity = [2, 4]
-  index = [\"start\", \"xor\"]
-  replacement = [\"lfu\", \"rap\"]
-
-Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Those of the processor \
-need sources of whole
-instructions (simulate --record FILE --instructions). Results go to standard output as CSV.")]
-pub struct Sweep {
-    /// The experiment.
-    pub experiment: PathBuf,
-    /// Write the results to this file: CSV, or Parquet if its name ends in .parquet.
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Write the results, effects and distributions to this file as JSON.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write skew and length of paths, and the overlap of events with frequency, to this file as CSV.
-    #[arg(long, value_name = "FILE")]
-    pub distributions: Option<PathBuf>,
-    /// Write a page with plots to this file.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Instructions of a window of the dynamic overlap.
-    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
-    pub window: u64,
+/// The formats of a file of branches.
+fn formats() -> [Choice<SourceFormat>; 6] {
+    SourceFormat::NAMED.map(|(format, name)| {
+        let about = match format {
+            SourceFormat::Auto => "What its beginning says",
+            SourceFormat::Recorded => "A recording of `trodden simulate --record`",
+            SourceFormat::Bt9 => "A text trace of CBP-5",
+            SourceFormat::Cbp2025 => "A trace of CBP2025",
+            SourceFormat::Champsim => "A trace of ChampSim",
+            SourceFormat::PerfScript => "The text of `perf script`: branch stacks, or branches of Intel PT",
+        };
+        (format, name, about)
+    })
 }
 
 /// An event of the processor model.
@@ -204,13 +149,8 @@ const EVENTS: [Choice<ProcessorEvent>; 7] = [
 ];
 
 /// A model of the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModelKind {
-    /// One pass over the instructions.
-    Fast,
-    /// A step for each cycle.
-    Reference,
-}
+const MODELS: [Choice<ProcessorModel>; 2] =
+    [(ProcessorModel::Fast, "fast", "One pass over the instructions"), (ProcessorModel::Reference, "reference", "A step for each cycle")];
 
 /// Which paths are detected.
 const PRESETS: [Choice<Preset>; 4] = [

@@ -1,11 +1,12 @@
 //! The syntax of `trodden suite`.
 
-use trodden_console::arguments::choices::{Choice, one_of};
 use super::coverage::CoveredFiles;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_analysis::suite::order::Worth;
+use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_report::suite::SuiteCost;
 
 /// `trodden suite`
 #[derive(Debug, Subcommand)]
@@ -145,7 +146,7 @@ pub struct Redundant {
     #[command(flatten)]
     pub of: SuiteFunctions,
     /// What the tests that are kept should have little of.
-    #[arg(long, value_enum, default_value_t = SuiteCost::Tests)]
+    #[arg(long, value_parser = one_of(COSTS), default_value = "tests")]
     pub by: SuiteCost,
     /// Seconds to search for the best set; 0 for the greedy one.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = trodden_console::arguments::times::seconds)]
@@ -156,13 +157,7 @@ pub struct Redundant {
 }
 
 /// What tests cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SuiteCost {
-    /// Their number.
-    Tests,
-    /// Their time.
-    Time,
-}
+const COSTS: [Choice<SuiteCost>; 2] = [(SuiteCost::Tests, "tests", "Their number"), (SuiteCost::Time, "time", "Their time")];
 
 /// `trodden suite order`
 #[derive(Debug, Args)]

@@ -1,14 +1,15 @@
 //! The syntax of `trodden trace`.
 
-use trodden_console::arguments::choices::{Choice, one_of};
-use trodden_console::arguments::times::duration;
 use clap::builder::{ArgPredicate, RangedU64ValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
+use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::times::duration;
+use trodden_distributed::recording::WeightsFrom;
 use trodden_flow::witness::DistributionStrategy;
+use trodden_trace::CollectorKind;
 
 /// `trodden trace`
 #[derive(Debug, Subcommand)]
@@ -36,22 +37,23 @@ pub enum Trace {
 }
 
 /// Ways to see that a program comes to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CollectorKind {
-    /// Jumps, written into the program in memory, to copies of blocks that record themselves; needs no privilege.
-    Trampolines,
-    /// Jumps in sleds that were compiled into the program (`trodden build --witnesses`): no instruction is moved.
-    Compiled,
-    /// Breakpoints by ptrace, with displaced instructions; needs no privilege.
-    Ptrace,
-    /// Every instruction by ptrace: slow, for small inputs and as a check.
-    SingleStep,
-    /// The four debug registers; only the laboratory chooses it.
-    #[value(skip)]
-    Hardware,
-    /// Probes of the kernel; only the laboratory chooses it.
-    #[value(skip)]
-    Uprobes,
+fn collectors() -> Vec<Choice<CollectorKind>> {
+    let choices = CollectorKind::ALL.into_iter().filter_map(|kind| {
+        let about = match kind {
+            CollectorKind::Trampolines => {
+                "Jumps, written into the program in memory, to copies of blocks that record themselves; needs no privilege"
+            }
+            CollectorKind::Compiled => {
+                "Jumps in sleds that were compiled into the program (`trodden build --witnesses`): no instruction is moved"
+            }
+            CollectorKind::Ptrace => "Breakpoints by ptrace, with displaced instructions; needs no privilege",
+            CollectorKind::SingleStep => "Every instruction by ptrace: slow, for small inputs and as a check",
+            // The laboratory's: `trodden-lab with --collector`.
+            CollectorKind::Hardware | CollectorKind::Uprobes => return None,
+        };
+        Some((kind, kind.collector().name(), about))
+    });
+    choices.collect()
 }
 
 /// How witnesses are distributed over the runs.
@@ -95,29 +97,6 @@ pub enum TraceEngine {
     Slurm,
 }
 
-/// Where weights come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WeightsFrom {
-    /// Estimates, and the frequencies of the compiler's map.
-    Static,
-    /// A first run that watches entries and loop heads.
-    FirstRun,
-    /// A trace.
-    Trace(PathBuf),
-}
-
-impl FromStr for WeightsFrom {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "static" => Self::Static,
-            "first-run" => Self::FirstRun,
-            file => Self::Trace(file.into()),
-        })
-    }
-}
-
 /// `trodden trace record`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -142,7 +121,7 @@ pub struct TraceRecord {
     #[arg(short, long, value_name = "FILE", default_value = "out.trace")]
     pub output: PathBuf,
     /// How to see that the program comes to a place; default: trampolines where they work, else ptrace.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = one_of(collectors()))]
     pub collector: Option<CollectorKind>,
     /// How witnesses are distributed.
     #[arg(long, value_parser = one_of(STRATEGIES), default_value = "fine")]

@@ -3,19 +3,20 @@
 
 use crate::cli::{Advise, Color};
 use crate::commands::remarks;
-use crate::commands::sequences::in_report;
-use crate::commands::sequences::iterations::IterationPattern;
 use crate::driver::properties::{self, KnownProperties};
 use crate::notes::note;
 use crate::output;
-use crate::profiles;
-use crate::sources;
+use crate::surroundings::folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::advise::{AdviceKind, AdviseOptions};
+use trodden_analysis::sequences::IterationPattern;
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::sarif::append;
+use trodden_report::sequences::in_report;
+use trodden_report::source_files;
 use trodden_report::{SourceCache, View};
+use trodden_stored::named;
 
 /// Looks for findings and writes them.
 ///
@@ -23,9 +24,9 @@ use trodden_report::{SourceCache, View};
 /// There is no such profile or function; a share is none; a unit's bitcode cannot be read by the compiler.
 pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let wanted = wanted(job)?;
-    let profile = profiles::load(&job.profile)?;
+    let profile = named::load(&job.profile)?;
     let view = View::from_profile(&profile);
-    let provider = sources::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match wanted.includes(AdviceKind::Redundant) {
         true => properties::of(&wanted.functions(&view)?)?,
@@ -57,7 +58,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
 
 /// Patterns that iterations repeat, if the run has a stream.
 fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
-    let Some(sequence) = in_report::of_profile(&job.profile) else { return Ok(Vec::new()) };
+    let Some(sequence) = in_report::of_profile(&job.profile, &folders()) else { return Ok(Vec::new()) };
     let mut patterns = sequence.patterns()?;
     patterns.retain(|p| job.function.as_ref().is_none_or(|f| p.function == *f));
     patterns.truncate(job.top.filter(|top| *top > 0).unwrap_or(usize::MAX));

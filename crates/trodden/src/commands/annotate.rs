@@ -4,19 +4,19 @@ use super::coverage::view_of;
 use super::remarks::{remarks, report_partial};
 use crate::cli::{Annotate, Color};
 use crate::output::{json_text, print_found, text_options};
-use crate::profiles;
-use crate::sources::sources;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::annotate::{AnnotateRequest, annotate};
+use trodden_report::source_files::sources;
 use trodden_report::{SourceCache, events, json};
+use trodden_stored::named;
 
 /// Prints the path.
 ///
 /// # Errors
 /// There is no such profile, function or path.
 pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
-    let (profile, lost) = profiles::recover(&job.profile)?;
+    let (profile, lost) = named::recover(&job.profile)?;
     let mut view = view_of(&profile);
     view.damaged.extend(lost);
     let provider = sources(&job.source, &profile.run.directory);

@@ -2,11 +2,11 @@
 
 use crate::cli::Diff;
 use crate::output::{json_text, print_found};
-use crate::profiles;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_profile::{DiffOptions, diff};
 use trodden_report::{View, difference};
+use trodden_stored::named;
 
 /// Exit status if `--fail` is given and the profiles differ.
 const DIFFERENT: u8 = 1;
@@ -17,7 +17,7 @@ const DIFFERENT: u8 = 1;
 /// There are no such profiles, or they are of different builds.
 pub fn run(job: &Diff) -> Result<ExitCode> {
     ensure!((0.0..=100.0).contains(&job.min_change), "--min-change is a percentage, from 0 to 100");
-    let (before, after) = (profiles::load(&job.before)?, profiles::load(&job.after)?);
+    let (before, after) = (named::load(&job.before)?, named::load(&job.after)?);
     let options = DiffOptions {
         across_builds: job.across_builds,
         least_function_share: job.min_change / 100.0,

@@ -2,17 +2,18 @@
 
 use super::coverage::{files::Files, view_of};
 use super::remarks::{left_out, report_partial};
-use super::residual;
 use crate::cli::{Export, Format};
 use crate::driver::profdata;
 use crate::output::{json_text, write_or_print};
-use crate::profiles;
-use crate::sources::{locate, sources};
+use crate::surroundings::folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
+use trodden_analysis::residual::known_to;
 use trodden_report::html::{self, HtmlOptions};
+use trodden_report::source_files::{locate, sources};
 use trodden_report::view::MappedLines;
 use trodden_report::{Selection, SourceCache, View, events, folded, json, lcov, pprof};
+use trodden_stored::named;
 
 /// Writes the export.
 ///
@@ -22,7 +23,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     ensure!(job.program.is_none() || job.format == Format::Known, "--for is for `trodden export known`");
     let of_files = !job.include.is_empty() || !job.exclude.is_empty() || job.relative_to.is_some();
     ensure!(!of_files || job.format == Format::Lcov, "--include, --exclude and --relative-to are for `trodden export lcov`");
-    let profile = profiles::load(&job.profile)?;
+    let profile = named::load(&job.profile)?;
     let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
@@ -37,7 +38,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
         Format::Known => match &job.program {
-            Some(program) => residual::known_to(program, &profile.known_paths()?)?,
+            Some(program) => known_to(program, &profile.known_paths()?, &folders())?,
             None => profile.known_paths()?.to_bytes(),
         },
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),

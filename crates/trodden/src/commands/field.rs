@@ -1,37 +1,33 @@
 //! `trodden field`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_analysis::field`.
 
-mod rows;
-
 use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
 use crate::commands::copies::distribute;
 use crate::commands::remarks;
-use crate::commands::residual::{KnownInput, inputs};
-use crate::driver::assets;
 use crate::notes::{note, warn};
 use crate::output::{self, json_text};
-use crate::sources;
+use crate::surroundings::folders;
 use anyhow::{Context, Result};
-use rows::Rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use trodden_analysis::FieldError;
-use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, SeenPath, UnitKey};
-use trodden_analysis::field::estimate::UserSample;
-use trodden_analysis::field::reporting::ReportingUsers;
+use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, UnitKey};
+use trodden_analysis::field::maps::UnitMaps;
 use trodden_analysis::field::{FieldReport, user_of};
+use trodden_analysis::residual::{KnownInput, inputs};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
 use trodden_profile::whole_file::{Access, UnnamedFile};
-use trodden_profile::{Builds, Counts, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
+use trodden_profile::{Builds, Merger, Profile, Run, raw_files};
+use trodden_recording::one_run;
+use trodden_report::field_rows::Rows;
 use trodden_report::select::limit;
-use trodden_report::users::{AllTaken, CopyReports, TakenPath, Tomography, UserEstimate, users_json, users_text};
+use trodden_report::source_files;
+use trodden_report::users::{AllTaken, TakenPath, Tomography, profile_of, users_json, users_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
-use trodden_unit::{UnitMap, UnitStore};
 
 /// Ending of the names of reports.
 const EXTENSION: &str = "field";
@@ -94,16 +90,17 @@ fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
 fn filtered(job: &Pack) -> Result<Profile> {
+    let folders = folders();
     let mut known = KnownInput::default();
     job.known.iter().try_for_each(|wanted| known.add_named(wanted))?;
     let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
     // A copy of which nothing came up has written nothing.
     let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
-    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted)? };
+    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted, &folders)? };
     for input in inputs {
-        let Some((label, mut profile)) = input.read_or_warn()? else { continue };
-        known.add_of_builds(&profile)?;
+        let Some((label, mut profile)) = input.read(&one_run(), &folders)? else { continue };
+        known.add_of_builds(&profile, &folders)?;
         sightings.add(0, &mut profile, &known.paths)?;
         of_copies |= profile.images.iter().any(is_copy);
         merger.add(&label.words, profile)?;
@@ -115,7 +112,7 @@ fn filtered(job: &Pack) -> Result<Profile> {
     let mut profile = merger.finish().context("no profile can be read")?;
     match of_copies {
         true => profile.images.retain(is_copy),
-        false => known.check(&profile)?,
+        false => known.check(&profile, &folders)?,
     }
     Ok(profile)
 }
@@ -128,12 +125,13 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     let limits =
         AggregateLimits { memory: (job.memory as usize) << 20, paths: limit(output::most(job.top, job.json)), users: limit(job.users) };
     let handed = job.copies.as_deref().map(distribute::read).transpose()?;
-    let mut maps = Maps { store: assets::store()?, program: BTreeMap::new(), known: BTreeMap::new() };
+    let mut units = BTreeMap::new();
     let copies = handed.as_ref().map(|handed| {
-        let PartitionedProgram { identity, units, .. } = handed.program();
-        maps.program = units.iter().map(|(unit, map)| (UnitKey { image: *identity, unit: *unit }, map.clone())).collect();
+        let PartitionedProgram { identity, units: of_program, .. } = handed.program();
+        units = of_program.iter().map(|(unit, map)| (UnitKey { image: *identity, unit: *unit }, map.clone())).collect();
         (0..handed.copies().len() as u32).map(|copy| handed.functions(copy).into_iter().map(str::to_owned).collect()).collect::<Vec<_>>()
     });
+    let mut maps = UnitMaps::new(folders().units()?.clone(), units);
     let mut aggregator = match handed {
         Some(handed) => Aggregator::from_copies(limits, handed),
         None => Aggregator::new(limits),
@@ -148,7 +146,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden field pack` makes them");
     let sums = match &job.rows {
         Some(file) => {
-            let mut rows = Rows::create(file)?;
+            let mut rows = Rows::create(file, output::BEGUN)?;
             let sums =
                 aggregator.finish(&mut |row| rows.add(row, &mut maps)).with_context(|| format!("cannot write {}", file.display()))?;
             rows.finish().with_context(|| format!("cannot write {}", file.display()))?;
@@ -156,26 +154,15 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         }
         None => aggregator.finish(&mut |_| Ok(())).context("cannot use temporary files")?,
     };
-    let tomography = copies.zip(sums.reporting.as_ref()).map(|(functions, reporting)| of_copies(job, functions, reporting)).transpose()?;
+    let tomography = copies
+        .zip(sums.reporting.as_ref())
+        .map(|(functions, reporting)| Tomography::new(job.population, functions, reporting))
+        .transpose()?;
     show(job, color, &sums, tomography.as_ref(), &mut maps)?;
     if sums.foreign > 0 {
         warn(format_args!("left out, since of none of the copies: {} in these reports", plural(sums.foreign as u128, "path", "paths")));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Who reported of which copy, and for how many users estimates are.
-fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<Tomography> {
-    let reported = reporting.users();
-    let all = job.population.unwrap_or(reported);
-    anyhow::ensure!(all >= reported, "{reported} users reported: --population cannot be less");
-    anyhow::ensure!(reported > 0, "none of these reports is of these copies: were others distributed?");
-    let row = |(functions, copy): (Vec<String>, u32)| CopyReports {
-        users: reporting.users_with_any(&[copy]),
-        reports: reporting.reports(copy),
-        functions,
-    };
-    Ok(Tomography { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
 }
 
 /// The files that are meant, those of folders by their names' ending; `what` they are and which command `makes` them.
@@ -200,73 +187,20 @@ fn files_of(wanted: &[PathBuf], extension: &str, what: &str, makes: &str) -> Res
     Ok(out)
 }
 
-/// Maps of units, from the store; one that is looked for in vain is so once.
-struct Maps {
-    store: UnitStore,
-    /// Those of the program whose copies were distributed.
-    program: BTreeMap<UnitKey, Arc<UnitMap>>,
-    known: BTreeMap<UnitKey, Option<Arc<UnitMap>>>,
-}
-
-/// Maps that are kept: rows come unit by unit.
-const MOST_MAPS: usize = 64;
-
-impl Maps {
-    fn of(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
-        if let Some(map) = self.program.get(&key) {
-            return Some(map.clone());
-        }
-        if let Some(map) = self.known.get(&key) {
-            return map.clone();
-        }
-        if self.known.len() >= MOST_MAPS {
-            self.known.clear();
-        }
-        let map = self.store.get(key.unit).ok().flatten().and_then(|frame| frame.map().ok()).map(Arc::new);
-        self.known.insert(key, map.clone());
-        map
-    }
-}
-
 /// The paths that most users took, with their source.
-fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&Tomography>, maps: &mut Maps) -> Result<()> {
-    let mut missing = 0;
-    let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
-    for path in &sums.top {
-        let Some(map) = maps.of(path.unit) else {
-            missing += 1;
-            continue;
-        };
-        let unit = UnitProfile { unit: path.unit.unit, map, counts: Counts::default() };
-        units.entry(path.unit).or_insert(unit);
-    }
-    let images =
-        units.into_iter().map(|(key, unit)| ImageProfile { identity: key.image, path: String::new(), build_id: None, units: vec![unit] });
-    let profile = Profile { run: Run::default(), images: images.collect(), sampling: None };
+fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&Tomography>, maps: &mut UnitMaps) -> Result<()> {
+    let (profile, missing) = profile_of(&sums.top, maps);
     let view = View::from_profile(&profile);
-    let taken: Vec<TakenPath> = sums.top.iter().map(|path| taken(path, tomography)).collect();
+    let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();
     let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
-    let provider = sources::sources(&job.source, ".");
+    let provider = source_files::sources(&job.source, ".");
     let sources = SourceCache::new(&provider);
     let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, job.steps)));
     output::print_found(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
     if missing > 0 {
-        let root = maps.store.root().display().to_string();
+        let root = maps.store().root().display().to_string();
         warn(format_args!("maps of {missing} of these paths are not in the unit store {root}: set TRODDEN_STORE to that of the build"));
     }
     remarks::remarks(&view, &sources);
     Ok(())
-}
-
-fn taken<'a>(seen: &'a SeenPath, tomography: Option<&Tomography>) -> TakenPath<'a> {
-    let estimate = tomography.zip(seen.watching).map(|(tomography, watching)| {
-        let sample = UserSample { all: tomography.all, watching: watching.max(seen.users) };
-        UserEstimate { watching: sample.watching, users: sample.users(seen.users), count: sample.count(seen.count, seen.squares) }
-    });
-    TakenPath { seen, estimate }
-}
-
-/// Whether a file is to be Parquet.
-fn is_parquet(file: &Path) -> bool {
-    file.extension().is_some_and(|e| e == "parquet")
 }

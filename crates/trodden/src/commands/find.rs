@@ -4,13 +4,13 @@ use crate::cli::{Color, Find};
 use crate::commands::remarks;
 use crate::notes::{listed, note};
 use crate::output;
-use crate::profiles;
-use crate::sources;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_analysis::expression::Expression;
 use trodden_report::found::{FoundAnswer, FoundPaths};
+use trodden_report::source_files;
 use trodden_report::{SourceCache, View};
+use trodden_stored::named;
 
 /// Exit status with `--fail` if a path matches.
 const FOUND: u8 = 1;
@@ -28,9 +28,9 @@ const REMEDY: &str = "`trodden instrument PROGRAM --output NEW --table-slots 409
 /// The expression cannot be read, or there is no such profile, function or line.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     let expression: Expression = job.expression.parse()?;
-    let profile = profiles::load(&job.profile)?;
+    let profile = named::load(&job.profile)?;
     let view = View::from_profile(&profile);
-    let provider = sources::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let found = FoundPaths::new(&expression, &job.expression, &view)?;
     let top = output::most(job.top, job.json);

@@ -1,308 +1,39 @@
 //! `trodden info FILE`: what is known of an instrumented program, and what in it is not counted; or what a stored profile holds.
 
-mod libraries;
-
 use crate::cli::Info;
-use crate::driver::assets;
-use crate::notes::listed;
 use crate::output::{json_text, print, print_text};
-use crate::profiles;
+use crate::surroundings::folders;
 use anyhow::{Context, Result, bail};
-use libraries::Library;
-use serde::Serialize;
-use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
-use trodden_flow::CutReason;
-use trodden_profile::exactness;
-use trodden_report::words::plural;
-use trodden_report::{Name, escape};
-use trodden_unit::{FunctionMap, Image, ImageError, Skipped, UnitMap, distinct};
+use trodden_analysis::libraries;
+use trodden_profile::Profile;
+use trodden_report::info::{ImageSummary, ProfileSummary};
+use trodden_unit::{Image, ImageError};
 
-/// Version of the JSON.
-const SCHEMA_VERSION: u32 = 1;
-/// How many names a list shows without `--all`.
-const SHOWN: usize = 12;
-
-/// Prints what is known of the file.
+/// Prints what is known of the file. The status is 1 if a profile is damaged.
 ///
 /// # Errors
 /// It cannot be read, or is neither an instrumented image nor a profile.
 pub fn run(info: &Info) -> Result<ExitCode> {
     let bytes = fs::read(&info.file).with_context(|| format!("cannot read {}", info.file.display()))?;
     if !bytes.starts_with(b"\x7fELF") {
-        return profiles::info(&info.file, info.json);
+        let recovered = Profile::recover(&info.file)?;
+        let summary = ProfileSummary::new(&recovered);
+        match info.json {
+            true => print(&json_text(&summary)?)?,
+            false => print_text(&summary.text(&info.file, bytes.len() as u64))?,
+        }
+        return Ok(if summary.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let image = match Image::read(&bytes) {
         Err(ImageError::NotInstrumented) => bail!("{}: {}", info.file.display(), ImageError::NotInstrumented),
         other => other.with_context(|| info.file.display().to_string())?,
     };
-    let summary = ImageSummary::new(&info.file, &bytes, &image)?;
-    if info.json {
-        print(&json_text(&summary)?)?;
-    } else {
-        let mut out = Vec::new();
-        summary.print(&mut out, if info.all { usize::MAX } else { SHOWN })?;
-        print_text(&String::from_utf8_lossy(&out))?;
+    let summary = ImageSummary::new(&info.file, &image, folders().units.as_ref(), libraries::needed(&info.file, &bytes))?;
+    match info.json {
+        true => print(&json_text(&summary)?)?,
+        false => print_text(&summary.text(info.all))?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What is known of an image.
-#[derive(Debug, Default, Serialize)]
-struct ImageSummary {
-    schema_version: u32,
-    path: String,
-    image: String,
-    build_id: Option<String>,
-    units: Vec<UnitSummary>,
-    /// Units whose map is neither in the file nor in the store.
-    units_without_map: Vec<String>,
-    damage: Vec<String>,
-    /// Functions; one that several units have a copy of is one.
-    functions: usize,
-    /// Functions of all units, copies among them.
-    bodies: usize,
-    /// Why counts of the program are not exact or complete, if they are not.
-    not_exact: Vec<String>,
-    counters: u64,
-    skipped: Vec<SkippedFunction>,
-    /// Functions all of whose paths are counted although only some are interesting.
-    instead: Vec<SkippedFunction>,
-    cut: Vec<CutFunction>,
-    /// Functions that were compiled without trodden.
-    uninstrumented: Vec<String>,
-    libraries: Vec<Library>,
-    libraries_unknown: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct UnitSummary {
-    unit: String,
-    source: String,
-    scheme: String,
-    codegen: Vec<String>,
-    functions: usize,
-    counters: u64,
-    bitcode: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct SkippedFunction {
-    function: String,
-    source: String,
-    reason: String,
-}
-
-/// A function whose paths were cut elsewhere than at loops.
-#[derive(Debug, Serialize)]
-struct CutFunction {
-    function: String,
-    source: String,
-    paths: u64,
-    cuts: Vec<CutPlace>,
-}
-
-#[derive(Debug, Serialize)]
-struct CutPlace {
-    reason: &'static str,
-    /// Line of the branch that is cut, if known.
-    from_line: Option<u32>,
-    /// Line of the block to which it leads, if known.
-    to_line: Option<u32>,
-}
-
-/// Whether a function is the runtime's. Its own functions have mangled names where they were not inlined.
-fn is_runtime(function: &str) -> bool {
-    ["__trodden", "12trodden_wire", "15trodden_runtime"].iter().any(|name| function.contains(name))
-}
-
-impl ImageSummary {
-    fn new(path: &Path, bytes: &[u8], image: &Image) -> Result<ImageSummary> {
-        let store = assets::store().ok();
-        let mut out = ImageSummary {
-            schema_version: SCHEMA_VERSION,
-            path: path.display().to_string(),
-            image: image.identity.to_string(),
-            build_id: image.build_id.clone(),
-            damage: image.frame_errors.iter().map(ToString::to_string).collect(),
-            counters: image.units.iter().map(|u| u.counters).sum(),
-            ..ImageSummary::default()
-        };
-        let (mut known, mut maps) = (HashSet::new(), Vec::new());
-        for placed in &image.units {
-            let what = || format!("{}: the map of unit {}", path.display(), placed.unit);
-            match image.frame(placed.unit, store.as_ref()).with_context(what)? {
-                None => out.units_without_map.push(placed.unit.to_string()),
-                Some(frame) => {
-                    let map = frame.map().with_context(what)?;
-                    if map.words() != Some(placed.counters) {
-                        bail!(
-                            "{}: the map of unit {} has another number of counters than the program: build the program again",
-                            path.display(),
-                            placed.unit
-                        );
-                    }
-                    out.unit(&frame.unit.to_string(), &map, frame.has_bitcode(), &mut known);
-                    maps.push(map);
-                }
-            }
-        }
-        out.functions = distinct(maps.iter().flat_map(|m| &m.functions));
-        // The sample tier's duplicated code of a function, and copies of callees that count segments.
-        let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
-        let is_copy = |f: &str| {
-            f.rsplit_once(".segments.").is_some_and(|(f, number)| number.bytes().all(|b| b.is_ascii_digit()) && known.contains(f))
-        };
-        let is_ours = |f: &str| known.contains(f) || is_version(f) || is_copy(f) || is_runtime(f);
-        out.uninstrumented = image.functions.iter().filter(|f| !is_ours(f)).cloned().collect();
-        match libraries::needed(path, bytes) {
-            Ok(found) => out.libraries = found,
-            Err(reason) => out.libraries_unknown = Some(reason),
-        }
-        Ok(out)
-    }
-
-    fn unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
-        self.not_exact.extend(exactness::of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
-        self.bodies += map.functions.len();
-        for function in &map.functions {
-            known.insert(function.plain_name().to_owned());
-            self.cut.extend(cut_function(map, function));
-        }
-        let named = |function: &Skipped| SkippedFunction {
-            function: Name::from_linkage(&function.name).full,
-            source: map.source.clone(),
-            reason: function.reason.clone(),
-        };
-        known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
-        self.skipped.extend(map.skipped.iter().map(named));
-        self.instead.extend(map.instead.iter().map(named));
-        // Those for an edge profile count no paths.
-        let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
-        self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
-        self.units.push(UnitSummary {
-            unit: unit.to_owned(),
-            source: map.source.clone(),
-            scheme: map.experiment.to_string(),
-            codegen: map.codegen.clone(),
-            functions: map.functions.len(),
-            counters: paths,
-            bitcode,
-        });
-    }
-
-    fn print(&self, out: &mut impl Write, shown: usize) -> io::Result<()> {
-        writeln!(out, "{}", escape::line(&self.path))?;
-        writeln!(out, "  image      {}", self.image)?;
-        writeln!(out, "  build id   {}", self.build_id.as_deref().unwrap_or("none"))?;
-        let copies = match self.bodies - self.functions {
-            0 => String::new(),
-            copies => format!(", {} of them", plural(copies as u128, "more copy", "more copies")),
-        };
-        let (functions, paths) = (plural(self.functions as u128, "function", "functions"), plural(self.counters.into(), "path", "paths"));
-        let units = plural(self.units.len() as u128, "unit", "units");
-        writeln!(out, "  counted    {functions}{copies} in {units}, {paths}")?;
-        for (scheme, count) in self.schemes() {
-            writeln!(out, "  experiment {scheme} ({})", plural(count as u128, "unit", "units"))?;
-        }
-        let lines = self.units.iter().map(|u| {
-            let bitcode = if u.bitcode { "" } else { ", no bitcode" };
-            let functions = plural(u.functions as u128, "function", "functions");
-            format!("{}  {functions}, {}{bitcode}", u.source, plural(u.counters.into(), "path", "paths"))
-        });
-        list(out, "Units", lines.collect(), shown)?;
-        list(
-            out,
-            "Units whose map is neither in the file nor in the unit store (rebuild the program, or set TRODDEN_STORE)",
-            self.units_without_map.clone(),
-            shown,
-        )?;
-        list(out, "Not exact", self.not_exact.clone(), shown)?;
-        list(out, "Damage", self.damage.clone(), shown)?;
-        let lines = self.skipped.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
-        list(out, "Not counted, for a reason", lines.collect(), shown)?;
-        let lines = self.instead.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
-        list(out, "All paths counted instead of the interesting ones", lines.collect(), shown)?;
-        let lines = self
-            .cut
-            .iter()
-            .map(|c| format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), places(&c.cuts), c.source));
-        list(out, "Paths cut elsewhere than at loops", lines.collect(), shown)?;
-        let lines = self.uninstrumented.iter().map(|f| Name::from_linkage(f).full);
-        list(out, "Not counted, because not compiled by trodden", lines.collect(), shown)?;
-        self.print_libraries(out)
-    }
-
-    fn print_libraries(&self, out: &mut impl Write) -> io::Result<()> {
-        let lines = self.libraries.iter().map(|l| match (&l.path, l.units) {
-            (None, _) => format!("{}  not found", l.name),
-            (Some(path), 0) => format!("{}  not counted  ({})", l.name, path.display()),
-            (Some(path), units) => format!("{}  {}  ({})", l.name, plural(units as u128, "unit", "units"), path.display()),
-        });
-        list(out, "Shared libraries", lines.collect(), usize::MAX)?;
-        match &self.libraries_unknown {
-            Some(reason) => writeln!(out, "\nShared libraries: the dynamic loader does not say ({})", escape::line(reason)),
-            None => Ok(()),
-        }
-    }
-
-    fn schemes(&self) -> BTreeMap<&str, usize> {
-        let mut out = BTreeMap::new();
-        for unit in &self.units {
-            *out.entry(unit.scheme.as_str()).or_default() += 1;
-        }
-        out
-    }
-}
-
-/// Where a function's paths are cut, if elsewhere than at loops.
-fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
-    let line = |node: trodden_flow::Node, first: bool| {
-        let block = function.blocks.get(node.0 as usize)?;
-        let position = if first { block.positions.first() } else { block.branch.as_ref().or(block.positions.last()) };
-        position.map(|p| p.line).filter(|l| *l > 0)
-    };
-    let cuts: Vec<CutPlace> = function
-        .cuts
-        .iter()
-        .filter_map(|(edge, reason)| {
-            let edge = function.edges.get(edge.0 as usize)?;
-            Some(CutPlace { reason: cut_reason(*reason)?, from_line: line(edge.from, false), to_line: line(edge.to, true) })
-        })
-        .collect();
-    let name = Name::from_linkage(function.plain_name()).full;
-    (!cuts.is_empty()).then(|| CutFunction { function: name, source: map.source.clone(), paths: function.counters, cuts })
-}
-
-/// Why an edge is cut; `None` for loops, which every function cuts.
-fn cut_reason(reason: CutReason) -> Option<&'static str> {
-    match reason {
-        CutReason::Back | CutReason::FromExit | CutReason::EachEdge => None,
-        CutReason::ReturnsTwice => Some("a call returns twice"),
-        CutReason::Unsplittable => Some("indirect branch"),
-        CutReason::Limit => Some("too many paths"),
-    }
-}
-
-fn places(cuts: &[CutPlace]) -> String {
-    let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
-    let texts: Vec<String> = cuts.iter().map(|c| format!("line {} -> {} ({})", line(c.from_line), line(c.to_line), c.reason)).collect();
-    listed(&texts, 3)
-}
-
-fn list(out: &mut impl Write, title: &str, lines: Vec<String>, shown: usize) -> io::Result<()> {
-    if lines.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\n{title} ({})", lines.len())?;
-    for line in lines.iter().take(shown) {
-        writeln!(out, "  {}", escape::line(line))?;
-    }
-    match lines.len().saturating_sub(shown) {
-        0 => Ok(()),
-        more => writeln!(out, "  ... and {more} more (--all)"),
-    }
 }

@@ -9,8 +9,6 @@ mod place;
 mod watch;
 
 use crate::cli::{Instrument, OnUntested, word};
-use crate::commands::residual::{FIELD_FOLDER, report_known};
-use crate::commands::segments;
 use crate::driver::assets;
 use crate::driver::cc::arguments::CommandLine;
 use crate::driver::compile_step::read;
@@ -22,7 +20,7 @@ use crate::driver::recipe::{BuildProduct, Recipe, RecipeStore};
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
 use crate::output::BEGUN;
-use crate::profiles;
+use crate::surroundings::folders;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use place::LinkPlace;
 use std::collections::HashMap;
@@ -34,6 +32,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use trodden_analysis::residual::{FIELD_FOLDER, report_known};
+use trodden_analysis::segments;
+use trodden_profile::RunStore;
 use trodden_profile::private;
 use trodden_profile::whole_file::{self, Access};
 use trodden_report::words::plural;
@@ -63,7 +64,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     };
     report(&made);
     if let Some(set) = request.experiment.segments() {
-        segments::check_variant(&made, set, program, output)?;
+        segments::check_variant(&made, set, program, output, &folders().inputs()?)?;
     }
     if let Some(known) = request.experiment.known_set() {
         let known = experiment::paths_of(InputKind::Known, known)?;
@@ -123,8 +124,8 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
         settings.watched = Some(experiment::stored(&watch::others(expression, &job.program)?)?);
     }
     let set = match (&job.segments, &job.tested_segments) {
-        (Some(wanted), _) => Some(segments::asked(job.depth as usize, &job.only, wanted)?),
-        (None, Some(tests)) => Some(segments::tested(tests, job.depth as usize)?),
+        (Some(wanted), _) => Some(segments::asked(job.depth as usize, &job.only, wanted, &folders())?),
+        (None, Some(tests)) => Some(segments::tested(tests, job.depth as usize, &folders())?),
         (None, None) => None,
     };
     if let Some(set) = set.map(|set| set.with_growth(job.growth)) {
@@ -248,7 +249,7 @@ struct Defaults {
 
 impl Defaults {
     fn from_job(job: &Instrument) -> Defaults {
-        let store = job.parameters.residual.as_ref().and_then(|_| profiles::find_store(Path::new(".")).ok());
+        let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
         let output = store.and_then(|store| {
             let folder = store.folder().join(FIELD_FOLDER);
             private::create_folder(&folder).ok()?;

@@ -1,30 +1,21 @@
-//! `trodden isolate`: which paths do failing runs take and passing runs not? Paths are ranked by `trodden_analysis::isolate`, and written
-//! by the crate `trodden-report`.
+//! `trodden isolate`: which paths do failing runs take and passing runs not?
 
 use crate::cli::{Color, Isolate};
 use crate::commands::remarks;
-use crate::notes::warn;
 use crate::output;
-use crate::profiles;
-use crate::sources;
-use anyhow::{Context, Result, bail};
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
-use trodden_analysis::isolate::Isolation;
-use trodden_profile::{Builds, Maps, Merger, ProcessEnding, Profile};
+use trodden_analysis::compared_runs::{ComparedRuns, gather};
 use trodden_report::isolation::{SuspectSelection, Suspects};
-use trodden_report::words::{base_name, plural};
-use trodden_report::{SourceCache, View};
-use trodden_unit::Identity;
+use trodden_report::{SourceCache, View, source_files};
 
 /// Ranks the paths of runs.
 ///
 /// # Errors
 /// There are no such runs, or no failing or no passing ones of one build of one program.
 pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
-    let (isolation, profile) = gather(job)?;
+    let compared = ComparedRuns { runs: &job.runs, failing: &job.failing, passing: &job.passing, program: job.program.as_deref() };
+    let (isolation, profile) = gather(&compared)?;
     let runs = isolation.runs();
     if runs.failing == 0 || runs.passing == 0 {
         bail!(
@@ -35,7 +26,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         );
     }
     let view = View::from_profile(&profile);
-    let provider = sources::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let suspects = Suspects::new(
         &isolation,
@@ -47,139 +38,4 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     remarks::report_partial(&profile);
     remarks::remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
-}
-
-/// Reads runs: each by itself, and all of them added up. Runs of one build of one program are compared, since those of one say nothing of
-/// another's paths; the others are left out, and so are runs of which it is not known how they ended.
-fn gather(job: &Isolate) -> Result<(Isolation, Profile)> {
-    let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(Builds::Refuse), Maps::new());
-    for run in compared(runs(job)?, job.program.as_deref())? {
-        let name = run.file.display().to_string();
-        let profile = Profile::recover_sharing(&run.file, &mut maps)?.profile;
-        isolation.add(&profile, run.failed).with_context(|| name.clone())?;
-        sum.add(&name, profile).context("runs can be compared within one build only: name those of one")?;
-    }
-    Ok((isolation, sum.finish().context("no runs are given")?))
-}
-
-/// A run that says how it ended.
-struct Run {
-    file: PathBuf,
-    failed: bool,
-    images: BTreeSet<Identity>,
-    /// The program's file.
-    program: String,
-}
-
-/// The runs that are meant, as far as they can be compared; what is left out is said.
-fn runs(job: &Isolate) -> Result<Vec<Run>> {
-    let (mut runs, mut maps, mut endless) = (Vec::new(), Maps::new(), Vec::new());
-    let (mut unreadable, mut empty) = (Vec::new(), Vec::new());
-    for (file, failed) in files(job)? {
-        let found = match Profile::recover_sharing(&file, &mut maps) {
-            Ok(found) => found,
-            Err(error) => {
-                unreadable.push(error.to_string());
-                continue;
-            }
-        };
-        profiles::losses(&file, &found.lost).iter().for_each(warn);
-        let profile = found.profile;
-        let (Some(program), images) = (profile.images.first().map(|i| i.path.clone()), profile.images.iter().map(|i| i.identity).collect())
-        else {
-            empty.push(file.display().to_string());
-            continue;
-        };
-        match failed.or(profile.run.ending.map(|ending| ending != ProcessEnding::Exit(0))) {
-            Some(failed) => runs.push(Run { file, failed, images, program }),
-            None => endless.push(file.display().to_string()),
-        }
-    }
-    left_out(&unreadable, "cannot be read");
-    left_out(&empty, "has no counts of any program");
-    left_out(&endless, "does not say how the run ended: give it with --failing or --passing");
-    Ok(runs)
-}
-
-fn left_out(files: &[String], why: &str) {
-    if let Some(first) = files.first() {
-        let more = if files.len() > 1 { format!(" (and {} more alike)", files.len() - 1) } else { String::new() };
-        warn(format_args!("left out: {first}: {why}{more}"));
-    }
-}
-
-/// Of runs of several programs and builds those of one: of the wanted program, and of the build with most of them that has failing and
-/// passing ones.
-fn compared(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
-    let is_wanted = |run: &Run| program.is_none_or(|wanted| run.program == wanted || base_name(&run.program) == wanted);
-    let (runs, others): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(is_wanted);
-    if let (Some(wanted), true) = (program, runs.is_empty()) {
-        let known: BTreeSet<&str> = others.iter().map(|r| base_name(&r.program)).collect();
-        bail!("none of the runs is of a program `{wanted}`; they are of {}", known.into_iter().collect::<Vec<_>>().join(", "));
-    }
-    let mut groups = grouped(runs);
-    let can_be_compared = |group: &[Run]| group.iter().any(|r| r.failed) && group.iter().any(|r| !r.failed);
-    if let ([one, other, ..], false) = (groups.as_slice(), groups.iter().any(|g| can_be_compared(g))) {
-        let (one, other) = (&one[0], &other[0]);
-        let build = if one.program == other.program { "another build of it" } else { &other.program };
-        bail!(
-            "{} is a run of {}, {} one of {build}: runs can be compared within one build of one program only, and no build has both \
-                failing and passing runs",
-            one.file.display(),
-            one.program,
-            other.file.display()
-        );
-    }
-    groups.sort_by_key(|group| Reverse((can_be_compared(group), group.len())));
-    let mut groups = groups.into_iter();
-    let first = groups.next().unwrap_or_default();
-    let builds: Vec<Run> = groups.flatten().collect();
-    let skipped = others.len() + builds.len();
-    if let Some(example) = others.first().or(builds.first()) {
-        let of = first.first().map_or("", |r| r.program.as_str());
-        warn(format_args!(
-            "{} of other programs or builds left out, such as {} of {}; compared are those of {of} (--program)",
-            plural(skipped as u128, "run", "runs"),
-            example.file.display(),
-            example.program
-        ));
-    }
-    Ok(first)
-}
-
-/// Runs by what they have in common: two are of one group if they have an image in common, or each one with a third.
-fn grouped(runs: Vec<Run>) -> Vec<Vec<Run>> {
-    let mut groups: Vec<(BTreeSet<Identity>, Vec<Run>)> = Vec::new();
-    for run in runs {
-        let (same, others) = groups.into_iter().partition::<Vec<_>, _>(|group| !group.0.is_disjoint(&run.images));
-        let (mut images, mut members) = (run.images.clone(), Vec::new());
-        for (more, runs) in same {
-            images.extend(more);
-            members.extend(runs);
-        }
-        members.push(run);
-        groups = others;
-        groups.push((images, members));
-    }
-    groups.into_iter().map(|(_, runs)| runs).collect()
-}
-
-/// The profiles, each with what is said of it: failed, passed, or nothing.
-fn files(job: &Isolate) -> Result<Vec<(PathBuf, Option<bool>)>> {
-    let mut all = Vec::new();
-    for (wanted, failed) in [(&job.runs, None), (&job.failing, Some(true)), (&job.passing, Some(false))] {
-        for name in wanted {
-            all.extend(profiles::files(name)?.into_iter().map(|file| (file, failed)));
-        }
-    }
-    // What is said of a run beats how it ended.
-    all.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.is_some().cmp(&a.1.is_some())));
-    if let Some(both) = all.windows(2).find(|w| w[0].0 == w[1].0 && w[0].1.is_some() && w[1].1.is_some() && w[0].1 != w[1].1) {
-        bail!("{} is given as failing and as passing", both[0].0.display());
-    }
-    all.dedup_by(|later, first| later.0 == first.0);
-    if all.is_empty() {
-        bail!("no runs are given: name a suite (`trodden isolate nightly`), or runs by --failing and --passing");
-    }
-    Ok(all)
 }

@@ -2,13 +2,13 @@
 
 use crate::cli::Merge;
 use crate::notes::{Progress, note, warn};
-use crate::profiles;
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_report::words::plural;
+use trodden_stored::named;
 
 /// Exit status if files were left out or were damaged.
 const INCOMPLETE: u8 = 1;
@@ -20,7 +20,7 @@ const INCOMPLETE: u8 = 1;
 pub fn run(job: &Merge) -> Result<ExitCode> {
     let mut files: Vec<PathBuf> = Vec::new();
     for name in &job.profiles {
-        files.extend(profiles::files(name)?);
+        files.extend(named::files(name)?);
     }
     let mut seen = HashSet::new();
     if let Some(file) = files.iter().find(|file| !seen.insert(file.canonicalize().unwrap_or_else(|_| (*file).clone()))) {
@@ -32,7 +32,7 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     for (file, reason) in &merged.refused {
         warn(format_args!("{} is left out: {reason}", file.display()));
     }
-    merged.damaged.iter().flat_map(|(file, lost)| profiles::losses(file, lost)).for_each(warn);
+    merged.damaged.iter().flat_map(|(file, lost)| named::losses(file, lost)).for_each(warn);
     let profile = merged.profile.with_context(|| format!("none of {} profiles could be merged", files.len()))?;
     profile.write(&job.output)?;
     let merged_profiles = plural(merged.files as u128, "profile is", "profiles are");

@@ -5,14 +5,14 @@
 //! | `build.rs` | running a build whose compilers are the drivers |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
 //! | `sample.rs` | counting sampled programs that run already |
-//! | `stream/`, `sequences/` | sequences of paths and calls, flight recorders; questions asked of sequences |
+//! | `stream/`, `sequences.rs` | sequences of paths and calls, flight recorders; questions asked of sequences |
 //! | `report.rs`, `annotate.rs`, `export.rs`, `find.rs` | showing and searching profiles |
 //! | `runs.rs`, `merge.rs`, `diff.rs` | listing, merging, comparing profiles |
 //! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
-//! | `pgo.rs`, `instrument.rs`, `loops/` | faster programs; variants without sources; hot loops' machine code |
+//! | `pgo.rs`, `instrument.rs` | faster programs; variants without sources |
 //! | `copies/` | copies that share the counting of a program: building, running and adding up |
-//! | `simulate/`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
+//! | `simulate.rs`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
 //! | `trace/` | exact traces of programs that were not built for it |
 //! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
 //! | `info.rs`, `store.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
@@ -32,7 +32,6 @@ mod import;
 mod info;
 mod instrument;
 mod isolate;
-mod loops;
 mod manual;
 mod merge;
 mod pgo;
@@ -50,8 +49,6 @@ mod stream;
 mod suite;
 mod trace;
 mod waits;
-
-pub use waits::read_otf2_text;
 
 use crate::cli::{Cli, Command};
 use crate::driver::cc;
@@ -89,7 +86,6 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Merge(job) => merge::run(&job),
         Command::Diff(job) => diff::run(&job),
         Command::Instrument(job) => instrument::run(&job),
-        Command::Loops(job) => loops::run(&job, cli.color),
         Command::Info(info) => info::run(&info),
         Command::Trace(job) => trace::run(&job),
         Command::Store(job) => store::run(&job),

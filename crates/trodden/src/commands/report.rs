@@ -2,23 +2,24 @@
 
 use super::coverage::view_of;
 use super::remarks::remarks;
-use super::sequences::in_report;
 use crate::cli::{Color, Report, Shown};
 use crate::notes::note;
 use crate::output::{json_text, most, print, print_text, text_options, write_file};
-use crate::profiles;
-use crate::sources::sources;
+use crate::surroundings::folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
+use trodden_report::sequences::in_report;
+use trodden_report::source_files::sources;
 use trodden_report::{Selection, SourceCache, View, events, html, json, text};
+use trodden_stored::named;
 
 /// Prints the report, or writes the page.
 ///
 /// # Errors
 /// There is no such profile or function.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
-    let (profile, lost) = profiles::recover(&job.profile)?;
+    let (profile, lost) = named::recover(&job.profile)?;
     // Only the page shows whole sources.
     let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
     view.damaged.extend(lost);
@@ -27,7 +28,7 @@ pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     let selection = selection(&job.shown, job.json);
     events::check(&profile, selection.measure)?;
     if let Some(file) = &job.html {
-        let sequence = in_report::of_profile(&job.profile).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
+        let sequence = in_report::of_profile(&job.profile, &folders()).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
         let options = HtmlOptions { measure: selection.measure, ..HtmlOptions::default() };
         let page = html::page_with_section(&view, &sources, &options, &sequence);
         write_file(file, page.as_bytes())?;
@@ -35,7 +36,7 @@ pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     } else if job.json {
         let mut document = json::report(&view, &selection, &sources)?;
         if job.shown.function.is_none()
-            && let Some(sequence) = in_report::of_profile(&job.profile)
+            && let Some(sequence) = in_report::of_profile(&job.profile, &folders())
         {
             document["sequence"] = sequence.json()?;
         }
@@ -43,7 +44,7 @@ pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     } else {
         let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps))?.into_bytes();
         if job.shown.function.is_none()
-            && let Some(sequence) = in_report::of_profile(&job.profile)
+            && let Some(sequence) = in_report::of_profile(&job.profile, &folders())
         {
             sequence.write(&mut report)?;
         }

@@ -3,15 +3,14 @@
 use crate::cli::{Runs, RunsCommand};
 use crate::notes::{note, warn};
 use crate::output::{json_text, print, print_text};
-use crate::profiles;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::store::Left;
-use trodden_profile::{ProcessEnding, RunEntry, RunStore};
+use trodden_profile::{RunEntry, RunStore};
+use trodden_report::runs::{run_json, table};
 use trodden_report::words::plural;
 
 /// Version of the JSON.
@@ -22,7 +21,7 @@ const SCHEMA_VERSION: u32 = 2;
 /// # Errors
 /// There is no run store or no such run.
 pub fn run(job: &Runs) -> Result<ExitCode> {
-    let store = profiles::find_store(Path::new("."))?;
+    let store = RunStore::find(Path::new("."))?;
     match &job.command {
         None if job.json => {
             let runs: Vec<Value> = store.list()?.iter().map(run_json).collect();
@@ -86,32 +85,4 @@ fn select(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
         out.extend(store.select(name)?);
     }
     Ok(out)
-}
-
-fn run_json(entry: &RunEntry) -> Value {
-    let images = entry.images.iter().map(|i| json!({"path": i.path, "image": i.identity.to_string(), "build_id": i.build_id}));
-    json!({
-        "number": entry.number,
-        "run": trodden_report::json::run(&entry.run),
-        "profile": entry.profile,
-        "bytes": entry.bytes,
-        "images": images.collect::<Vec<_>>()
-    })
-}
-
-fn table(runs: &[RunEntry]) -> String {
-    let mut out = format!("{:>5}  {:<12} {:>10}  {:<10}  {}\n", "run", "suite", "seconds", "ending", "test or command");
-    for entry in runs {
-        let ending = match entry.run.ending {
-            Some(ProcessEnding::Exit(status)) => format!("exit {status}"),
-            Some(ProcessEnding::Signal(signal)) => format!("signal {signal}"),
-            None if entry.run.runs > 1 => "several".into(),
-            None => "unknown".into(),
-        };
-        let suite = entry.run.suite.as_deref().unwrap_or("-");
-        let seconds = entry.run.duration_ns as f64 / 1e9;
-        let command = entry.run.test.clone().unwrap_or_else(|| entry.run.command.join(" ")).replace(char::is_control, " ");
-        writeln!(out, "{:>5}  {suite:<12} {seconds:>10.3}  {ending:<10}  {command}", entry.number).expect("writing to a string");
-    }
-    out
 }

@@ -1,29 +1,23 @@
 //! `trodden waits`: recording who waits for whom, and explaining each wait as the difference of two execution paths.
 //!
-//! | file | what |
-//! |---|---|
-//! | `waits/record.rs` | running a program under the preload library |
-//! | `waits/paths.rs` | paths that samples interrupted, by the streams of the same run |
-//! | `waits/text.rs`, `waits/json.rs`, `waits/page.rs`, `waits/chrome.rs` | reports as text, JSON, a page and Chrome trace JSON |
-//!
-//! Recordings and traces of other tools are read by `trodden-waits-file`.
+//! `waits/paths.rs` says which paths samples interrupted, by the streams of the same run.
 
-mod chrome;
-mod json;
-mod page;
 mod paths;
-mod record;
-mod text;
 
-pub use record::trial;
-pub use trodden_waits_file::import::read_otf2_text;
-
-use crate::cli::{Color, Waits, WaitsReport};
-use crate::decompress;
-use crate::output::write_file;
+use crate::cli::{Color, Waits, WaitsRecord, WaitsReport};
+use crate::driver::assets;
+use crate::output::{self, print_json, write_file};
+use crate::temporary;
 use anyhow::Result;
+use std::env;
+use std::fs;
+use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_launch::process::exit_code;
+use trodden_report::waits::{chrome, json, page, text};
+use trodden_stored::decompress;
 use trodden_waits_file::import;
+use trodden_waits_file::record::{RecordedProgram, Recorder};
 use trodden_waits_file::recording::Recording;
 use trodden_waits_file::replay::{ReportOptions, replay};
 use trodden_waits_file::sample_paths::SamplePaths;
@@ -35,9 +29,28 @@ use trodden_waits_file::summary::WaitSummary;
 /// The program cannot be started; the recording cannot be read.
 pub fn run(job: &Waits, color: Color) -> Result<ExitCode> {
     match job {
-        Waits::Record(job) => record::run(job),
+        Waits::Record(job) => record(job),
         Waits::Report(job) => report(job, color),
     }
+}
+
+fn record(job: &WaitsRecord) -> Result<ExitCode> {
+    let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.rate };
+    Ok(exit_code(program.run(&recorder()?)?))
+}
+
+/// Whether the recorder is there and loads into a program.
+///
+/// # Errors
+/// It is missing, or the loader refuses it; says why.
+pub fn trial() -> Result<String> {
+    let recorder = recorder()?;
+    recorder.trial(temporary::folder("trodden-waits-")?.path())?;
+    Ok(format!("{} loads into programs", recorder.library.display()))
+}
+
+fn recorder() -> Result<Recorder> {
+    Ok(Recorder { library: assets::waits_recorder()?, others: env::var_os("LD_PRELOAD") })
 }
 
 fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
@@ -57,15 +70,17 @@ fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
     let summary = WaitSummary::new(replayed, job.threshold);
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.recording.display());
-        write_file(path, page::page(&summary, &title).as_bytes())?;
+        write_file(path, page::page(&summary, &title, &|file: &str| fs::read_to_string(file).ok()).as_bytes())?;
     }
     if let Some(path) = &job.chrome {
         write_file(path, chrome::value(&summary).to_string().as_bytes())?;
     }
     if job.json {
-        json::print(&summary)?;
+        print_json(&json::value(&summary))?;
     } else if job.html.is_none() && job.chrome.is_none() {
-        text::print(&summary, job)?;
+        let mut out = BufWriter::new(output::text());
+        text::write(&mut out, &summary, job.top)?;
+        out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 //!
 //! The user's arguments reach clang as they are; a few are added, depending on what the command does ([`arguments::CommandLine`]):
 //!
-//! - compiling: the plugin, line tables if nothing is said about debug information, `-fno-lto` if the user asks for LTO
+//! - compiling: the plugin, line tables for it if nothing is said about debug information ([`debug_information`]), `-fno-lto` if the user asks for LTO
 //!   (the plugin works on the machine code of each unit; LTO would make it elsewhere);
 //! - linking: the runtime object, a build id, and a file of dependencies from which the link's recipe is made ([`crate::link`]);
 //! - neither: nothing.
@@ -10,6 +10,7 @@
 //! Where nothing has to be done afterwards, this process becomes clang, so that signals, exit status and resource use are clang's own.
 
 pub mod arguments;
+pub mod debug_information;
 mod options;
 pub mod pgo;
 mod response_files;
@@ -83,7 +84,7 @@ pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<E
     if lto && !to_assembly {
         return crate::driver::lto::drive(&clang, &arguments, &line);
     }
-    let added = compile_options(&line)?;
+    let added = compile_options(&line, &clang)?;
     let environment = compile_environment(&line)?;
     if line.links {
         let environment = if line.compiles { environment } else { Vec::new() };
@@ -94,13 +95,11 @@ pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<E
 }
 
 /// What is added to compile.
-fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
+fn compile_options(line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.compiles {
         added.push(assets::plugin_option()?);
-        if !line.debug {
-            added.push("-gline-tables-only".into());
-        }
+        added.extend(debug_information::options(line, clang));
         let counters = pgo::compile_options(line)?;
         // A coverage build knows lines by its mapping.
         if counters.is_empty() && is_optimised(line) && !is_bitcode(line) {

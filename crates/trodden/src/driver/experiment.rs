@@ -6,13 +6,12 @@
 //! and plugin in [`EXPERIMENT_VARIABLE`]. Drivers take that over, and settings in [`SETTINGS_VARIABLE`] or options over it.
 
 use crate::driver::assets;
-use crate::profiles;
 use anyhow::{Context, Result};
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_stored::known::known_paths;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputFolder, InputKind, PluginRequest, Settings, SettingsFile, exclusions};
 use trodden_unit::{Identity, KnownPaths};
@@ -100,41 +99,6 @@ pub fn stored(paths: &KnownPaths) -> Result<SettingsFile> {
 pub fn paths_of(kind: InputKind, identity: Identity) -> Result<KnownPaths> {
     let folder = inputs()?;
     KnownPaths::from_bytes(&folder.get(kind, identity)?).with_context(|| folder.path(identity).display().to_string())
-}
-
-/// The paths that a name stands for: those of a file, run or suite, or of several, divided by commas.
-///
-/// # Errors
-/// There is none of these, or it is damaged.
-pub fn known_paths(wanted: &OsStr) -> Result<KnownPaths> {
-    if Path::new(wanted).is_file() {
-        return paths_in_file(Path::new(wanted));
-    }
-    let mut known = KnownPaths::default();
-    let names = wanted.to_str().with_context(|| format!("there is no file {}", wanted.display()))?;
-    for name in names.split(',') {
-        known.unite(match known_in(Path::new(name))? {
-            Some(known) => known,
-            None => profiles::load(name)?.known_paths()?,
-        })?;
-    }
-    Ok(known)
-}
-
-fn paths_in_file(file: &Path) -> Result<KnownPaths> {
-    match known_in(file)? {
-        Some(known) => Ok(known),
-        None => Ok(profiles::load_file(file)?.known_paths()?),
-    }
-}
-
-/// What a file of known paths holds; `None` if the name is not of one.
-///
-/// # Errors
-/// It is damaged.
-pub fn known_in(file: &Path) -> Result<Option<KnownPaths>> {
-    let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::is_begun_in(bytes));
-    bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())).transpose()
 }
 
 fn variable(name: &str) -> Option<OsString> {

@@ -6,6 +6,7 @@
 //! and archives of machine code take part as they are.
 
 use crate::driver::cc::arguments::{CommandLine, InputKind};
+use crate::driver::cc::debug_information;
 use crate::driver::cc::pgo::{self, LlvmCounters};
 use crate::driver::compile_step::{read, with_added};
 use crate::driver::events::{self, DriverEvent};
@@ -35,8 +36,8 @@ const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
 /// A tool is missing or fails.
 pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
-    if line.compiles && !line.debug {
-        added.push("-gline-tables-only".into());
+    if line.compiles {
+        added.extend(debug_information::options(line, clang));
     }
     added.extend(pgo::compile_options(line)?);
     if line.links {

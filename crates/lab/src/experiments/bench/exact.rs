@@ -2,11 +2,11 @@
 //! plain counter in every block.
 
 use super::result::{Exact, OracleVerdict};
+use std::path::Path;
 use trodden_corpus::Variant;
-use trodden_corpus::{Corpus, Input};
 use trodden_corpus::oracle;
 use trodden_corpus::steps;
-use std::path::Path;
+use trodden_corpus::{Corpus, Input};
 
 /// Holds a program's counts against the oracles'.
 pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> Exact {

@@ -1,11 +1,11 @@
 //! Counting the instructions of a run: times depend on the machine's mood, these hardly.
 
-use trodden_corpus::Variant;
-use trodden_corpus::{Corpus, Input};
-use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
+use trodden_corpus::Variant;
+use trodden_corpus::steps;
+use trodden_corpus::{Corpus, Input};
 
 /// Who counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 //! A figure's key is what it is, with the checksums of the files that it depends on: a program that was built again and
 //! came out the same keeps its figures, and one that came out otherwise has none.
 
-use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// Figures kept in a file.
 pub struct Known {

@@ -1,6 +1,5 @@
 //! One program's figures: all its variants built, run in turns, and what each used.
 
-use crate::experiments::progress;
 use super::exact;
 use super::instructions::Counter;
 use super::known::Known;
@@ -8,12 +7,13 @@ use super::overlap::{self, Margins};
 use super::result::{BenchOutcome, BenchRow, Exact, Figures};
 use super::statistics::Spread;
 use super::usage::{self, Usage};
-use trodden_corpus::Variant;
-use trodden_corpus::{Corpus, Input};
-use trodden_corpus::steps;
+use crate::experiments::progress;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::Variant;
+use trodden_corpus::steps;
+use trodden_corpus::{Corpus, Input};
 
 /// How all programs are measured.
 pub struct Bench<'a> {

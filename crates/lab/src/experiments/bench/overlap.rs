@@ -1,13 +1,13 @@
 //! How much of the truth does a sampled profile show? The overlap with the full profile of the same run, by `trodden diff`, and how many
 //! of the true counts lie within the margins of their estimates.
 
-use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// The least number of executions that are counted in bursts of a path whose margin is judged.
 const MIN_SEEN: u64 = 100;

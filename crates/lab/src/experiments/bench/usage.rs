@@ -1,8 +1,5 @@
 //! Time and memory of a run: the recipes put `trodden-lab measure FILE` before each program, which appends a line per process.
 
-use trodden_corpus::Variant;
-use trodden_corpus::{Corpus, Input};
-use trodden_corpus::steps;
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
@@ -13,6 +10,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
+use trodden_corpus::Variant;
+use trodden_corpus::steps;
+use trodden_corpus::{Corpus, Input};
 
 /// What a run used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

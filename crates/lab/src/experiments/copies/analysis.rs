@@ -3,10 +3,10 @@
 use super::table::{Analysis, CopiesResults};
 use super::{CopiesOptions, Subject};
 use crate::experiments::bench::usage::{self, Usage};
-use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// Measures it for one program; the least of some rounds counts.
 ///

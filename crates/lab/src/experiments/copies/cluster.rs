@@ -1,12 +1,12 @@
 //! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`), one of which can be lost.
 
-use trodden_corpus::steps;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use trodden_corpus::steps;
 
 /// A throw-away cluster, stopped when this goes out of scope.
 pub struct Cluster {

@@ -1,15 +1,15 @@
 //! Rows of `trodden-lab experiment copies`, kept in a file for each day, and what they say together.
 
+use crate::experiments::bench::machine;
 use crate::experiments::bench::result::BenchMachine;
 use crate::experiments::bench::statistics::geometric_mean;
-use crate::experiments::bench::machine;
-use trodden_corpus::steps::commit;
-use trodden_corpus::steps;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::steps;
+use trodden_corpus::steps::commit;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 2;

@@ -5,11 +5,10 @@
 //! outcomes, weaker than what is built today.
 
 use crate::experiments::progress;
-use trodden_corpus::{Corpus, Input};
-use trodden_corpus::steps;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
+use trodden_corpus::{Corpus, Input};
 
 /// What branches did in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

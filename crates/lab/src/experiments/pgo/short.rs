@@ -6,10 +6,10 @@
 
 use super::{BUILDS, branches, by_clang, by_trodden, instructions, use_profile};
 use crate::experiments::bench::instructions::Counter;
-use trodden_corpus::Variant;
-use trodden_corpus::{Corpus, Input};
 use anyhow::{Context, Result, ensure};
 use std::fs;
+use trodden_corpus::Variant;
+use trodden_corpus::{Corpus, Input};
 
 const PLAIN: &str = BUILDS[0];
 const CLANG: &str = BUILDS[1];

@@ -40,7 +40,8 @@ the template of the counters).
 
 /// The page.
 pub fn text(results: &Results) -> String {
-    let mut out = format!("# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n", results.date, commits(results));
+    let mut out =
+        format!("# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n", results.date, commits(results));
     out += "Each row was found twice, by `trodden residual` and by an oracle that compares two full profiles (it shares the decoding of \
         paths, nothing else), with equal figures.\n\n";
     out += UNTESTED;

@@ -4,11 +4,9 @@
 //! `FOLDER/program/PROG` is the program that was divided, `FOLDER/copy-0000/PROG` and so on are its copies. All else is in their maps.
 
 use super::make::{COPY, CopiedProgram, PathPartition};
-use super::procedures::{add_call_sites, procedures, with_estimates};
 use crate::cli::FieldCopies;
 use crate::driver::assets;
 use crate::notes::note;
-use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +15,8 @@ use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
 use trodden_flow::partition::{Measure, PartitionOptions, PartitionPlan, PartitionStrategy};
 use trodden_launch::LaunchStop;
 use trodden_profile::copies::PartitionedProgram;
+use trodden_profile::procedures::{add_call_sites, known, with_estimates};
+use trodden_stored::named;
 use trodden_unit::{Identity, Image, UnitMap, parts};
 
 /// The folder of the program itself.
@@ -51,10 +51,10 @@ pub fn make(job: &FieldCopies) -> Result<()> {
 /// Which copy counts what.
 fn plan(job: &FieldCopies, program: &CopiedProgram) -> Result<PartitionPlan> {
     let units = program.units();
-    let profile = job.profile.as_deref().map(profiles::load).transpose()?;
+    let profile = job.profile.as_deref().map(named::load).transpose()?;
     let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
     let mut measured =
-        procedures(units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
+        known(units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy == PartitionStrategy::P3 && !job.all_procedures {
         add_call_sites(units, &mut measured);
     }
@@ -65,8 +65,7 @@ fn plan(job: &FieldCopies, program: &CopiedProgram) -> Result<PartitionPlan> {
             measured
         }
     };
-    let options =
-        PartitionOptions { copies: job.copies, all_procedures: job.all_procedures, fold_again: false, measure: Measure::All };
+    let options = PartitionOptions { copies: job.copies, all_procedures: job.all_procedures, fold_again: false, measure: Measure::All };
     program.divide(&basis, job.strategy, &options)
 }
 
@@ -105,7 +104,10 @@ pub fn identity(program: &Path) -> Result<(Identity, Identity)> {
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
         Some((unit, _)) => Ok((image.identity, *unit)),
         None => {
-            bail!("{} is no copy that watches a part of the paths: `trodden field copies PROG -k 8 -o FOLDER` makes such", program.display())
+            bail!(
+                "{} is no copy that watches a part of the paths: `trodden field copies PROG -k 8 -o FOLDER` makes such",
+                program.display()
+            )
         }
     }
 }

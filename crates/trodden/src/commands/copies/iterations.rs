@@ -21,8 +21,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::private;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_recording::streams::place::{LOG, move_logs, of_copy, streams_beside, with_extension};
 use trodden_report::words::{plural, shell_word};
+use trodden_stored::place::{LOG, move_logs, of_copy, streams_beside, with_extension};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
 

@@ -1,7 +1,7 @@
 //! The copies of a program: its counting divided by a plan, each part carried out in a program of its own, made from the stored bitcode.
 
 use super::objects::Objects;
-use super::procedures::{add_call_sites, procedures as procedures_of, procedures_of_edges, units, with_estimates};
+use super::procedures::units;
 use crate::cli::Copies;
 use crate::commands::instrument::Inputs;
 use crate::driver::experiment;
@@ -15,7 +15,8 @@ use trodden_flow::partition::tasks::are_too_many;
 use trodden_flow::partition::{self, CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, cross_check, hits, weighted};
 use trodden_launch::LaunchStop;
 use trodden_profile::copies::{PartitionedProgram, edges};
-use trodden_profile::{Profile, has_usual_numbers, procedures};
+use trodden_profile::procedures::{self, add_call_sites, procedures_of_edges, with_estimates};
+use trodden_profile::{Profile, has_usual_numbers};
 use trodden_unit::experiment::exclusions::ExperimentChoice;
 use trodden_unit::experiment::{Keep, Timing};
 use trodden_unit::{Frame, FunctionParts, Identity, Image, Settings, UnitMap};
@@ -151,7 +152,7 @@ impl PathPartition {
         }
         ensure!(!options.count_hits || !program.is_residual(), "hits are counted in copies that count all paths: leave out --count-hits");
         let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
-        let mut procedures = procedures_of(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
+        let mut procedures = procedures::known(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
         let strategy = options.strategy;
         if strategy == PartitionStrategy::P3 && !options.all_procedures {
             add_call_sites(&program.units, &mut procedures);

@@ -5,7 +5,7 @@
 //! 2. [`make`]: it is divided, and the copies are made, of [`objects`] that they share, with their [`heap`] at one address;
 //! 3. an engine of `trodden_launch` runs [`worker`]s, one for each copy;
 //! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
-//! 5. [`costs`]: what each copy cost.
+//! 5. `trodden_analysis::copies`: what each copy cost.
 //!
 //! [`shared`] does the same for what whole functions share: [`segments`] across calls, and paths across [`iterations`].
 //!
@@ -14,9 +14,6 @@
 //! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
 
 mod before;
-mod calls;
-mod chart;
-mod costs;
 pub mod distribute;
 mod folders;
 mod heap;
@@ -33,7 +30,7 @@ mod worker;
 pub use objects::FOLDER as OBJECTS;
 pub use worker::work;
 
-use crate::cli::{Copies, EngineKind, Record, word};
+use crate::cli::{COPY_STRATEGIES, Copies, EngineKind, HITS, Record, word, word_for};
 use crate::driver::assets;
 use crate::driver::other_programs::named;
 use crate::driver::recipe::SystemText;
@@ -43,19 +40,22 @@ use crate::surroundings::surroundings;
 use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use before::{CopyInput, Failed, WorkFolder};
-use costs::Costs;
 use make::{CopiedProgram, PathPartition};
-use spec::{CopyOutcome, CopyTimes, SCHEMA_VERSION, Spec, file};
+use spec::{CopyOutcome, SCHEMA_VERSION, Spec, file};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
+use trodden_analysis::copies::{CopyChoices, Costs};
 use trodden_launch::{Engine, JobEvent, Kubernetes, LaunchJob, LaunchStop, LaunchTask, Local, Slurm, Template};
-use trodden_profile::copies::{CopiesError, MergedCopies, edges, merge_copies};
+use trodden_profile::copies::{
+    CopiesError, CopyMeasurements, CopyTimes, MergedCopies, counted_hits, differences, different_edges, edges, merge_copies,
+};
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run, private};
 use trodden_recording::{circumstances, deliver};
+use trodden_report::copies::{self as report, CostLine};
 use trodden_report::words::plural;
 use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
@@ -102,7 +102,7 @@ struct Runner<'a> {
 /// What all copies together did.
 struct Counted {
     profile: Profile,
-    costs: Costs,
+    measurements: CopyMeasurements,
     /// Where they differ.
     differences: Vec<String>,
     /// How the first of them ended.
@@ -138,11 +138,12 @@ fn run_copies(record: &Record, runner: &Runner, partition: &PathPartition, work:
         // What copies print until a signal comes is another matter each time, too; they ended alike.
         differences.clear();
     }
-    let mut costs = Costs::new(partition, &merged, &copies, &attempts, options)?;
+    let mut measurements = measure(partition, &merged.profile, &copies, attempts, options)?;
+    measurements.confirmed = merged.confirmed;
     let is_interrupted = !merged.interrupted.is_empty();
     let mut profile = merged.into_profile();
     if options.baseline {
-        let found = baseline(work, options, &profile, runner.stop, &mut costs)?;
+        let found = baseline(work, options, &profile, runner.stop, &mut measurements)?;
         // What is known of the paths that a signal interrupted may differ.
         if matches!(copies[0].outcome.ending, ProcessEnding::Signal(_)) || is_interrupted {
             found.iter().for_each(|at| note(format_args!("{at} in one program that counts all, which ended like that as well")));
@@ -151,11 +152,36 @@ fn run_copies(record: &Record, runner: &Runner, partition: &PathPartition, work:
         }
     }
     profile.run.diverged = differences.len() as u64;
-    costs.diverged.clone_from(&differences);
     if options.edges {
         profile.images.iter_mut().take(1).for_each(edges::rename);
     }
-    Ok(Counted { profile, costs, differences, outcome: copies[0].outcome.clone() })
+    Ok(Counted { profile, measurements, differences, outcome: copies[0].outcome.clone() })
+}
+
+/// What copies took, and executed by what all of them counted.
+fn measure(
+    partition: &PathPartition,
+    counted: &Profile,
+    copies: &[CopyRun],
+    attempts: Vec<u32>,
+    options: &Copies,
+) -> Result<CopyMeasurements> {
+    if copies.iter().any(|c| !c.times.fixed_addresses) {
+        note("addresses of memory are random here (a container may forbid to change that): programs that go by addresses may differ");
+    }
+    let is_residual = partition.is_residual();
+    Ok(CopyMeasurements {
+        program: partition.program.path.clone(),
+        edges: partition.program.edges,
+        is_residual,
+        plans: partition.copies.clone(),
+        procedures: if is_residual { Vec::new() } else { partition.measured(counted)? },
+        confirmed: 0,
+        times: copies.iter().map(|copy| copy.times.clone()).collect(),
+        attempts,
+        counted_hits: options.count_hits.then(|| copies.iter().map(|copy| counted_hits(&copy.profile)).collect()),
+        baseline: None,
+    })
 }
 
 /// Runs all copies, and those once more that a signal ended where it did not end all; gives what they left and how often each was started.
@@ -193,14 +219,36 @@ fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
 
 /// Stores, prints and reports what copies did; gives the exit status.
 fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCode> {
-    let Counted { profile, costs, differences, outcome } = counted;
+    let Counted { profile, measurements, differences, outcome } = counted;
     // First what took long to find out: what follows may fail, because the output has no reader any more.
     deliver(&Collected { profile, problems: Vec::new() }, &record.destination.value(), &surroundings())?;
     print_output(work)?;
     bring_back(record, work)?;
-    costs.report();
-    record.copies.costs.iter().try_for_each(|path| chart::write(&costs, path))?;
+    let choices = CopyChoices {
+        strategy: word_for(&COPY_STRATEGIES, &record.copies.strategy),
+        engine: word(record.copies.engine),
+        measure: record.copies.hits,
+        hits: word_for(&HITS, &record.copies.hits),
+    };
+    let mut costs = Costs::new(&measurements, &choices);
+    costs.diverged.clone_from(&differences);
+    for line in report::lines(&costs) {
+        match line {
+            CostLine::Note(text) => note(text),
+            CostLine::Warning(text) => warn(text),
+        }
+    }
+    record.copies.costs.iter().try_for_each(|path| write_costs(&costs, path))?;
     Ok(exit_code(&differences, &outcome))
+}
+
+/// Writes costs to a file: a page, or JSON.
+fn write_costs(costs: &Costs, path: &Path) -> Result<()> {
+    let text = match path.extension().is_some_and(|e| e == "html") {
+        true => report::page(costs),
+        false => serde_json::to_string_pretty(costs)? + "\n",
+    };
+    output::write_file(path, text.as_bytes())
 }
 
 /// Puts here what the first copy made in a folder of its own.
@@ -221,16 +269,22 @@ fn exit_code(differences: &[String], outcome: &CopyOutcome) -> ExitCode {
 }
 
 /// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
-fn baseline(folder: &Path, copies: &Copies, merged: &Profile, stop: &LaunchStop, costs: &mut Costs) -> Result<Vec<String>> {
+fn baseline(
+    folder: &Path,
+    copies: &Copies,
+    merged: &Profile,
+    stop: &LaunchStop,
+    measurements: &mut CopyMeasurements,
+) -> Result<Vec<String>> {
     let (first, memory) = (copies.copies.unwrap_or(1), copies.memory);
     let both = [first, first + 1];
     launch(folder, &both, &Runner { engine: one_by_one(memory), stop })?;
     let base = results(folder, &both)?;
-    costs.add_baseline(&base[0].times, &base[1].times);
-    match costs.are_of_edges() {
-        true => costs::different_edges(merged, &base[1].profile),
-        false => Ok(costs::differences(merged, &base[1].profile)),
-    }
+    measurements.baseline = Some([base[0].times.clone(), base[1].times.clone()]);
+    Ok(match measurements.edges {
+        true => different_edges(merged, &base[1].profile)?,
+        false => differences(merged, &base[1].profile),
+    })
 }
 
 /// Here, and one after the other.
@@ -260,21 +314,21 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     let mut copies = results(folder.path(), &all)?;
     let moved = copies.pop().context("there is no run")?;
     ensure!(!copies[0].profile.images.is_empty(), "nothing was counted: {} was not built with trodden", program.display());
-    let mut differences = outcomes(&copies);
+    let mut found = outcomes(&copies);
     for (at, copy) in copies.iter().enumerate().skip(1) {
-        differences.extend(costs::differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
+        found.extend(differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
     }
     // Of a program that differs anyhow, this would say nothing.
-    let by_addresses = if differences.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
-    let same = differences.is_empty() && by_addresses.is_empty();
+    let by_addresses = if found.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
+    let same = found.is_empty() && by_addresses.is_empty();
     let mut out = output::text();
     if json {
         output::print_json(&serde_json::json!(
-            {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses}))?;
+            {"schema_version": 1, "runs": runs, "same": same, "differences": found, "by_addresses": by_addresses}))?;
     } else if same {
         writeln!(out, "ok       {runs} runs did the same, and one more with memory at other addresses: paths, output, exit status")?;
     } else {
-        differences.iter().try_for_each(|d| writeln!(out, "differs  {d}"))?;
+        found.iter().try_for_each(|d| writeln!(out, "differs  {d}"))?;
         by_addresses.iter().try_for_each(|d| writeln!(out, "differs  with memory at other addresses: {d}"))?;
     }
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -387,7 +441,7 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -
 /// What a run with memory at other addresses did otherwise. Copies have code of different sizes, so that not all of
 /// their addresses are the same.
 fn by_addresses(fixed: &CopyRun, moved: &CopyRun) -> Vec<String> {
-    let mut differences = costs::differences(&fixed.profile, &moved.profile);
+    let mut differences = differences(&fixed.profile, &moved.profile);
     if fixed.outcome != moved.outcome {
         differences.push("it prints something else, or ends otherwise".into());
     }

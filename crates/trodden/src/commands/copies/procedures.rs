@@ -1,17 +1,10 @@
-//! The functions of a program as they are to be divided among copies: paths, frequencies, places where they are called.
+//! The units of programs.
 
-use super::calls::UnitCalls;
 use crate::driver::assets;
 use anyhow::{Context, Result, bail};
-use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use trodden_flow::partition::Procedure;
-use trodden_profile::procedures;
-use trodden_profile::{FunctionPaths, Profile, UnitProfile};
-use trodden_report::Name;
-use trodden_report::words::plural;
-use trodden_unit::{Frame, FunctionMap, Identity, Image, UnitMap};
+use trodden_unit::{Frame, Image, UnitMap};
 
 /// The units of a program with their maps, in link order.
 ///
@@ -33,119 +26,4 @@ pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
         units.push((frame, map));
     }
     Ok(units)
-}
-
-/// The functions, with what the profile knows of them; without one, with estimated frequencies.
-///
-/// # Errors
-/// The profile is of another program, or a map is damaged.
-pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
-    let counted = profile.map(Counted::from_profile);
-    let functions = || units.iter().enumerate().flat_map(|(at, (frame, map))| map.functions.iter().map(move |f| (at, frame, map, f)));
-    if counted.as_ref().is_some_and(|known| functions().all(|(_, frame, map, f)| known.function(frame, map, f).is_none())) {
-        bail!("the profile has none of its functions: it is of another program, or of another build; record this one");
-    }
-    let is_other = |known: &Counted| functions().filter(|(_, frame, map, f)| known.is_other(frame, map, f)).map(|(.., f)| f).collect();
-    let others: Vec<&FunctionMap> = counted.as_ref().map(is_other).unwrap_or_default();
-    if let [first, ..] = others[..] {
-        bail!(
-            "the profile is of another variant of it, in which {} other paths (the first is `{}`): record this one",
-            plural(others.len() as u128, "function has", "functions have"),
-            Name::from_linkage(&first.name).short
-        );
-    }
-    let procedure = |(unit, frame, map, function): (usize, &Frame, &UnitMap, &FunctionMap)| {
-        let found = match &counted {
-            None => procedures::estimated(function)?,
-            Some(known) => procedures::measured(function, &known.counts(frame, map, function))?,
-        };
-        Ok(Procedure { unit, ..found })
-    };
-    functions().map(procedure).collect()
-}
-
-/// The same for units in which each path is an edge; `units` are those of which they were made, which the profile knows.
-///
-/// # Errors
-/// The profile is of another program, or a map is damaged.
-pub fn procedures_of_edges(units: &[(Frame, UnitMap)], edges: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
-    let counted = profile.map(Counted::from_profile);
-    let pairs =
-        units.iter().zip(edges).flat_map(|((frame, map), (_, own))| map.functions.iter().zip(&own.functions).map(move |f| (frame, map, f)));
-    let procedure = |(frame, map, (function, own)): (&Frame, &UnitMap, (&FunctionMap, &FunctionMap))| match &counted {
-        None => procedures::estimated(own),
-        Some(known) => procedures::of_edges(own, &FunctionPaths::decode(function, known.counts(frame, map, function))?),
-    };
-    Ok(pairs.map(procedure).collect::<Result<_, _>>()?)
-}
-
-/// Functions of a profile: of the units themselves, or of other variants of them that have the same paths under the same numbers.
-struct Counted<'a> {
-    units: HashMap<Identity, &'a UnitProfile>,
-    functions: HashMap<(&'a str, &'a str), Vec<(&'a UnitProfile, &'a FunctionMap)>>,
-}
-
-impl<'a> Counted<'a> {
-    fn from_profile(profile: &'a Profile) -> Counted<'a> {
-        let units = profile.images.iter().flat_map(|i| &i.units).map(|unit| (unit.unit, unit)).collect();
-        let mut functions: HashMap<_, Vec<_>> = HashMap::new();
-        for (_, unit, f) in profile.functions() {
-            functions.entry((unit.map.source.as_str(), f.name.as_str())).or_default().push((unit, f));
-        }
-        Counted { units, functions }
-    }
-
-    fn counts(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> Vec<(u64, u64)> {
-        self.function(frame, map, function).map(|(u, f)| u.counts_of(f).collect()).unwrap_or_default()
-    }
-
-    fn function(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> Option<(&'a UnitProfile, &'a FunctionMap)> {
-        if let Some(unit) = self.units.get(&frame.unit) {
-            return Some((unit, function));
-        }
-        let same = |other: &FunctionMap| {
-            (other.shape, other.counters) == (function.shape, function.counters)
-                && other.cuts == function.cuts
-                && other.values == function.values
-        };
-        self.named(map, function).into_iter().find(|(_, other)| same(other))
-    }
-
-    /// Functions of that name and source.
-    fn named(&self, map: &UnitMap, function: &FunctionMap) -> Vec<(&'a UnitProfile, &'a FunctionMap)> {
-        self.functions.get(&(map.source.as_str(), function.name.as_str())).cloned().unwrap_or_default()
-    }
-
-    /// Whether the profile has the function with other paths, so that its counts say nothing of these.
-    fn is_other(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> bool {
-        self.function(frame, map, function).is_none() && !self.named(map, function).is_empty()
-    }
-}
-
-/// The functions as they are to be divided: where nothing was measured, estimates decide. All of a function's together
-/// weigh less than one execution that was measured.
-///
-/// # Errors
-/// A map is damaged.
-pub fn with_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Result<Vec<Procedure>> {
-    /// How many parts an execution has, if their sum fits a word.
-    const PARTS: u32 = 16;
-    let sum = measured.iter().flat_map(|p| &p.frequencies).fold(1u64, |sum, n| sum.saturating_add(*n));
-    let parts = 1u64 << PARTS.min(sum.leading_zeros().saturating_sub(2));
-    let functions = units.iter().flat_map(|(_, map)| &map.functions);
-    let procedure = |(known, function): (&Procedure, &FunctionMap)| {
-        let estimated = procedures::estimated(function)?.frequencies;
-        let all = estimated.iter().fold(1u128, |sum, n| sum + u128::from(*n));
-        let share = |n: u64| (u128::from(n) * u128::from(parts - 1) / all) as u64;
-        let frequencies = known.frequencies.iter().zip(estimated).map(|(n, e)| n.saturating_mul(parts).saturating_add(share(e))).collect();
-        Ok(Procedure { frequencies, ..known.clone() })
-    };
-    measured.iter().zip(functions).map(procedure).collect()
-}
-
-/// Says of each function from how many places it is called.
-pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) {
-    let calls = UnitCalls::from_units(units);
-    let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));
-    procedures.iter_mut().zip(functions).for_each(|(procedure, (unit, f))| procedure.call_sites = Some(calls.sites(unit, f)));
 }

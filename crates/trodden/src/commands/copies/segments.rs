@@ -7,13 +7,14 @@
 
 use super::shared::{self, Divided, Partition, divide};
 use crate::cli::Record;
-use crate::commands::segments::asked;
 use crate::driver::experiment;
 use crate::notes::note;
+use crate::surroundings::folders;
 use anyhow::{Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
+use trodden_analysis::segments::asked;
 use trodden_profile::segments::are_counted;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::words::plural;
@@ -27,7 +28,7 @@ use trodden_unit::{SegmentSet, Settings};
 /// The copies cannot be made or run.
 pub fn run(record: &Record, wanted: &str) -> Result<ExitCode> {
     let options = &record.copies;
-    let set = asked(options.depth as usize, &[], wanted)?;
+    let set = asked(options.depth as usize, &[], wanted, &folders())?;
     shared::run(record, |_| Ok(SegmentPartition::new(set, options.copies.unwrap_or(1))))
 }
 

@@ -54,21 +54,6 @@ pub struct CopyOutcome {
     pub error_output: String,
 }
 
-/// What a copy took.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CopyTimes {
-    /// Wall time in nanoseconds.
-    pub wall_ns: u64,
-    /// Processor time, of user and system, in nanoseconds.
-    pub cpu_ns: u64,
-    /// Start, nanoseconds since 1970.
-    pub started_ns: u64,
-    /// Name of the computer.
-    pub host: String,
-    /// Addresses of the program's memory were the same in every run.
-    pub fixed_addresses: bool,
-}
-
 /// A file of a job.
 pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
     folder.join(format!("{name}-{copy}"))

@@ -12,7 +12,6 @@ use crate::commands::instrument::Inputs;
 use crate::driver::experiment;
 use crate::driver::recipe::SystemText;
 use crate::notes::{note, warn};
-use crate::profiles;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::fs;
@@ -20,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trodden_flow::partition::PartitionStrategy;
 use trodden_profile::merge::{Builds, Merger};
-use trodden_profile::{Profile, RunEntry};
+use trodden_profile::{Profile, RunEntry, RunStore};
+use trodden_stored::named;
 use trodden_unit::Identity;
 
 /// The folder of the first run, in the job's.
@@ -39,7 +39,7 @@ const SHORT: Duration = Duration::from_secs(1);
 pub fn find(record: &Record, program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     let options = &record.copies;
     if let Some(named) = &options.weights {
-        return Ok(Some(Weights { profile: profiles::load(named)?, same_input: false }));
+        return Ok(Some(Weights { profile: named::load(named)?, same_input: false }));
     }
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
@@ -63,7 +63,7 @@ pub fn find(record: &Record, program: &CopiedProgram, spec: &Spec, folder: &Path
 /// # Errors
 /// The run store cannot be read.
 pub fn recent(identity: Identity, command: &[OsString]) -> Result<Option<Profile>> {
-    let Ok(store) = profiles::find_store(Path::new(".")) else { return Ok(None) };
+    let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
     runs.reverse();

@@ -5,7 +5,7 @@
 //! the name by which the program is called, its standard input, and its working folder if that is asked for.
 
 use super::folders;
-use super::spec::{CopyOutcome, CopyTimes, Spec, file, write_result};
+use super::spec::{CopyOutcome, Spec, file, write_result};
 use crate::driver::assets;
 use crate::output::write_file;
 use anyhow::{Context, Result, bail, ensure};
@@ -18,13 +18,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::RESULT_VARIABLE;
 use trodden_launch::temporary::TemporaryFolder;
+use trodden_profile::copies::CopyTimes;
 use trodden_profile::stream::Drained;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_recording::bursts::{BurstFiles, Bursting};
-use trodden_recording::streams::place::{LOG, move_logs, with_extension};
 use trodden_recording::streams::record::{NAMES, draining, fold};
 use trodden_recording::{Bursts, cpu_time, ending, host, one_run, pattern};
 use trodden_sequence::CompressionMethod;
+use trodden_stored::place::{LOG, move_logs, with_extension};
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MOST_PATIENCE_MS, STREAM_VARIABLE};

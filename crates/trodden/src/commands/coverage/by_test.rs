@@ -6,20 +6,20 @@
 use super::diff::ranges;
 use super::{CoverageMapping, Lines};
 use crate::cli::SuiteCoverage;
-use crate::git;
 use crate::notes::{Progress, note, warn};
 use crate::output::{json_text, print};
-use crate::profiles;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use trodden_analysis::changes::ChangedLines;
+use trodden_analysis::git;
 use trodden_analysis::suite::{PathIndex, Suite};
 use trodden_profile::{Maps, Profile};
 use trodden_report::escape;
 use trodden_report::words::plural;
+use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -65,14 +65,14 @@ pub fn run(job: &SuiteCoverage) -> Result<()> {
 
 /// The tests, and the number of lines that have code.
 fn load(job: &SuiteCoverage) -> Result<(Vec<Executed>, usize)> {
-    let runs = profiles::runs_of_suite(&job.suite)?;
+    let runs = named::runs_of_suite(&job.suite)?;
     let changes = job.changed_since.as_deref().map(changed).transpose()?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps, mut lines) = (Suite::default(), Maps::new(), BTreeMap::<String, BTreeSet<Line>>::new());
     let mut all = BTreeSet::new();
     for entry in &runs {
         let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
-        profiles::losses(&entry.profile, &found.lost).iter().for_each(warn);
+        named::losses(&entry.profile, &found.lost).iter().for_each(warn);
         let profile = found.profile;
         suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
         let name = profile.run.test.clone().unwrap_or_else(|| profile.run.command.join(" "));

@@ -3,7 +3,6 @@
 use super::{CoverageMapping, Lines};
 use crate::cli::CoverageDiff;
 use crate::output::{json_text, print};
-use crate::profiles;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +13,7 @@ use trodden_profile::Profile;
 use trodden_report::Name;
 use trodden_report::escape;
 use trodden_report::words::plural;
+use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -25,7 +25,7 @@ const EXCEEDED: u8 = 1;
 /// # Errors
 /// As of [`CoverageMapping::new`]; they are of different builds.
 pub fn run(job: &CoverageDiff) -> Result<ExitCode> {
-    let (before, after) = (profiles::load(&job.before)?, profiles::load(&job.after)?);
+    let (before, after) = (named::load(&job.before)?, named::load(&job.after)?);
     let [first_paths, second_paths] = paths([(&job.before, &before), (&job.after, &after)])?;
     let names = function_names(&[&before, &after]);
     let (first, second) = (executed(&before, job)?, executed(&after, job)?);

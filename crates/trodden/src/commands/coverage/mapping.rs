@@ -10,7 +10,6 @@ use crate::cli::{Covered, CoveredFiles};
 use crate::driver::profdata;
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
-use crate::profiles;
 use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
@@ -25,6 +24,7 @@ use trodden_launch::temporary::TemporaryFolder;
 use trodden_profile::{Beginning, EdgeCounts, ImageProfile, PathEnd, Profile};
 use trodden_report::View;
 use trodden_report::view::Function;
+use trodden_stored::named;
 
 /// Sections without which there is no coverage.
 const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
@@ -47,7 +47,7 @@ impl CoverageMapping {
     /// # Errors
     /// There is no such profile; otherwise as [`CoverageMapping::new`].
     pub fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
-        let profile = profiles::load(&covered.profile)?;
+        let profile = named::load(&covered.profile)?;
         let mapping = CoverageMapping::new(&profile, &covered.files)?;
         warn_of_second_returns(&profile);
         Ok((profile, mapping))

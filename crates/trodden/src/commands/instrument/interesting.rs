@@ -1,15 +1,15 @@
 //! The sets of `--interesting`: words of the command line to paths of a program, united.
 
-use crate::cli::LAST;
 use crate::commands::copies::procedures::units;
-use crate::driver::experiment::known_in;
-use crate::git::{self, GitDifference};
-use crate::profiles::load;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 use trodden_analysis::choice::{self, LineSpan};
+use trodden_analysis::git::{self, GitDifference};
 use trodden_report::Name;
+use trodden_stored::known::known_in;
+use trodden_stored::named::LAST;
+use trodden_stored::named::load;
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
 /// The paths of a program that are in one of the sets.

@@ -1,14 +1,10 @@
 //! `trodden suite`: tests as runs; which of them are redundant; in which order to run them. The algorithms are `trodden_analysis::suite`.
 
-mod functions;
 mod run;
-mod show;
 
-use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions};
-use crate::git::{self, GitDifference};
+use crate::cli::{Order, Redundant, Suite as Job, SuiteFunctions};
 use crate::notes::{Progress, note, warn};
 use crate::output::{json_text, print};
-use crate::profiles;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::io::Read;
@@ -16,15 +12,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trodden_analysis::changes::ChangedLines;
+use trodden_analysis::git::{self, GitDifference};
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{Problem, exact, greedy};
 use trodden_analysis::suite::order::{average_covered, order};
-use trodden_profile::{Maps, Profile};
+use trodden_profile::{Maps, Profile, RunStore};
 use trodden_report::escape;
+use trodden_report::suite::{self as shown, Ordered, RedundantTests, SCHEMA_VERSION, SuiteCost};
 use trodden_report::words::plural;
-
-/// Version of the JSON.
-const SCHEMA_VERSION: u32 = 1;
+use trodden_stored::named;
 
 /// `trodden suite`
 ///
@@ -35,10 +31,13 @@ pub fn run(job: &Job) -> Result<ExitCode> {
         Job::Run(job) => return run::run(job),
         Job::Step { suite, project, command } => return run::step(suite, project, command),
         Job::List { suite: None, of, json } => {
-            ensure!(!functions::is_asked(of), "name the suite whose tests are to be listed: `trodden suite list` says which there are");
+            ensure!(!selected(of).is_asked(), "name the suite whose tests are to be listed: `trodden suite list` says which there are");
             list_suites(*json)?;
         }
-        Job::List { suite: Some(suite), of, json } => print(&show::tests(suite, &load(suite, of)?, *json)?)?,
+        Job::List { suite: Some(name), of, json } => {
+            let suite = load(name, of)?;
+            print(&if *json { json_text(&shown::tests_json(name, &suite))? } else { shown::tests_text(&suite).into_bytes() })?;
+        }
         Job::Redundant(job) => redundant(job)?,
         Job::Order(job) => put_in_order(job)?,
         Job::Coverage(job) => crate::commands::coverage::by_test::run(job)?,
@@ -46,8 +45,13 @@ pub fn run(job: &Job) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whose paths are meant.
+fn selected(of: &SuiteFunctions) -> shown::SuiteFunctions<'_> {
+    shown::SuiteFunctions { function: of.function.as_deref(), files: &of.file, except: &of.except }
+}
+
 fn list_suites(as_json: bool) -> Result<()> {
-    let suites = profiles::find_store(Path::new("."))?.suites()?;
+    let suites = RunStore::find(Path::new("."))?.suites()?;
     if as_json {
         let suites: Vec<_> = suites.iter().map(|(name, runs)| json!({ "suite": name, "runs": runs })).collect();
         return print(&json_text(&json!({ "schema_version": SCHEMA_VERSION, "kind": "suites", "suites": suites }))?);
@@ -59,12 +63,12 @@ fn list_suites(as_json: bool) -> Result<()> {
 
 /// Reads the runs of a suite, and keeps the paths of the functions that are meant.
 fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
-    let runs = profiles::runs_of_suite(name)?;
+    let runs = named::runs_of_suite(name)?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
     for entry in &runs {
         let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
-        profiles::losses(&entry.profile, &found.lost).iter().for_each(warn);
+        named::losses(&entry.profile, &found.lost).iter().for_each(warn);
         let profile = found.profile;
         if profile.sampling.is_some() {
             warn(format_args!("run {} was sampled: paths of it are missing", entry.number));
@@ -72,7 +76,7 @@ fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
         suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
         progress.step();
     }
-    functions::keep(&mut suite, of)?;
+    shown::keep(&mut suite, &selected(of))?;
     Ok(suite)
 }
 
@@ -91,7 +95,7 @@ fn redundant(job: &Redundant) -> Result<()> {
         0 => quick.clone(),
         _ => exact(&problem, &mut || Instant::now() < until),
     };
-    let found = show::RedundantTests { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
+    let found = RedundantTests { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
     print(&if job.json { json_text(&found.json())? } else { escape::lines(&found.text()).into_bytes() })
 }
 
@@ -114,7 +118,7 @@ fn put_in_order(job: &Order) -> Result<()> {
         placed.retain(|p| p.takes > 0);
     }
     let ordered =
-        show::Ordered { suite: &suite, name: &job.suite, placed: &placed, wanted: wanted.as_ref(), average: now, average_recorded: before };
+        Ordered { suite: &suite, name: &job.suite, placed: &placed, wanted: wanted.as_ref(), average: now, average_recorded: before };
     print(&match (job.json, job.names) {
         (true, _) => json_text(&ordered.json())?,
         (_, true) => placed.iter().map(|p| format!("{}\n", suite.tests[p.test].name)).collect::<String>().into_bytes(),

@@ -1,73 +1,68 @@
-//! `trodden trace record`: from a program to its trace.
-//!
-//! Phases: recover the graphs of its code, and name the functions that stay opaque; a first run without witnesses,
-//! whose input, answers and output are recorded; place and distribute witnesses, and check the pairwise condition; a
-//! run for each profile, compared with the first one; merge the partial traces. If they contradict what was assumed,
-//! more is assumed possible, and all from placing on is repeated.
+//! `trodden trace record`, and the runs of it on another machine.
 
-mod one_run;
-mod words;
-
-use super::collectors::collector;
-use super::print_plan;
-use super::repeated::{cut_runs, equal, repeatable};
-use super::runs::{FirstRun, RepeatedProgram, RunResult};
-use crate::cli::{CollectorKind, Condition, TraceEngine, TraceRecord, WeightsFrom};
-use crate::notes::{note, warn};
-use crate::temporary;
-use anyhow::{Context, Result, bail, ensure};
-use std::collections::{BTreeSet, HashSet};
-use std::path::PathBuf;
+use crate::cli::{Condition, RepeatPart, TraceEngine, TraceRecord};
+use crate::driver::other_programs::named;
+use crate::output;
+use anyhow::{Context, Result};
+use std::env;
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
-use trodden_binary::linked::in_file;
-use trodden_distributed::code::Code;
-use trodden_distributed::explain::{MissingStep, first_missing};
-use trodden_distributed::files::Files;
-use trodden_distributed::imports::{Assumption, ImportingImage};
-use trodden_distributed::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable};
-use trodden_distributed::merge::{MergeError, Merged, merge};
-use trodden_distributed::model::{Model, ObservedCalls, Unwinding, model};
-use trodden_distributed::plan::{Plan, PlanOptions, Planner, Refused};
-use trodden_distributed::returns::cut;
-use trodden_distributed::weights::{self, Executions};
-use trodden_flow::witness::{DistributionStrategy, Weights};
-use trodden_report::words::plural;
-use trodden_trace::{
-    Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout, TraceEnd, TraceWriter,
-    Trampolines, check_traceable,
-};
-use words::{changed_code, contradiction, list_opaque, new_targets, runs_in_words, warn_of_contradiction};
+use trodden_distributed::plan::PlanOptions;
+use trodden_distributed::recording::{OtherMachines, RecordOptions, Recording, RecordingHost, RunOptions, work as execute_runs};
+use trodden_launch::{Engine, RESULT_VARIABLE, Slurm, alive};
+use trodden_report::trace::plan;
+use trodden_trace::{OutputStream, RepeatRecipe};
 
-/// Assumptions, in the order in which they are tried.
-const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
-/// How often a first run is repeated to observe more jumps.
-const OBSERVING: usize = 12;
-/// Functions that are named in a list.
-const LISTED: usize = 8;
-/// What the C library does not find under trodden.
-const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program, so that its clock can repeat: code that looks for it took \
-     another path than without trodden (`--no-repeat time` leaves the vDSO there)";
-
-/// Records a trace.
+/// Records a trace, or shows which run would watch what; gives the program's exit status.
 ///
 /// # Errors
 /// The program cannot be traced, its runs part, or the trace cannot be written.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
-    check_files(job)?;
-    let temporary = temporary::folder("trodden-trace-")?;
-    let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
-    std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let subject = RepeatedProgram::new(job, folder)?;
-    let kind = job.collector.unwrap_or_else(|| usual_collector(job));
-    collector(kind).suits(&subject.executable, &subject.libraries)?;
-    let libraries = subject.libraries.iter().map(|l| &l.executable);
-    let files = Files::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
-    let image = files.image()?;
-    let (observed, further) = (BTreeSet::new(), BTreeSet::new());
-    let (graphs, pieces) = graphs(&files, &image, &observed, &further)?;
-    let options = PlanOptions {
+    let (options, host) = (options(job), host(job)?);
+    let recording = Recording::new(&options, &host)?;
+    if !job.plan {
+        return Ok(ExitCode::from(recording.run()?));
+    }
+    recording.plan(|planner, found| match job.json {
+        true => output::print_json(&plan::json(planner, found)),
+        false => Ok(plan::write(&mut output::text(), planner, found)?),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Executes the runs of a machine.
+///
+/// # Errors
+/// One cannot be executed.
+pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
+    let result =
+        env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden trace record --engine` runs this"))?;
+    alive::end_with_launcher();
+    execute_runs(folder, machine, result.as_ref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(job: &TraceRecord) -> RecordOptions {
+    let fixes = |part| !job.no_repeat.contains(&part);
+    let recipe = RepeatRecipe {
+        addresses: fixes(RepeatPart::Addresses),
+        time: fixes(RepeatPart::Time),
+        randomness: fixes(RepeatPart::Randomness),
+        processes: fixes(RepeatPart::Processes),
+        core: None,
+    };
+    let run = RunOptions {
+        command: job.command.clone(),
+        process: job.pid,
+        collector: job.collector,
+        libraries: job.library.clone(),
+        recipe,
+        is_pinned: fixes(RepeatPart::Core),
+        max_size: job.max_size,
+        limit: job.duration,
+    };
+    let plan = PlanOptions {
         runs: job.runs as usize,
         limit: job.limit.map(|l| l as usize),
         machines: job.machines.map(|m| m as usize),
@@ -75,344 +70,43 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
         distribution: job.distribution.clone(),
         paper: job.check == Condition::Paper,
     };
-    let mut recording = Recording { job, options, subject, image, files, graphs, pieces, observed, further };
-    match job.runs == 1 || kind == CollectorKind::SingleStep {
-        true => {
-            for_several_runs(job)?;
-            recording.in_one_run(collector(kind), true)
-        }
-        false => {
-            // That of the first run.
-            PtraceBreakpoints.suits(&recording.subject.executable, &recording.subject.libraries)?;
-            recording.in_several_runs(collector(kind))
-        }
+    RecordOptions {
+        run,
+        output: job.output.clone(),
+        plan,
+        weights: job.weights.clone(),
+        opaque: job.opaque.clone(),
+        jobs: job.jobs.map(|jobs| jobs as usize),
+        keep: job.keep.clone(),
+        plan_only: job.plan,
     }
 }
 
-/// Refuses what has a meaning for several runs only.
-fn for_several_runs(job: &TraceRecord) -> Result<()> {
-    let asked = [
-        ("--limit", job.limit.is_some()),
-        ("--machines", job.machines.is_some()),
-        ("--jobs", job.jobs.is_some()),
-        ("--distribution", job.distribution.is_some()),
-        ("--strategy", job.strategy != DistributionStrategy::Fine),
-        ("--weights", job.weights != WeightsFrom::Static),
-        ("--check", job.check != Condition::Pairwise),
-        ("--engine slurm", job.engine == TraceEngine::Slurm),
-    ];
-    match asked.iter().find(|(_, is_asked)| *is_asked) {
-        Some((option, _)) => bail!("{option} is for several runs, and this is one: leave it out, or take more --runs"),
-        None => Ok(()),
-    }
-}
-
-/// Looks for the files that are named before anything runs, since what a program does cannot be undone.
-fn check_files(job: &TraceRecord) -> Result<()> {
-    ensure!(job.pid.is_none() || job.runs == 1, "--pid traces a process in the one run that it has: leave --runs out");
-    job.pid.map_or(Ok(()), check_traceable)?;
-    let folder = job.output.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder.filter(|_| !job.plan) {
-        ensure!(folder.is_dir(), "there is no folder {} for the trace (--output)", folder.display());
-    }
-    ensure!(!job.output.is_dir(), "{} is a folder: --output takes the file that the trace goes to", job.output.display());
-    let weights = if let WeightsFrom::Trace(file) = &job.weights { Some(("--weights", file)) } else { None };
-    for (option, file) in weights.into_iter().chain(job.distribution.iter().map(|file| ("--distribution", file))) {
-        ensure!(file.is_file(), "there is no file {} ({option})", file.display());
-    }
-    Ok(())
-}
-
-/// Trampolines where they work. A process that runs already gets breakpoints, which change one byte at each place.
-fn usual_collector(job: &TraceRecord) -> CollectorKind {
-    if job.pid.is_some() {
-        return CollectorKind::Ptrace;
-    }
-    match super::doctor::works(&Trampolines) {
-        Ok(()) => CollectorKind::Trampolines,
-        Err(error) => {
-            note(format_args!("trampolines do not work here, breakpoints do their work: {}", crate::notes::reasons(&error)));
-            CollectorKind::Ptrace
-        }
-    }
-}
-
-struct Recording<'a> {
-    job: &'a TraceRecord,
-    options: PlanOptions,
-    subject: RepeatedProgram<'a>,
-    files: Files,
-    image: ImportingImage,
-    /// The graphs of the files, whose blocks end at calls.
-    graphs: ProgramGraph,
-    /// Where blocks start that are pieces of longer ones.
-    pieces: HashSet<u64>,
-    /// What executions showed of jumps.
-    observed: BTreeSet<GraphObservation>,
-    /// Where blocks are cut besides calls.
-    further: BTreeSet<u64>,
-}
-
-/// The graphs of files with what executions have shown, cut at calls; and where the pieces start.
-fn graphs(
-    files: &Files,
-    image: &ImportingImage,
-    observed: &BTreeSet<GraphObservation>,
-    further: &BTreeSet<u64>,
-) -> Result<(ProgramGraph, HashSet<u64>)> {
-    let observed: Vec<GraphObservation> = observed.iter().copied().collect();
-    let mut graphs = files.graphs(image, &observed)?;
-    let further = further.union(&files.behind_calls_of_next(&graphs)).copied().collect();
-    let pieces = cut(&mut graphs, &further, &|at| files.next_instruction(at));
-    Ok((graphs, pieces))
-}
-
-impl Recording<'_> {
-    /// Adds to the graphs what executions have shown.
-    fn amend(&mut self) -> Result<()> {
-        (self.graphs, self.pieces) = graphs(&self.files, &self.image, &self.observed, &self.further)?;
-        Ok(())
-    }
-
-    /// Says where code can be replaced.
-    fn find_replaceable(&mut self, leads_elsewhere: &dyn Fn(&Doubt) -> bool) {
-        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &self.pieces, leads_elsewhere);
-    }
-
-    fn model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
-        let model = model(&self.graphs, &self.image, &self.job.opaque, assumption, observed)?;
-        let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
-        let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
-        Ok((model, code))
-    }
-
-    /// The first run, again and again while it shows targets of jumps that the graphs do not have.
-    fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
-        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), None, true)?;
-        for _ in 0..OBSERVING {
-            let new: Vec<GraphObservation> = first
-                .targets
-                .iter()
-                .filter(|t| !has_edge(&self.graphs, **t))
-                .map(|(from, to)| GraphObservation { from: *from, to: *to })
-                .collect();
-            if new.is_empty() {
-                return Ok(first);
-            }
-            self.observed.extend(&new);
-            let before = observed_jumps(&self.graphs);
-            self.amend()?;
-            notes.push(new_targets(new.len()));
-            if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
-                return Ok(first);
-            }
-            let log = Some(Arc::new(first.outcome.log.clone()));
-            let again = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), log, false)?;
-            first = FirstRun { outcome: first.outcome, ..again };
-        }
-        bail!("indirect jumps show new targets in each run: take `--collector single-step`")
-    }
-
-    /// What the first run has shown, for the runs that repeat it.
-    fn observed_in(&self, first: &FirstRun) -> ObservedCalls {
-        let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
-        let behind = landed.first().copied().filter(|_| landed.len() == 1);
-        let twice = Unwinding::from_graphs(&self.graphs).twice;
-        let once = |place: &u64| twice.get(place).is_some_and(|(_, entry)| first.entered_once.contains(entry));
-        let ended_before = first.outcome.followed.stack.first().copied();
-        ObservedCalls { only_landing: behind.filter(once), targets, throws, landed, ended_before }
-    }
-
-    fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
-        let mut notes = Vec::new();
-        if self.job.plan {
-            return self.print_plan(collector);
-        }
-        let first = self.first_run(&mut notes)?;
-        repeatable(&first)?;
-        let observed = self.observed_in(&first);
-        let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
-        list_opaque(&model);
-        let log = Arc::new(first.outcome.log.clone());
-        // The first run has shown where uncertain jumps lead.
-        let leads_elsewhere = |doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
-        self.find_replaceable(&leads_elsewhere);
-        for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
-            if number > 0 {
-                (model, code) = self.model(assumption, Some(&observed))?;
-            }
-            let plan = match self.plan(&model, &code, collector, Some(&log)) {
-                Ok((plan, _)) => plan,
-                Err(error) => match error.downcast::<Refused>() {
-                    Ok(Refused { what, replaceable: true, .. }) => return self.in_one_run_instead(&what, collector),
-                    Ok(refused) => return Err(refused.into()),
-                    Err(error) => return Err(error),
-                },
-            };
-            let results = self.runs(&plan, collector, &log)?;
-            equal(&results, first.outcome.followed.ending)?;
-            notes.extend(cut_runs(&results, first.outcome.followed.ending));
-            let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
-            let mut writer = self.writer(&model, &code, collector, results.len() as u32)?;
-            match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
-                Ok(merged) => {
-                    let runs = plan.sites.iter().zip(&results).map(|(s, r)| about_run(s, r)).collect();
-                    return self.finish(writer, merged, &first.outcome.followed, runs, notes);
-                }
-                Err(MergeError::File(error)) => return Err(error),
-                Err(MergeError::Contradiction(error)) => {
-                    let what = contradiction(&model, &code, &error);
-                    let what = self.explained(&model, &code, collector, what)?;
-                    warn_of_contradiction(&what, number + 1 < ASSUMPTIONS.len());
-                    notes.push(format!("an execution contradicted the graph: {what}"));
-                }
-            }
-        }
-        ensure!(
-            self.job.distribution.is_none() && self.job.limit.is_none() && collector.most_sites().is_none(),
-            "no assumption explains the runs: take `--runs 1`, which needs none, or leave the function out with `--opaque`"
-        );
-        self.in_one_run_instead("no assumption explains the runs", collector)
-    }
-
-    /// The runs of a plan, on this machine or others.
-    fn runs(&self, plan: &Plan, collector: &dyn Collector, first: &Arc<RunLog>) -> Result<Vec<RunResult>> {
-        let machines = plan.machines(self.job.machines.is_some());
-        match self.job.engine {
-            TraceEngine::Local => self.subject.runs(collector, &plan.sites, &machines, first),
-            TraceEngine::Slurm => super::distribute::runs(&self.subject, self.job, collector, &plan.sites, machines, first),
-        }
-    }
-
-    /// Shows which run would watch what, without running the program.
-    fn print_plan(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
-        self.find_replaceable(&is_uncertain_jump);
-        let (model, code) = self.model(ASSUMPTIONS[0], None)?;
-        let (plan, weights) = self.plan(&model, &code, collector, None)?;
-        print_plan::print(self.job, &self.planner(&model, &code, collector, &weights), &plan)?;
-        Ok(ExitCode::SUCCESS)
-    }
-
-    /// Several runs cannot give the execution back; one that watches every block does.
-    fn in_one_run_instead(&mut self, why: &str, collector: &dyn Collector) -> Result<ExitCode> {
-        warn(format_args!("{why}: the trace is of one run instead, which watches every block (as with `--runs 1`)"));
-        self.in_one_run(collector, false)
-    }
-
-    /// What the graph lacks, by a run that watches every block.
-    fn explained(&self, model: &Model, code: &Code, collector: &dyn Collector, otherwise: String) -> Result<String> {
-        let sites = code.addresses();
-        let collector = if collector.most_sites().is_none() { collector } else { &PtraceBreakpoints };
-        let result = self.subject.single_run(collector, &sites, &[], false)?;
-        let partial = PartialTrace::open(&result.partial)?;
-        let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
-        let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
-        Ok(match first_missing(model, addresses) {
-            Some(MissingStep { position, from: Some(from), to }) => {
-                let shown = |address: u64| format!("{:#x} in {}", in_file(address).1, name(address));
-                format!("block {position}, {}, comes behind {}", shown(to), shown(from))
-            }
-            Some(MissingStep { to, .. }) => format!("it begins with {:#x} in {}", in_file(to).1, name(to)),
-            None => otherwise,
+fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
+    let here = || env::current_dir().context("there is no working folder");
+    let own_program = env::current_exe().context("this program cannot be found")?;
+    let other_machines = || {
+        Ok::<_, anyhow::Error>(OtherMachines {
+            engine: Engine::Slurm(Slurm { options: job.slurm_option.clone(), ..Slurm::default() }),
+            worker: vec![own_program.clone().into(), "trace".into(), "work".into()],
+            folder: here()?,
+            environment: env::vars_os().collect(),
         })
-    }
-
-    /// Places and distributes witnesses, or takes those of the user's file.
-    fn plan(&self, model: &Model, code: &Code, collector: &dyn Collector, log: Option<&Arc<RunLog>>) -> Result<(Plan, Weights)> {
-        let weights = self.weights(model, log)?;
-        let plan = self.planner(model, code, collector, &weights).plan()?;
-        Ok((plan, weights))
-    }
-
-    fn planner<'b>(&'b self, model: &'b Model, code: &'b Code, collector: &dyn Collector, weights: &'b Weights) -> Planner<'b> {
-        Planner { options: &self.options, model, code, weights, most_sites: collector.most_sites(), hash: self.files.hash() }
-    }
-
-    /// How often blocks are executed: estimated, measured by a run of its own, or those of a trace.
-    fn weights(&self, model: &Model, log: Option<&Arc<RunLog>>) -> Result<Weights> {
-        let estimated = weights::estimated(model, &self.graphs);
-        match &self.job.weights {
-            WeightsFrom::Static => Ok(estimated),
-            WeightsFrom::Trace(path) => Ok(Executions::from_trace(path, self.files.hash())?.weights(model, &self.graphs)),
-            WeightsFrom::FirstRun => {
-                let watched = weights::watched_first(model);
-                let sites: Vec<u64> = watched.iter().map(|w| w.0).collect();
-                let counts = self.subject.counting_run(collector(usual_collector(self.job)), &sites, log.cloned())?;
-                let measured = watched.iter().zip(counts).map(|((_, witness), n)| (*witness, n as f64)).collect();
-                Ok(estimated.corrected(&model.program, &measured))
-            }
-        }
-    }
-
-    fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
-        let (blocks, files) = code.blocks_about(&self.files)?;
-        let about = TraceAbout {
-            command: self.job.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            image: self.subject.executable.path.display().to_string(),
-            libraries: self.subject.libraries.iter().map(|l| l.executable.path.display().to_string()).collect(),
-            hash: self.files.hash(),
-            collector: collector.name().to_owned(),
-            runs,
-            functions: code.functions_about(&self.files),
-            blocks,
-            edges: code.edges_about(),
-            files,
-            opaque: model.opaque.clone(),
-        };
-        Ok(TraceWriter::create(&self.job.output, &about)?)
-    }
-
-    /// Writes the trace's end, and says what was recorded.
-    fn finish(
-        &self,
-        writer: TraceWriter,
-        merged: Merged,
-        followed: &Followed,
-        runs: Vec<RunAbout>,
-        mut notes: Vec<String>,
-    ) -> Result<ExitCode> {
-        let ending = followed.ending;
-        notes.extend(merged.ending_note(ending));
-        if !followed.changed_code.is_empty() {
-            notes.push(changed_code(&followed.changed_code, &self.files));
-        }
-        if let Some(at) = self.subject.executable.writable_code {
-            notes.push(format!(
-                "the program can change its code at {at:#x} at any time: where it did, blocks of the file are shown instead"
-            ));
-        }
-        if followed.untraced_children > 0 {
-            let children = plural(followed.untraced_children.into(), "process", "processes");
-            notes.push(format!("not traced: {children} that the program started"));
-        }
-        if self.subject.hides_vdso() && self.files.look_for_vdso() {
-            notes.push(HIDDEN_VDSO.to_owned());
-        }
-        let blocks = writer.blocks();
-        let hits: u64 = runs.iter().map(|r| r.hits).sum();
-        let end = TraceEnd { ending: Some(ending), cut: merged.cut, notes: notes.clone(), runs };
-        writer.finish(&end)?;
-        notes.iter().for_each(note);
-        note(format_args!(
-            "{blocks} blocks in {}, from {hits} hits of witnesses in {}",
-            self.job.output.display(),
-            runs_in_words(end.runs.len())
-        ));
-        Ok(match ending {
-            FollowEnding::Exited(code) => ExitCode::from(code as u8),
-            FollowEnding::Killed(signal) => ExitCode::from(128 + signal as u8),
-            FollowEnding::Executed | FollowEnding::Detached => ExitCode::from(status(followed.status)),
-        })
-    }
+    };
+    Ok(RecordingHost {
+        program: job.command.first().and_then(|name| named(name)),
+        machines: (job.engine == TraceEngine::Slurm).then(other_machines).transpose()?,
+        own_program,
+        temporary: env::temp_dir(),
+        pass_on: &pass_on,
+        fresh_folder: job.fresh_folder.then(here).transpose()?,
+    })
 }
 
-/// The exit status of a process that ended after its trace.
-fn status(status: Option<i32>) -> u8 {
-    use std::os::unix::process::ExitStatusExt;
-    let status = status.map(std::process::ExitStatus::from_raw);
-    status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
-}
-
-fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
-    RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
+/// What the traced program writes is its own, and passes by. A reader that is gone is none of the run's business.
+fn pass_on(stream: OutputStream, bytes: &[u8]) {
+    let _ = match stream {
+        OutputStream::Out => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
+        OutputStream::Error => io::stderr().write_all(bytes),
+    };
 }

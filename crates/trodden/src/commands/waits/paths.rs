@@ -3,14 +3,16 @@
 //! The stream of a program that was built by `trodden build --stream` has an event where a path comes to a call or ends. So the next event
 //! behind a sample is of the innermost frame that is instrumented, and the path that this frame completes is the one that was executed.
 
-use crate::commands::stream::event_names::{self, StreamMaps};
-use crate::commands::stream::files;
-use crate::sources;
+use crate::surroundings::folders;
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use trodden_profile::stream::{Nesting, NestingStep, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_report::source_files;
+use trodden_report::streams::EventNames;
 use trodden_report::{SourceCache, View};
+use trodden_stored::maps::{StreamMaps, maps_of};
+use trodden_stored::streams;
 use trodden_waits_file::process_file::ProcessFile;
 use trodden_waits_file::sample_paths::{SamplePaths, TimedPath};
 use trodden_wire::waits::SampleRecord;
@@ -28,12 +30,13 @@ impl Paths {
     /// # Errors
     /// There are none, or they cannot be read.
     pub fn open(run: &str) -> Result<Paths> {
+        let folders = folders();
         let open = |file: &std::path::PathBuf| {
-            let log = files::open_log(file)?;
-            let maps = event_names::maps_of(&log)?;
+            let log = streams::open_log(file)?;
+            let maps = maps_of(&log, &folders)?;
             Ok((log, maps))
         };
-        let logs = files::logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let logs = streams::logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(Paths { logs, notes: BTreeSet::new(), threads: 0 })
     }
 }
@@ -86,9 +89,9 @@ fn follow(
     taken: &mut [Option<TimedPath>],
 ) -> Result<Option<String>> {
     let view = View::from_profile(&maps.events);
-    let provider = sources::sources(&[], ".");
+    let provider = source_files::sources(&[], ".");
     let sources = SourceCache::new(&provider);
-    let event_names = event_names::EventNames::new(log.head(), maps, &view, &sources);
+    let event_names = EventNames::new(log.head(), maps, &view, &sources);
     let mut order: Vec<usize> = (0..samples.len()).filter(|index| samples[*index].position > 0).collect();
     order.sort_by_key(|index| samples[*index].position);
     let mut walk = Walk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };

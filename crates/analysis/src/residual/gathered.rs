@@ -1,0 +1,53 @@
+//! All profiles of the field as one, with what no test took.
+
+use super::inputs::{RunLabel, inputs};
+use super::known::KnownInput;
+use crate::segments::{ObservedSegments, SegmentProfiles};
+use crate::untested::Sightings;
+use anyhow::{Context, Result};
+use trodden_profile::{Builds, Merger, Profile, Run};
+use trodden_stored::Folders;
+
+/// Profiles of the field.
+pub struct FieldProfiles {
+    /// The paths that they counted, without the known ones unless [`FieldProfiles::gather`] was told to keep them.
+    pub profile: Profile,
+    /// The segments across calls that they counted.
+    pub across: Option<ObservedSegments>,
+    /// Who took which path, and when.
+    pub sightings: Sightings,
+    /// The runs, in the order in which sightings number them.
+    pub runs: Vec<RunLabel>,
+    /// What is known.
+    pub known: KnownInput,
+}
+
+impl FieldProfiles {
+    /// Reads the profiles that are named, and filters their paths by those that tests took; with `all`, nothing is filtered.
+    ///
+    /// # Errors
+    /// There are no such profiles, or nothing says what is known.
+    pub fn gather(wanted: &[String], tests: &[String], all: bool, one_run: &Run, folders: &Folders) -> Result<FieldProfiles> {
+        let inputs = inputs(wanted, folders)?;
+        let mut known = KnownInput::default();
+        tests.iter().try_for_each(|wanted| known.add_named(wanted))?;
+        let (mut sightings, mut runs) = (Sightings::default(), Vec::new());
+        let (mut field, mut across) = (Merger::new(Builds::Separate), SegmentProfiles::new());
+        for input in inputs {
+            let Some((label, mut profile)) = input.read(one_run, folders)? else { continue };
+            across.take(&label.words, &mut profile)?;
+            known.add_of_builds(&profile, folders)?;
+            if !all {
+                sightings.add(runs.len(), &mut profile, &known.paths)?;
+            }
+            field.add(&label.words, profile)?;
+            runs.push(label);
+        }
+        let profile = field.finish().context("no profile can be read")?;
+        let across = across.finish();
+        if across.is_none() || !profile.images.is_empty() {
+            known.check(&profile, folders)?;
+        }
+        Ok(FieldProfiles { profile, across, sightings, runs, known })
+    }
+}

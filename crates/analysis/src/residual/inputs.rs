@@ -1,0 +1,149 @@
+//! The profiles of the field: stored ones, and what deployed programs wrote.
+
+use crate::segments::knows_tests;
+use anyhow::{Result, bail};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use trodden_profile::{Profile, ProfileError, RawProfile, Run, RunStore, collect, is_raw_file, raw_files};
+use trodden_stored::{Folders, named};
+use trodden_text::words::reasons;
+
+/// Folder in the run store into which programs built with `--residual` write by themselves.
+pub const FIELD_FOLDER: &str = "field";
+
+/// A run's label in reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunLabel {
+    /// Its number in the run store, if it is there.
+    pub number: Option<u64>,
+    /// The command line; of a deployed program, whose command line is not kept, the file that it wrote.
+    pub words: String,
+}
+
+/// A profile, or what becomes one.
+pub enum ProfileInput {
+    /// A stored profile, with its number in the run store.
+    Stored(PathBuf, Option<u64>),
+    /// What a program wrote.
+    Raw(PathBuf),
+}
+
+impl ProfileInput {
+    /// Reads it. Of raw files, which gather over time, one that makes no sense any more is left out with a warning. `one_run` is what is
+    /// known of a run of which nothing is known yet.
+    ///
+    /// # Errors
+    /// A stored profile cannot be read.
+    pub fn read(&self, one_run: &Run, folders: &Folders) -> Result<Option<(RunLabel, Profile)>> {
+        match self.read_whole(one_run, folders) {
+            Err(error) if matches!(self, ProfileInput::Raw(_)) => {
+                log::warn!("{}; it is left out", reasons(error.chain().map(ToString::to_string)));
+                Ok(None)
+            }
+            read => read.map(Some),
+        }
+    }
+
+    fn read_whole(&self, one_run: &Run, folders: &Folders) -> Result<(RunLabel, Profile)> {
+        match self {
+            ProfileInput::Stored(file, number) => {
+                let profile = named::load_file(file)?;
+                let command = profile.run.command.join(" ");
+                let words = if command.is_empty() { file.display().to_string() } else { command };
+                Ok((RunLabel { number: *number, words }, profile))
+            }
+            ProfileInput::Raw(file) => {
+                let raw = RawProfile::read(file)?;
+                let words = raw_words(file, &raw);
+                let run = Run { started_ns: raw.created_ns, ..one_run.clone() };
+                let collected = collect([file], run, folders.units.as_ref());
+                collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
+                anyhow::ensure!(!collected.profile.images.is_empty(), "{}: none of its images can be decoded", file.display());
+                Ok((RunLabel { number: None, words }, collected.profile))
+            }
+        }
+    }
+}
+
+/// What wrote a raw file, as far as that is known: it says which process made it, and any number may have gone on in
+/// it, unless its name is that of the one process (`%p`).
+fn raw_words(file: &Path, raw: &RawProfile) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let pid = raw.pid.to_string();
+    // Digits within an image's identity (`%m`) are no process.
+    let of_one = name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == pid);
+    match of_one {
+        true => format!("{} (pid {pid}), {}", raw.image_path.display(), file.display()),
+        false => format!("a process of {}, {}", raw.image_path.display(), file.display()),
+    }
+}
+
+/// The profiles that are meant.
+///
+/// # Errors
+/// There is none of such a name, or, where none is named, none of a residual build.
+pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>> {
+    if wanted.is_empty() {
+        return of_residual_builds(folders);
+    }
+    let mut out = Vec::new();
+    for name in wanted {
+        let path = Path::new(name);
+        if path.is_file() {
+            out.push(if is_raw_file(path) { ProfileInput::Raw(path.to_owned()) } else { ProfileInput::Stored(path.to_owned(), None) });
+            continue;
+        }
+        let raws = if path.is_dir() { raw_files(path)? } else { Vec::new() };
+        let entries = RunStore::find(Path::new(".")).and_then(|store| store.select(name));
+        match entries {
+            // A suite may well have the name of a folder.
+            Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
+            Err(_) if !raws.is_empty() => out.extend(raws.into_iter().map(ProfileInput::Raw)),
+            Err(_) if path.is_dir() => bail!("{name} is a folder without raw files (*.raw), and no run or suite has that name"),
+            Err(ProfileError::NoStore { .. }) => bail!("there is neither a file nor a folder {name}, nor a run store here"),
+            Err(ProfileError::NoRun { store, known, .. }) => {
+                bail!("there is neither a file nor a folder {name}, nor a run or suite of that name in {}: {known}", store.display())
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Named twice, it is one all the same.
+    let mut seen = BTreeSet::new();
+    out.retain(|input| {
+        let (ProfileInput::Stored(file, _) | ProfileInput::Raw(file)) = input;
+        seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone()))
+    });
+    Ok(out)
+}
+
+/// What residual builds wrote into the run store by themselves, and the runs of such builds.
+fn of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
+    let store = RunStore::find(Path::new("."))?;
+    let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
+    // Runs of one build are all alike in this: one of them is looked at.
+    let (mut residual, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for entry in store.list()? {
+        let unknown = |i: &trodden_profile::store::RunImage| !residual.contains(&i.identity) && !others.contains(&i.identity);
+        if entry.images.iter().any(unknown) {
+            for image in store.load(&entry)?.images {
+                let is = image.units.iter().any(|u| u.map.has_times() && !u.map.experiment.is_watched()) || knows_tests(&image, folders);
+                if is {
+                    residual.insert(image.identity)
+                } else {
+                    others.insert(image.identity)
+                };
+            }
+        }
+        if entry.images.iter().any(|i| residual.contains(&i.identity)) {
+            out.push(ProfileInput::Stored(entry.profile, Some(entry.number)));
+        }
+    }
+    if out.is_empty() {
+        bail!(
+            "no program built with --residual wrote anything here: run one (`trodden instrument PROG --residual TESTS -o PROG.field`), \
+                or name a profile, and the tests by --known"
+        );
+    }
+    Ok(out)
+}

@@ -1,0 +1,59 @@
+//! Where a string of events occurs (`trodden stream find`).
+
+use super::numbers::first;
+use super::recording::{EventTable, Opened};
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use trodden_sequence::SearchPattern;
+use trodden_sequence::grammar::Frames;
+
+/// Occurrences of a string of events.
+#[derive(Serialize)]
+pub struct FoundEvents {
+    /// How many there are.
+    pub occurrences: u64,
+    /// The first of them.
+    pub found: Vec<FoundPosition>,
+}
+
+/// An occurrence.
+#[derive(Serialize)]
+pub struct FoundPosition {
+    /// Position of its first event.
+    pub position: u64,
+    /// Calls that are open there, outermost first.
+    pub open_calls: Vec<String>,
+}
+
+/// Finds a string of events by their labels; gives the first `top` occurrences, or all if that is 0.
+///
+/// # Errors
+/// The recording has no such event.
+pub fn find(opened: &Opened, events: &[String], top: usize) -> Result<FoundEvents> {
+    let frames = Frames::new(&opened.grammar, &opened.table);
+    let mut occurrences = 0;
+    let mut positions = Vec::new();
+    for string in strings(&opened.table, events)? {
+        let Some(pattern) = SearchPattern::new(&opened.grammar, &string) else { continue };
+        occurrences += pattern.count();
+        let wanted = if top == 0 { usize::MAX } else { top };
+        positions.extend(pattern.positions().take(wanted));
+    }
+    positions.sort_unstable();
+    let found = first(positions, top)
+        .into_iter()
+        .map(|position| FoundPosition { position, open_calls: opened.table.labels(&frames.open_calls(position)) })
+        .collect();
+    Ok(FoundEvents { occurrences, found })
+}
+
+/// All strings of symbols with these labels.
+fn strings(table: &EventTable, labels: &[String]) -> Result<Vec<Vec<u64>>> {
+    let mut strings = vec![Vec::new()];
+    for label in labels {
+        let symbols = table.labelled(label);
+        ensure!(!symbols.is_empty(), "the recording has no event `{label}`: events are named FUNCTION:PATH, `enter FUNCTION` or `leave`");
+        strings = strings.iter().flat_map(|s| symbols.iter().map(move |symbol| s.iter().copied().chain([*symbol]).collect())).collect();
+    }
+    Ok(strings)
+}

@@ -1,0 +1,79 @@
+//! Interprocedural path segments of depth k, most frequent first (`trodden stream segments`).
+
+use super::numbers::first;
+use super::recording::Opened;
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use trodden_sequence::segments::{SegmentCounts, call_segments, supergraph_paths};
+
+/// Segments of a sequence.
+#[derive(Serialize)]
+pub struct CountedSegments {
+    /// Which kind they are, in words.
+    pub kind: &'static str,
+    /// Calls that a segment spans at most.
+    pub depth: usize,
+    /// Different ones.
+    pub distinct: usize,
+    /// All together.
+    pub executed: u64,
+    /// Supergraph paths without an end; of call segments none.
+    pub unfinished: usize,
+    /// The most frequent ones.
+    pub segments: Vec<CountedSegment>,
+    /// Where paths run.
+    pub sources: BTreeMap<String, String>,
+}
+
+/// A segment.
+#[derive(Serialize)]
+pub struct CountedSegment {
+    /// Its events.
+    pub events: Vec<String>,
+    /// How often it was executed.
+    pub count: u64,
+}
+
+/// Checks that a depth is one of such segments.
+///
+/// # Errors
+/// It is not.
+pub fn check_depth(depth: usize, supergraph: bool) -> Result<()> {
+    ensure!(supergraph || depth > 0, "--depth 0: a call segment spans 1 to 100 calls; 0 goes with --supergraph");
+    Ok(())
+}
+
+/// Counts call segments, or supergraph paths; gives the `top` most frequent, or all if that is 0.
+///
+/// # Errors
+/// The depth is out of its range.
+pub fn segments(opened: &Opened, depth: usize, supergraph: bool, top: usize) -> Result<CountedSegments> {
+    check_depth(depth, supergraph)?;
+    let (counts, unfinished) = if supergraph {
+        let paths = supergraph_paths(&opened.grammar, &opened.table, depth)?;
+        (paths.counts, paths.unfinished.len())
+    } else {
+        (call_segments(&opened.grammar, &opened.table, opened.convention, depth)?, 0)
+    };
+    let (distinct, executed) = (counts.len(), counts.values().sum());
+    let rows = first(sorted(counts), top);
+    let segments: Vec<CountedSegment> =
+        rows.into_iter().map(|(symbols, count)| CountedSegment { events: opened.table.labels(&symbols), count }).collect();
+    Ok(CountedSegments {
+        kind: if supergraph { "supergraph paths" } else { "call segments" },
+        depth,
+        distinct,
+        executed,
+        unfinished,
+        sources: opened.table.sources(segments.iter().flat_map(|row| &row.events)),
+        segments,
+    })
+}
+
+/// By falling counts, then by symbols.
+fn sorted(counts: SegmentCounts) -> Vec<(Vec<u64>, u64)> {
+    let mut rows: Vec<(Vec<u64>, u64)> = counts.into_iter().collect();
+    rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    rows
+}

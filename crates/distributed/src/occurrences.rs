@@ -1,0 +1,81 @@
+//! Where in a trace a function is called or a line executed.
+
+use crate::place::{TraceLocation, described, follow};
+use anyhow::Result;
+use serde::Serialize;
+use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
+
+/// An execution of a place.
+#[derive(Debug, Serialize)]
+pub struct Occurrence {
+    /// The thread.
+    pub thread: u32,
+    /// How many blocks of the thread come before.
+    pub block: u64,
+    /// Which execution of the place it is, from 1.
+    pub nth: u64,
+    /// The block that is executed.
+    pub place: String,
+    /// Functions that are open there, outermost first.
+    pub calls: Vec<String>,
+}
+
+/// The executions of a place.
+#[derive(Debug)]
+pub struct Occurrences {
+    /// How often it is executed; up to the one that was asked for, or all.
+    pub seen: u64,
+    /// The first of them, or the one that was asked for.
+    pub found: Vec<Occurrence>,
+}
+
+/// Finds the executions of a place in a thread, or in all, and describes at most `top` of them.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<Occurrences> {
+    let (mut found, mut seen) = (Vec::new(), 0);
+    let threads = (0..trace.threads()).filter(|t| thread.is_none_or(|wanted| wanted == *t)).map(ThreadNumber);
+    for thread in threads {
+        in_thread(trace, thread, place, top, &mut found, &mut seen)?;
+    }
+    Ok(Occurrences { seen, found })
+}
+
+/// Searches the pieces of a thread that have a function of the place.
+fn in_thread(
+    trace: &TraceFile,
+    thread: ThreadNumber,
+    place: &TraceLocation,
+    top: usize,
+    found: &mut Vec<Occurrence>,
+    seen: &mut u64,
+) -> Result<()> {
+    let wanted = place.functions(trace);
+    for piece in trace.pieces(thread) {
+        if !wanted.is_empty() && !wanted.iter().any(|f| piece.functions.binary_search(f).is_ok()) {
+            continue;
+        }
+        let (mut frames, mut block) = (piece.frames.clone(), piece.first);
+        for event in trace.events(piece)? {
+            let is_call = follow(&mut frames, event, trace);
+            if place.matches(event, block, is_call, trace) {
+                *seen += 1;
+                if found.len() < top && place.nth.is_none_or(|nth| nth == *seen) {
+                    found.push(describe(trace, thread, event, block, *seen, &frames));
+                }
+            }
+            block += u64::from(matches!(event, TraceEvent::Block(_)));
+        }
+    }
+    Ok(())
+}
+
+fn describe(trace: &TraceFile, thread: ThreadNumber, event: TraceEvent, block: u64, nth: u64, frames: &TraceFrames) -> Occurrence {
+    let place = match event {
+        TraceEvent::Block(at) => described(trace, at),
+        _ => String::new(),
+    };
+    let calls = frames.open.iter().flatten().map(|f| trace.name(*f).to_owned()).collect();
+    Occurrence { thread: thread.0, block, nth, place, calls }
+}

@@ -1,0 +1,308 @@
+//! The acyclic paths of a trace as an ordinary path profile, which report, diff and residual work on.
+//!
+//! The map that a build would have kept is made of the graphs in the trace: a unit for each traced file, each function with
+//! its blocks (the entry first), its edges, and the numbering of Ball and Larus. A first pass over the trace finds
+//! where functions were left, and edges that the graphs do not have; a second one counts. Every path is counted that
+//! the trace has from its beginning; memory is bounded by the call depth and the paths.
+
+use crate::place::name_in_file;
+use anyhow::{Context, Result, ensure};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use trodden_binary::linked::in_file;
+use trodden_flow::dag::{Dag, Entries};
+use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
+use trodden_flow::graph::{Edge, Graph, Node};
+use trodden_flow::limit::cut_to_limit;
+use trodden_flow::numbering::NumberedPaths;
+use trodden_profile::{Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
+use trodden_trace::{FollowEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
+use trodden_unit::{
+    BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap, digest,
+    shape,
+};
+
+/// Functions with more paths are cut.
+const MOST_PATHS: u64 = 1 << 24;
+
+/// Makes the profile of a trace; `run` has what is known of its run besides.
+///
+/// # Errors
+/// The trace cannot be read, or has no whole path.
+pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
+    let seen = SeenFlow::find(trace)?;
+    let functions = functions(trace, &seen)?;
+    let counts = count(trace, &functions)?;
+    ensure!(!counts.is_empty(), "the trace has no whole path");
+    let ending = match trace.end().ending {
+        Some(FollowEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
+        Some(FollowEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
+        _ => None,
+    };
+    let run = Run { command: trace.about().command.clone(), ending, ..run };
+    Ok(Profile { run, images: images(trace, functions, counts), sampling: None })
+}
+
+/// An image for each file that has executed functions: names of functions are unique in a file only.
+fn images(trace: &TraceFile, functions: Vec<Numbered>, mut counts: Counted) -> Vec<ImageProfile> {
+    let about = trace.about();
+    let mut files: BTreeMap<usize, Vec<FunctionMap>> = BTreeMap::new();
+    for function in functions {
+        files.entry(function.file).or_default().push(function.map);
+    }
+    let image = |(file, functions): (usize, Vec<FunctionMap>)| {
+        let path = file.checked_sub(1).map_or(&about.image, |library| &about.libraries[library]).clone();
+        let unit = Identity::from_content(format!("trace {:x} {file} {:?}", about.hash, functions.len()).as_bytes());
+        let map = Arc::new(unit_map(trace, path.clone(), functions));
+        let counts = Counts::from_executions(counts.remove(&file).unwrap_or_default().into_iter().collect());
+        let identity = Identity::from_content(format!("trace {:x} {file}", about.hash).as_bytes());
+        ImageProfile { identity, path, build_id: None, units: vec![UnitProfile { unit, map, counts }] }
+    };
+    files.into_iter().map(image).collect()
+}
+
+/// Counts of paths: by file, by counter.
+type Counted = BTreeMap<usize, BTreeMap<u64, u64>>;
+
+/// What the trace shows of the graphs.
+#[derive(Default)]
+struct SeenFlow {
+    executed: BTreeSet<TraceFunction>,
+    edges: BTreeSet<(TraceBlock, TraceBlock)>,
+    exits: BTreeMap<TraceBlock, EdgeKind>,
+}
+
+/// A step inside a frame.
+enum Step {
+    Enter(TraceBlock),
+    Edge(TraceBlock, TraceBlock),
+    Leave(TraceBlock, EdgeKind),
+}
+
+/// Calls `see` with what happens in each frame of a thread; the number is the frame's depth.
+fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize, Step)) -> Result<()> {
+    let mut frames: Vec<Option<TraceBlock>> = Vec::new();
+    for event in trace.stream(thread) {
+        let event = event?;
+        let leave = |frames: &mut Vec<Option<TraceBlock>>, kind: EdgeKind, see: &mut dyn FnMut(usize, Step)| {
+            if let Some(Some(block)) = frames.pop() {
+                see(frames.len(), Step::Leave(block, kind));
+            }
+        };
+        match event {
+            TraceEvent::Return => leave(&mut frames, EdgeKind::Return, see),
+            TraceEvent::Unwind => leave(&mut frames, EdgeKind::Resume, see),
+            TraceEvent::Call { tail, .. } => {
+                if tail {
+                    leave(&mut frames, EdgeKind::TailCall, see);
+                }
+                frames.push(None);
+            }
+            TraceEvent::Block(block) => {
+                if frames.is_empty() {
+                    frames.push(None);
+                }
+                let depth = frames.len() - 1;
+                match frames[depth].replace(block) {
+                    Some(from) => see(depth, Step::Edge(from, block)),
+                    None => see(depth, Step::Enter(block)),
+                }
+            }
+        }
+    }
+    while let Some(open) = frames.pop() {
+        if let Some(block) = open {
+            see(frames.len(), Step::Leave(block, EdgeKind::NoReturn));
+        }
+    }
+    Ok(())
+}
+
+impl SeenFlow {
+    fn find(trace: &TraceFile) -> Result<Self> {
+        let mut seen = Self { edges: trace.about().edges.iter().copied().collect(), ..Self::default() };
+        for thread in (0..trace.threads()).map(ThreadNumber) {
+            each_step(trace, thread, &mut |_, step| match step {
+                Step::Enter(block) => drop(seen.executed.insert(trace.function_of(block))),
+                Step::Edge(from, to) => drop(seen.edges.insert((from, to))),
+                Step::Leave(block, kind) => drop(seen.exits.entry(block).or_insert(kind)),
+            })?;
+        }
+        Ok(seen)
+    }
+}
+
+/// A function with its numbering.
+struct Numbered {
+    map: FunctionMap,
+    /// The file that it is of; counters are numbered in each.
+    file: usize,
+    dag: Dag,
+    /// The edge from block to block, or (`None`) to the exit.
+    edges: HashMap<(TraceBlock, Option<TraceBlock>), Edge>,
+    entry: TraceBlock,
+    function: TraceFunction,
+}
+
+/// The functions that were executed, numbered.
+fn functions(trace: &TraceFile, seen: &SeenFlow) -> Result<Vec<Numbered>> {
+    let about = trace.about();
+    let mut blocks: BTreeMap<TraceFunction, Vec<TraceBlock>> = BTreeMap::new();
+    for (number, block) in (0..).zip(&about.blocks).filter(|(_, b)| seen.executed.contains(&b.function)) {
+        blocks.entry(block.function).or_default().push(TraceBlock(number));
+    }
+    let mut numbered = Vec::new();
+    let mut counters: BTreeMap<usize, u64> = BTreeMap::new();
+    for (function, mut blocks) in blocks {
+        let entry = about.functions[function.0 as usize].address;
+        let at = blocks.iter().position(|b| trace.block(*b).address == entry);
+        let at = at.with_context(|| format!("the trace has no block at the entry of {}", trace.name(function)))?;
+        blocks[..=at].rotate_right(1);
+        let first_counter = counters.entry(in_file(entry).0).or_default();
+        let one = number(trace, seen, function, &blocks, *first_counter)?;
+        *first_counter += one.map.counters;
+        numbered.push(one);
+    }
+    Ok(numbered)
+}
+
+fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &[TraceBlock], first_counter: u64) -> Result<Numbered> {
+    let node: HashMap<TraceBlock, Node> = (0..).zip(blocks).map(|(n, b)| (*b, Node(n))).collect();
+    let exit = Node(blocks.len() as u32);
+    let (mut flow, mut edges) = (Vec::new(), HashMap::new());
+    for block in blocks {
+        let next: Vec<TraceBlock> = seen
+            .edges
+            .range((*block, TraceBlock(0))..=(*block, TraceBlock(u32::MAX)))
+            .map(|e| e.1)
+            .filter(|to| node.contains_key(to))
+            .collect();
+        for (place, to) in (0i64..).zip(&next) {
+            let kind = match next.len() {
+                1 => EdgeKind::Always,
+                // The one that follows in memory is not jumped to.
+                2 if to.0 == block.0 + 1 => EdgeKind::False,
+                2 => EdgeKind::True,
+                _ => EdgeKind::Case(place),
+            };
+            edges.insert((*block, Some(*to)), Edge(flow.len() as u32));
+            flow.push(FlowEdge { from: node[block], to: node[to], kind, cases: Vec::new() });
+        }
+        if let Some(kind) = seen.exits.get(block).copied().or(next.is_empty().then_some(EdgeKind::NoReturn)) {
+            edges.insert((*block, None), Edge(flow.len() as u32));
+            flow.push(FlowEdge { from: node[block], to: exit, kind, cases: Vec::new() });
+        }
+    }
+    let graph = Graph::new(blocks.len() as u32 + 1, Node(0), exit, flow.iter().map(|e| (e.from, e.to)).collect())?;
+    let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![Hint::None; graph.edge_count()]));
+    let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MOST_PATHS, Entries::Shared);
+    let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| block_of_map(trace, *b)).collect();
+    let map = FunctionMap {
+        name: name_in_file(trace, &trace.about().functions[function.0 as usize]).to_owned(),
+        local: false,
+        position: map_blocks.first().and_then(|b| b.positions.first().copied()),
+        shape: shape(&map_blocks, &flow),
+        code: digest(&trace.about().hash.to_le_bytes()),
+        first_counter,
+        counters: numbering.paths(),
+        storage: Storage::Array,
+        blocks: map_blocks,
+        edges: flow,
+        dag: dag.edges().to_vec(),
+        values: numbering.values().to_vec(),
+        cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
+        by_trip_count: Vec::new(),
+        calls: Vec::new(),
+    };
+    let file = in_file(trace.block(blocks[0]).address).0;
+    Ok(Numbered { map, file, dag, edges, entry: blocks[0], function })
+}
+
+fn block_of_map(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
+    let data = trace.block(block);
+    let position = |(file, line): &(u32, u32)| Position { scope: data.function.0, file: *file, line: *line, column: 0 };
+    let positions: Vec<Position> = data.lines.iter().map(position).collect();
+    // How many instructions it has is not in the trace; their mean length is about four bytes.
+    let up_to_calls = positions.len() as u32;
+    UnitBlock { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, up_to_calls, kind: BlockKind::Code }
+}
+
+fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> UnitMap {
+    let about = trace.about();
+    let mut declared: HashMap<TraceFunction, (u32, u32)> = HashMap::new();
+    for block in &about.blocks {
+        if let Some(line) = block.lines.first() {
+            declared.entry(block.function).or_insert(*line);
+        }
+    }
+    let scope = |(number, f): (u32, &trodden_trace::FunctionAbout)| {
+        let (file, line) = declared.get(&TraceFunction(number)).copied().unwrap_or((0, 0));
+        Scope { name: name_in_file(trace, f).to_owned(), linkage_name: String::new(), file, line, inlined_at: None }
+    };
+    UnitMap {
+        source,
+        producer: String::new(),
+        target: "x86_64-unknown-linux-gnu".to_owned(),
+        experiment: Experiment::from_trace(),
+        counted: trodden_unit::CountedEvent::Paths,
+        codegen: Vec::new(),
+        files: about.files.clone(),
+        scopes: (0..).zip(&about.functions).map(scope).collect(),
+        counters: functions.iter().map(|f| f.counters).sum(),
+        functions,
+        skipped: Vec::new(),
+        instead: Vec::new(),
+        edge_profile: None,
+        calls: Vec::new(),
+        aliases: Vec::new(),
+        line_graphs: LineGraphs::default(),
+    }
+}
+
+fn count(trace: &TraceFile, functions: &[Numbered]) -> Result<Counted> {
+    let by_function: HashMap<TraceFunction, &Numbered> = functions.iter().map(|f| (f.function, f)).collect();
+    let mut counts = Counted::new();
+    for thread in (0..trace.threads()).map(ThreadNumber) {
+        // The path under way in each frame; none where its beginning was not seen.
+        let mut sums: Vec<Option<i64>> = Vec::new();
+        each_step(trace, thread, &mut |depth, step| {
+            sums.resize(sums.len().max(depth + 1), None);
+            let (block, edge) = match step {
+                Step::Enter(block) => {
+                    sums[depth] = (by_function[&trace.function_of(block)].entry == block).then_some(0);
+                    return;
+                }
+                Step::Edge(from, to) => (from, by_function[&trace.function_of(from)].edges.get(&(from, Some(to)))),
+                Step::Leave(from, _) => (from, by_function[&trace.function_of(from)].edges.get(&(from, None))),
+            };
+            let function = by_function[&trace.function_of(block)];
+            let ends = matches!(step, Step::Leave(..));
+            let Some(edge) = edge else {
+                sums[depth] = None;
+                return;
+            };
+            take(function, *edge, &mut sums[depth], ends, &mut counts);
+        })?;
+    }
+    Ok(counts)
+}
+
+/// Takes an edge: a path goes on, or ends and another begins.
+fn take(function: &Numbered, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut Counted) {
+    let value = |id: trodden_flow::dag::DagEdgeId| function.map.values[id.index()];
+    let mut finish = |sum: Option<i64>| {
+        if let Some(path) = sum.and_then(|s| u64::try_from(s).ok()).filter(|p| *p < function.map.counters) {
+            *counts.entry(function.file).or_default().entry(function.map.first_counter + path).or_default() += 1;
+        }
+    };
+    if let Some(cut) = function.dag.cut(edge) {
+        finish(sum.map(|s| s + cut.leave.map_or(0, value)));
+        *sum = Some(cut.enter.map_or(0, value));
+    } else {
+        *sum = sum.and_then(|s| Some(s + value(function.dag.real(edge)?)));
+    }
+    if ends {
+        finish(*sum);
+        *sum = None;
+    }
+}

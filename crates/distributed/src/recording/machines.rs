@@ -1,0 +1,149 @@
+//! Runs on other machines: a file says what each run watches and what it repeats; a job of [`trodden_launch`] has a task for each machine,
+//! which executes its runs one after the other and leaves their partial traces.
+//!
+//! The file has the environment and the answers of the first run: it can be read by its owner alone, and is removed at the end. A machine
+//! must be like this one (kernel, C library, program, folder), or its run diverges, which is reported.
+
+use super::options::{OtherMachines, RunOptions};
+use super::runs::{RepeatedProgram, RunResult};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use trodden_launch::temporary::{folder_in, take_signals};
+use trodden_launch::{JobEvent, LaunchJob, LaunchStop, LaunchTask};
+use trodden_profile::private;
+use trodden_trace::{CollectorKind, RunLog, RunOutcome};
+
+/// What machines are to do.
+#[derive(Serialize, Deserialize)]
+struct Spec {
+    options: RunOptions,
+    /// The program's file.
+    program: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    collector: CollectorKind,
+    blocks: Vec<Range<u64>>,
+    guarded: Vec<u64>,
+    /// What each run watches.
+    profiles: Vec<Vec<u64>>,
+    /// The runs of each machine.
+    machines: Vec<Vec<usize>>,
+    first: RunLog,
+    input: Option<PathBuf>,
+}
+
+/// What a run did.
+#[derive(Serialize, Deserialize)]
+struct Done {
+    run: usize,
+    outcome: RunOutcome,
+    hits: u64,
+}
+
+/// Executes runs on the machines of an engine.
+///
+/// # Errors
+/// A machine cannot execute its runs.
+pub fn runs(
+    subject: &RepeatedProgram,
+    others: &OtherMachines,
+    collector: CollectorKind,
+    profiles: &[Vec<u64>],
+    machines: Vec<Vec<usize>>,
+    first: &Arc<RunLog>,
+) -> Result<Vec<RunResult>> {
+    // All machines see the working folder.
+    let folder = folder_in(&others.folder, ".trodden-trace-")?;
+    let input = subject.copy_input(&folder.path().join("input"))?;
+    let spec = Spec {
+        options: subject.options.clone(),
+        program: subject.executable.path.clone(),
+        environment: others.environment.clone(),
+        collector,
+        blocks: subject.blocks.clone(),
+        guarded: subject.guarded.iter().copied().collect(),
+        profiles: profiles.to_vec(),
+        machines,
+        first: RunLog::clone(first),
+        input,
+    };
+    serde_json::to_writer(std::io::BufWriter::new(private::create_file(&folder.path().join("spec"))?), &spec)?;
+    launch(folder.path(), others, spec.machines.len())?;
+    let mut results = Vec::new();
+    for machine in 0..spec.machines.len() {
+        let done: Vec<Done> = serde_json::from_slice(&std::fs::read(result(folder.path(), machine))?)?;
+        for Done { run, outcome, hits } in done {
+            let partial = subject.folder_of_partials().join(format!("run-{}.partial", run + 1));
+            std::fs::copy(own_partial(folder.path(), run), &partial)?;
+            let seconds = std::fs::read_to_string(own_partial(folder.path(), run).with_extension("seconds"))?;
+            results.push((run, RunResult { outcome, partial, hits, time: Duration::from_secs_f64(seconds.trim().parse()?) }));
+        }
+    }
+    results.sort_by_key(|r| r.0);
+    Ok(results.into_iter().map(|r| r.1).collect())
+}
+
+fn result(folder: &Path, machine: usize) -> PathBuf {
+    folder.join(format!("machine-{machine}"))
+}
+
+fn own_partial(folder: &Path, run: usize) -> PathBuf {
+    folder.join(format!("run-{}.partial", run + 1))
+}
+
+fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> {
+    let task = |machine: usize| LaunchTask {
+        command: others.worker.iter().cloned().chain([folder.into(), machine.to_string().into()]).collect(),
+        environment: Vec::new(),
+        directory: others.folder.clone(),
+        input: None,
+        result: result(folder, machine),
+    };
+    let name = folder.file_name().map_or(String::new(), |n| n.to_string_lossy().trim_start_matches('.').to_owned());
+    let tasks = (0..machines).map(task).collect();
+    let work = LaunchJob { name, folder: folder.join("tasks"), tasks };
+    let mut report = |event: JobEvent| match event {
+        JobEvent::Done(..) => {}
+        JobEvent::Retried(task) => log::warn!("machine {task} left no runs, and is asked again (see {})", work.log(task).display()),
+        JobEvent::Note(text) => log::info!("{text}"),
+    };
+    take_signals();
+    let stop = LaunchStop::new()?;
+    if let Err(error) = trodden_launch::run(&work, &others.engine, &stop, &mut report) {
+        let logs = (0..machines).filter_map(|task| std::fs::read_to_string(work.log(task)).ok());
+        let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
+        return Err(anyhow::Error::from(error).context(said.map_or_else(String::new, |s| format!("a machine said: {s}"))));
+    }
+    Ok(())
+}
+
+/// Executes the runs of a machine, and says in the file `result` what they did.
+///
+/// # Errors
+/// One cannot be executed.
+pub fn work(folder: &Path, machine: usize, result: &Path) -> Result<()> {
+    trodden_trace::keep_descriptors_from_programs()?;
+    let file = File::open(folder.join("spec")).with_context(|| format!("{} has no runs", folder.display()))?;
+    let mut spec: Spec = serde_json::from_reader(std::io::BufReader::new(file))?;
+    let environment = std::mem::take(&mut spec.environment);
+    let mut subject = RepeatedProgram::from_worker(&spec.options, spec.program.clone(), environment, spec.input.as_deref())?;
+    subject.blocks = std::mem::take(&mut spec.blocks);
+    subject.guarded = spec.guarded.iter().copied().collect();
+    let collector = spec.collector.collector();
+    let first = Arc::new(spec.first);
+    let mut done = Vec::new();
+    for run in spec.machines.get(machine).with_context(|| format!("there is no machine {machine}"))? {
+        // A machine that was thought to be lost may come to its end after another one that did its work.
+        let mine = own_partial(folder, *run).with_extension(std::process::id().to_string());
+        let ran = subject.worker_run(collector, &spec.profiles[*run], &first, &mine)?;
+        std::fs::write(own_partial(folder, *run).with_extension("seconds"), ran.time.as_secs_f64().to_string())?;
+        std::fs::rename(&mine, own_partial(folder, *run))?;
+        done.push(Done { run: *run, outcome: ran.outcome, hits: ran.hits });
+    }
+    Ok(std::fs::write(result, serde_json::to_vec(&done)?)?)
+}

@@ -1,0 +1,202 @@
+//! One configuration that is fed from a source: the profiler and, if it is asked for, the processor around it.
+
+use crate::detector::CompletedPath;
+use crate::error::HardwareError;
+use crate::events::EventCounts;
+use crate::processor::{FastModel, Instruction, ProcessorEvent, ProcessorModel, ProcessorParameters, ProcessorTotals, ReferenceModel};
+use crate::profiler::{Profiler, ProfilerParameters};
+use crate::stream::{RetiredBranch, StreamEvent, ThreadId};
+use std::collections::VecDeque;
+
+/// A profiler and a processor.
+pub struct Lane {
+    /// The profiler.
+    pub profiler: Profiler,
+    processor: Option<Processor>,
+    /// Instructions whose branch is in the next batch.
+    carried: Vec<Instruction>,
+    /// What threads did, and no model has committed yet.
+    waiting: VecDeque<(ThreadId, StreamEvent)>,
+}
+
+struct Processor {
+    /// Bytes of memory of all models.
+    memory: u64,
+    main: MainModel,
+    /// With a branch queue: the same without one, and with one and the predictions of that.
+    bare: Option<FastModel>,
+    frozen: Option<FastModel>,
+}
+
+enum MainModel {
+    Fast(Box<FastModel>),
+    Reference(Box<ReferenceModel>),
+}
+
+/// What the processor models say.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneTiming {
+    /// With the profiler.
+    pub totals: ProcessorTotals,
+    /// Slow-down by the profiler in percent; with a branch queue only.
+    pub slowdown: Option<f64>,
+    /// The same with predictions frozen.
+    pub frozen_slowdown: Option<f64>,
+}
+
+impl Lane {
+    /// A lane that was fed nothing.
+    ///
+    /// # Errors
+    /// A parameter is out of its range.
+    pub fn new(parameters: ProfilerParameters, processor: Option<(ProcessorModel, ProcessorParameters)>) -> Result<Lane, HardwareError> {
+        let processor = processor.map(|(model, parameters)| Processor::new(model, parameters)).transpose()?;
+        Ok(Lane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> u64 {
+        let waiting = self.waiting.capacity() * size_of::<(ThreadId, StreamEvent)>() + self.carried.capacity() * size_of::<Instruction>();
+        self.profiler.memory() + self.processor.as_ref().map_or(0, |p| p.memory) + waiting as u64
+    }
+
+    /// Feeds what threads did, with the instructions that these events count if the source knows them; paths that end are handed to
+    /// `observe`.
+    ///
+    /// # Errors
+    /// None with parameters that were checked.
+    pub fn feed(
+        &mut self,
+        events: &[(ThreadId, StreamEvent)],
+        instructions: &[Instruction],
+        observe: &mut impl FnMut(ThreadId, &CompletedPath),
+    ) -> Result<(), HardwareError> {
+        let Some(processor) = &mut self.processor else {
+            for (thread, event) in events {
+                self.profiler.take(*thread, event, &instructions_of(event), observe)?;
+            }
+            return Ok(());
+        };
+        self.carried.extend_from_slice(instructions);
+        let mut used = 0;
+        for (thread, event) in events {
+            self.waiting.push_back((*thread, *event));
+            let (number, branch) = match event {
+                StreamEvent::Branch(branch) => (branch.instructions as usize, Some(branch)),
+                StreamEvent::End(instructions) => (*instructions as usize, None),
+                _ => (0, None),
+            };
+            let instructions = &self.carried[used..(used + number).min(self.carried.len())];
+            used += instructions.len();
+            let mut failure = None;
+            let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
+            let mut profile = |_: &RetiredBranch, events: &EventCounts| {
+                take_waiting(profiler, waiting, events, observe).unwrap_or_else(|error| {
+                    failure.get_or_insert(error);
+                    0
+                })
+            };
+            for (at, instruction) in instructions.iter().enumerate() {
+                processor.retire(instruction, branch.filter(|_| at + 1 == number), &mut profile);
+            }
+            failure.map_or(Ok(()), Err)?;
+        }
+        self.carried.drain(..used);
+        Ok(())
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    /// As [`Lane::feed`].
+    pub fn finish(&mut self, observe: &mut impl FnMut(ThreadId, &CompletedPath)) -> Result<(), HardwareError> {
+        let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
+        if let Some(Processor { main: MainModel::Reference(model), .. }) = &mut self.processor {
+            model.finish(&mut |_, events| take_waiting(profiler, waiting, events, observe).unwrap_or(0));
+        }
+        for (thread, event) in self.waiting.drain(..) {
+            self.profiler.take(thread, &event, &EventCounts::default(), observe)?;
+        }
+        self.profiler.finish();
+        Ok(())
+    }
+
+    /// What the processor models say, if there are any.
+    pub fn timing(&self) -> Option<LaneTiming> {
+        let processor = self.processor.as_ref()?;
+        let totals = match &processor.main {
+            MainModel::Fast(model) => model.totals(),
+            MainModel::Reference(model) => model.totals(),
+        };
+        let bare = processor.bare.as_ref().map(|m| m.totals().cycles as f64);
+        let slowdown = |cycles: u64| bare.map(|bare| 100.0 * (cycles as f64 - bare) / bare);
+        let frozen_slowdown = processor.frozen.as_ref().and_then(|m| slowdown(m.totals().cycles));
+        Some(LaneTiming { totals, slowdown: slowdown(totals.cycles), frozen_slowdown })
+    }
+}
+
+/// Without a processor the number of instructions is the one event that is known.
+fn instructions_of(event: &StreamEvent) -> EventCounts {
+    let mut counts = EventCounts::default();
+    if let StreamEvent::Branch(branch) = event {
+        counts.0[ProcessorEvent::Instructions as usize] = branch.instructions;
+    }
+    counts
+}
+
+/// Hands what threads did, up to the next branch, to the profiler; the cycles that it needs for that branch.
+fn take_waiting(
+    profiler: &mut Profiler,
+    waiting: &mut VecDeque<(ThreadId, StreamEvent)>,
+    events: &EventCounts,
+    observe: &mut impl FnMut(ThreadId, &CompletedPath),
+) -> Result<u32, HardwareError> {
+    while let Some((thread, event)) = waiting.pop_front() {
+        let is_branch = matches!(event, StreamEvent::Branch(_));
+        let events = if is_branch { *events } else { EventCounts::default() };
+        let cycles = profiler.take(thread, &event, &events, observe)?;
+        if is_branch {
+            return Ok(cycles);
+        }
+    }
+    Ok(0)
+}
+
+impl Processor {
+    fn new(model: ProcessorModel, parameters: ProcessorParameters) -> Result<Processor, HardwareError> {
+        let has_queue = parameters.branch_queue > 0 && model == ProcessorModel::Fast;
+        let fast = |parameters| FastModel::new(parameters);
+        let bare = has_queue.then(|| fast(ProcessorParameters { branch_queue: 0, ..parameters })).transpose()?;
+        let frozen = has_queue.then(|| fast(parameters)).transpose()?;
+        let main = match model {
+            ProcessorModel::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
+            ProcessorModel::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
+        };
+        let models = if has_queue { 3 } else { 1 };
+        Ok(Processor { memory: models * parameters.memory(), main, bare, frozen })
+    }
+
+    fn retire(
+        &mut self,
+        instruction: &Instruction,
+        branch: Option<&RetiredBranch>,
+        profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32,
+    ) {
+        let mut cycles = 0;
+        let mut noted = |branch: &RetiredBranch, events: &EventCounts| {
+            cycles = profile(branch, events);
+            cycles
+        };
+        match &mut self.main {
+            MainModel::Fast(model) => model.retire(instruction, branch, &mut noted),
+            MainModel::Reference(model) => model.retire(instruction, branch, &mut noted),
+        }
+        if let (Some(bare), Some(frozen)) = (&mut self.bare, &mut self.frozen) {
+            bare.retire(instruction, branch, &mut |_, _| 0);
+            if let Some(outcome) = branch.and_then(|_| bare.last_outcome()) {
+                frozen.freeze_next(outcome);
+            }
+            frozen.retire(instruction, branch, &mut |_, _| cycles);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Branch prediction against first principles and against an implementation of its own, and the two processor models against each
+//! other on programs that stress one part each.
+
+use std::collections::{HashMap, VecDeque};
+use trodden_hardware::processor::{
+    CacheParameters, DirectionPredictor, FastModel, Instruction, InstructionClass, ProcessorParameters, ProcessorTotals, ReferenceModel,
+};
+use trodden_hardware::{Address, BranchKind, RetiredBranch};
+
+type Program = Vec<(Instruction, Option<RetiredBranch>)>;
+
+const BASE: u64 = 0x40_0000;
+const ITERATIONS: u64 = 20_000;
+
+/// xorshift, for programs only.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+fn plain(address: u64, sources: [u8; 4], destination: u8) -> (Instruction, Option<RetiredBranch>) {
+    (Instruction { address: Address(address), sources, destinations: [destination, 0], ..Instruction::default() }, None)
+}
+
+/// Independent arithmetic: registers 40 and above are never written.
+fn work(address: u64, number: u64) -> impl Iterator<Item = (Instruction, Option<RetiredBranch>)> {
+    (0..number).map(move |k| plain(address + 4 * k, [40, 0, 0, 0], 1 + (k % 3) as u8))
+}
+
+fn conditional(address: u64, target: u64, is_taken: bool) -> (Instruction, Option<RetiredBranch>) {
+    let branch = RetiredBranch {
+        address: Address(address),
+        target: Address(target),
+        fall_through: Address(address + 4),
+        kind: BranchKind::Conditional,
+        is_taken,
+        instructions: 1,
+    };
+    (Instruction { address: Address(address), sources: [25, 0, 0, 0], ..Instruction::default() }, Some(branch))
+}
+
+/// A loop around one branch: `takes` says what it does in each iteration. `padding` instructions lie before it.
+fn branch_in_loop(padding: u64, mut takes: impl FnMut(u64) -> bool) -> Program {
+    let mut program = Program::new();
+    let branch = BASE + 4 * padding;
+    for iteration in 0..ITERATIONS {
+        let is_taken = takes(iteration);
+        program.extend(work(BASE, padding));
+        program.push(conditional(branch, branch + 8, is_taken));
+        program.extend((!is_taken).then(|| plain(branch + 4, [40, 0, 0, 0], 4)));
+        program.push(plain(branch + 8, [40, 0, 0, 0], 5));
+        program.push(conditional(branch + 12, BASE, iteration + 1 < ITERATIONS));
+    }
+    program
+}
+
+fn nested_loops(inner: u64) -> Program {
+    let mut program = Program::new();
+    let outer = ITERATIONS / inner;
+    for round in 0..outer {
+        program.extend(work(BASE, 2));
+        for iteration in 0..inner {
+            program.extend(work(BASE + 8, 3));
+            program.push(conditional(BASE + 20, BASE + 8, iteration + 1 < inner));
+        }
+        program.push(conditional(BASE + 24, BASE, round + 1 < outer));
+    }
+    program
+}
+
+fn fast(parameters: ProcessorParameters, program: &Program) -> ProcessorTotals {
+    let mut model = FastModel::new(parameters).unwrap();
+    program.iter().for_each(|(instruction, branch)| model.retire(instruction, branch.as_ref(), &mut |_, _| 0));
+    model.totals()
+}
+
+fn reference(parameters: ProcessorParameters, program: &Program) -> ProcessorTotals {
+    let mut model = ReferenceModel::new(parameters).unwrap();
+    program.iter().for_each(|(instruction, branch)| model.retire(instruction, branch.as_ref(), &mut |_, _| 0));
+    model.finish(&mut |_, _| 0);
+    model.totals()
+}
+
+fn with(direction: DirectionPredictor) -> ProcessorParameters {
+    let mut parameters = ProcessorParameters::default();
+    parameters.predictor.direction = direction;
+    parameters
+}
+
+/// Mispredictions of both models, as a share of the iterations of the loop.
+fn shares(parameters: ProcessorParameters, program: &Program) -> [f64; 2] {
+    [fast, reference].map(|run| run(parameters, program).mispredictions as f64 / ITERATIONS as f64)
+}
+
+#[test]
+fn periodic_branches_are_predicted_by_history() {
+    for direction in [DirectionPredictor::Gshare, DirectionPredictor::Combined] {
+        for period in [1, 2, 3, 4, 5] {
+            for padding in [0, 2, 10, 40] {
+                for share in shares(with(direction), &branch_in_loop(padding, |i| i % period == 0)) {
+                    assert!(share < 0.01, "{direction:?}, period {period}, {padding} instructions before: {share}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_bits_by_address_miss_the_rarer_direction() {
+    // Taken once in `period`: a two-bit counter stays at "not taken".
+    for (period, expected) in [(3, 1.0 / 3.0), (5, 0.2), (8, 0.125)] {
+        for share in shares(with(DirectionPredictor::Bimodal), &branch_in_loop(10, |i| i % period == 0)) {
+            assert!((share - expected).abs() < 0.01, "period {period}: {share}");
+        }
+    }
+}
+
+#[test]
+fn random_branches_are_not_predictable() {
+    for direction in [DirectionPredictor::Bimodal, DirectionPredictor::Gshare, DirectionPredictor::Combined] {
+        let mut random = Random(0x1234_5678_9abc_def1);
+        for share in shares(with(direction), &branch_in_loop(10, |_| random.below(2) == 0)) {
+            assert!((share - 0.5).abs() < 0.02, "{direction:?}: {share}");
+        }
+    }
+}
+
+#[test]
+fn a_short_inner_loop_is_learnt_and_a_long_one_missed_once_in_a_round() {
+    for share in shares(ProcessorParameters::default(), &nested_loops(5)) {
+        assert!(share < 0.01, "{share}");
+    }
+    // 12 bits of history cannot see that 40 iterations are over.
+    for share in shares(ProcessorParameters::default(), &nested_loops(40)) {
+        assert!((share - 1.0 / 40.0).abs() < 0.002, "{share}");
+    }
+}
+
+/// The combined predictor, written again from McFarling's description, with maps for tables. It learns at once.
+#[derive(Default)]
+struct Combined {
+    counters: HashMap<(u8, u64), i8>,
+    history: VecDeque<bool>,
+}
+
+impl Combined {
+    fn says(&self, key: (u8, u64)) -> bool {
+        self.counters.get(&key).copied().unwrap_or(2) > 1
+    }
+
+    fn move_counter(&mut self, key: (u8, u64), up: bool) {
+        let counter = self.counters.entry(key).or_insert(2);
+        *counter = (*counter + if up { 1 } else { -1 }).clamp(0, 3);
+    }
+
+    /// Whether the branch was mispredicted.
+    fn branch(&mut self, address: u64, is_taken: bool) -> bool {
+        let history = self.history.iter().enumerate().map(|(at, taken)| u64::from(*taken) << at).sum::<u64>();
+        let [gshare, bimodal, meta] = [(0, (address ^ history) % 8192), (1, address % 8192), (2, address % 1024)];
+        let (by_history, by_address) = (self.says(gshare), self.says(bimodal));
+        let predicted = if self.says(meta) { by_history } else { by_address };
+        if by_history != by_address {
+            self.move_counter(meta, by_history == is_taken);
+        }
+        self.move_counter(gshare, is_taken);
+        self.move_counter(bimodal, is_taken);
+        self.history.push_front(is_taken);
+        self.history.truncate(12);
+        predicted != is_taken
+    }
+}
+
+#[test]
+fn mispredictions_are_those_of_an_independent_predictor() {
+    // Each branch is committed before the next one is fetched, so nothing is learnt late.
+    let mut random = Random(77);
+    let bias: Vec<u64> = (0..16).map(|_| random.below(100)).collect();
+    let mut program = Program::new();
+    let mut independent = Combined::default();
+    let mut expected = 0;
+    let mut conditions = VecDeque::from([false; 4]);
+    for round in 0..4_000u64 {
+        let at = round % 16;
+        let address = BASE + at * 0x100;
+        // Some follow earlier ones, some are random.
+        let is_taken = if at.is_multiple_of(3) { conditions[1] ^ conditions[3] } else { random.below(100) < bias[at as usize] };
+        conditions.push_front(is_taken);
+        conditions.pop_back();
+        program.extend((0..200).map(|k| plain(address + k % 8 * 4, [1, 0, 0, 0], 1)));
+        let mut branch = conditional(address + 32, address + 48, is_taken);
+        branch.0.sources = [0; 4];
+        program.push(branch);
+        expected += u64::from(independent.branch(address + 32, is_taken));
+    }
+    for run in [fast, reference] {
+        assert_eq!(run(ProcessorParameters::default(), &program).mispredictions, expected);
+    }
+}
+
+/// Programs that are bound by one part of the processor each.
+fn programs() -> Vec<(&'static str, Program)> {
+    let mut random = Random(5);
+    let load = |address: u64, data: u64, source: u8, destination: u8| {
+        let (instruction, _) = plain(address, [source, 0, 0, 0], destination);
+        (Instruction { load: Some(Address(data)), ..instruction }, None)
+    };
+    let straight = |bytes: u64| -> Program {
+        let mut program = Program::new();
+        for _ in 0..4 {
+            program.extend(work(BASE, bytes / 4));
+            program.push(conditional(BASE + bytes, BASE, true));
+        }
+        program
+    };
+    let chase = |blocks: u64| -> Program {
+        let mut program = Program::new();
+        for k in 0..20_000 {
+            // A permutation that no prefetcher and no set sees as a stride.
+            program.push(load(BASE, 0x1000_0000 + k * 7919 % blocks * 64, 1, 1));
+            program.push(conditional(BASE + 4, BASE, true));
+        }
+        program
+    };
+    let mut mixed = Program::new();
+    for iteration in 0..10_000 {
+        let classes = [InstructionClass::Integer, InstructionClass::Multiply, InstructionClass::Float, InstructionClass::FloatMultiply];
+        for k in 0..12 {
+            let (mut instruction, _) =
+                plain(BASE + 4 * k, [random.below(20) as u8, random.below(20) as u8, 0, 0], 1 + random.below(19) as u8);
+            instruction.class = classes[random.below(4) as usize];
+            let data = Some(Address(0x1000_0000 + random.below(1 << 16) * 8));
+            if random.below(5) == 0 {
+                instruction.load = data;
+            } else if random.below(8) == 0 {
+                instruction.store = data;
+            }
+            mixed.push((instruction, None));
+        }
+        mixed.push(conditional(BASE + 48, BASE, iteration < 9_999));
+    }
+    vec![
+        ("straight code of 16 KB", straight(16 << 10)),
+        ("straight code of 256 KB", straight(256 << 10)),
+        ("straight code of 2 MB", straight(2 << 20)),
+        ("chain of loads in 16 KB", chase(256)),
+        ("chain of loads in 256 KB", chase(4096)),
+        ("chain of loads in 4 MB", chase(65_536)),
+        ("dependent additions", (0..40_000).map(|k| plain(BASE + k % 16 * 4, [1, 0, 0, 0], 1)).collect()),
+        (
+            "independent additions",
+            work(BASE, 40_000)
+                .enumerate()
+                .map(|(k, (i, b))| (Instruction { address: Address(BASE + k as u64 % 16 * 4), ..i }, b))
+                .collect(),
+        ),
+        ("independent loads", (0..40_000).map(|k| load(BASE + k % 16 * 4, 0x1000_0000 + k % 8 * 8, 40, 1)).collect()),
+        ("random branch", branch_in_loop(6, |_| random.below(2) == 0)),
+        ("period 3", branch_in_loop(2, |i| i % 3 == 0)),
+        ("mixed", mixed),
+    ]
+}
+
+fn configurations() -> Vec<(&'static str, ProcessorParameters)> {
+    let published = ProcessorParameters::default();
+    let mut narrow = ProcessorParameters { width: 2, reorder_buffer: 32, fetch_queue: 4, load_store_queue: 8, ..published };
+    narrow.memory_ports = 1;
+    let wide = ProcessorParameters { width: 8, reorder_buffer: 256, fetch_queue: 32, integer_units: 8, memory_ports: 4, ..published };
+    let mut slow = with(DirectionPredictor::Bimodal);
+    slow.memory_cycles = 300;
+    slow.l2 = CacheParameters { size: 256 << 10, associativity: 1, block: 64, latency: 20 };
+    vec![("published", published), ("narrow", narrow), ("wide", wide), ("slow memory", slow)]
+}
+
+#[test]
+fn the_models_agree_within_three_percent_on_every_program_and_processor() {
+    let mut apart = Vec::new();
+    for (program_name, program) in programs() {
+        for (processor, parameters) in configurations() {
+            let (one, other) = (fast(parameters, &program), reference(parameters, &program));
+            let difference = 100.0 * (one.cycles as f64 / other.cycles as f64 - 1.0);
+            if difference.abs() >= 3.0 {
+                apart.push(format!("{program_name}, {processor}: {difference:.2} % ({} and {} cycles)", one.cycles, other.cycles));
+            }
+            assert_eq!(one.instructions, other.instructions);
+        }
+    }
+    assert!(apart.is_empty(), "{}", apart.join("\n"));
+}

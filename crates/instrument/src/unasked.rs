@@ -1,0 +1,35 @@
+//! Debug information that the user did not ask for: the driver added it for the unit's map, and it goes before code is generated.
+//!
+//! Writing line tables takes LLVM up to half as long again as generating unoptimised code does.
+
+use crate::llvm::{Module, Value, c_string, llvm};
+use llvm_sys::core::*;
+use llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
+use trodden_unit::ONLY_FOR_MAPS;
+
+/// Place of the flags among the operands of LLVM's `DICompileUnit` (file, producer, flags, ...).
+const FLAGS: usize = 2;
+
+/// Strips the module's debug information, unless the user asked for that of one of the units it was merged from.
+pub fn strip(module: Module) {
+    let units = units(module);
+    if !units.is_empty() && units.into_iter().all(is_only_for_maps) {
+        llvm!(LLVMStripModuleDebugInfo(module.raw));
+    }
+}
+
+fn units(module: Module) -> Vec<Value> {
+    let name = c_string("llvm.dbg.cu");
+    let mut units = vec![std::ptr::null_mut(); llvm!(LLVMGetNamedMetadataNumOperands(module.raw, name.as_ptr())) as usize];
+    llvm!(LLVMGetNamedMetadataOperands(module.raw, name.as_ptr(), units.as_mut_ptr()));
+    units.into_iter().filter_map(Value::some).collect()
+}
+
+fn is_only_for_maps(unit: Value) -> bool {
+    unit.metadata_operands()
+        .get(FLAGS)
+        .copied()
+        .flatten()
+        .and_then(Value::metadata_bytes)
+        .is_some_and(|flags| flags == ONLY_FOR_MAPS.as_bytes())
+}

@@ -1,0 +1,121 @@
+//! What came of the configurations of an experiment, as CSV and JSON.
+
+use serde::Serialize;
+use trodden_hardware::character::Character;
+use trodden_hardware::experiment::Effect;
+
+/// What came of a configuration on a source, of a metric.
+#[derive(Clone, Debug, Serialize)]
+pub struct SweepOutcome {
+    /// Place among the sources.
+    pub source: usize,
+    /// Place among the configurations.
+    pub configuration: usize,
+    /// Place among the metrics.
+    pub metric: usize,
+    /// Overlap percentages.
+    pub overlap: Option<f64>,
+    /// Mean of all windows.
+    pub dynamic_overlap: Option<f64>,
+    /// How many windows there were.
+    pub windows: u64,
+    /// Cycles, with a processor.
+    pub cycles: Option<u64>,
+    /// By the profiler, in percent, with a branch queue.
+    pub slowdown: Option<f64>,
+    /// The same with predictions frozen.
+    pub frozen_slowdown: Option<f64>,
+}
+
+/// All that is shown.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    /// Version of the JSON.
+    pub schema_version: u32,
+    /// Names of sources.
+    pub sources: Vec<String>,
+    /// Names of factors.
+    pub factors: Vec<String>,
+    /// Levels of each factor, as text.
+    pub levels: Vec<Vec<String>>,
+    /// What was accumulated.
+    pub metrics: Vec<String>,
+    /// Levels of each configuration.
+    pub combinations: Vec<Vec<usize>>,
+    /// What came of them.
+    pub outcomes: Vec<SweepOutcome>,
+    /// For each metric, effects on the mean overlap of all sources.
+    #[serde(serialize_with = "effects_json")]
+    pub effects: Vec<Vec<Effect>>,
+    /// The paths of each source, by the first configuration's detector.
+    pub characters: Vec<Character>,
+}
+
+fn effects_json<S: serde::Serializer>(effects: &[Vec<Effect>], to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Json {
+        factor: usize,
+        effect: f64,
+        rank: usize,
+    }
+    let one = |e: &Effect| Json { factor: e.factor, effect: e.effect, rank: e.rank };
+    to.collect_seq(effects.iter().map(|of_metric| of_metric.iter().map(one).collect::<Vec<_>>()))
+}
+
+impl Results {
+    /// The levels of a configuration, as text.
+    pub fn levels_of(&self, configuration: usize) -> impl Iterator<Item = &str> {
+        self.combinations[configuration].iter().zip(&self.levels).map(|(level, levels)| levels[*level].as_str())
+    }
+
+    /// A row for each source, configuration and metric.
+    pub fn csv(&self) -> String {
+        let mut text =
+            format!("source,{},metric,overlap,dynamic_overlap,windows,cycles,slowdown,slowdown_frozen\n", self.factors.join(","));
+        let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.4}"));
+        for outcome in &self.outcomes {
+            let mut fields = vec![quoted(&self.sources[outcome.source])];
+            fields.extend(self.levels_of(outcome.configuration).map(quoted));
+            fields.push(self.metrics[outcome.metric].clone());
+            fields.extend([number(outcome.overlap), number(outcome.dynamic_overlap), outcome.windows.to_string()]);
+            fields.push(outcome.cycles.map_or_else(String::new, |c| c.to_string()));
+            fields.extend([number(outcome.slowdown), number(outcome.frozen_slowdown)]);
+            text += &(fields.join(",") + "\n");
+        }
+        text
+    }
+
+    /// A row for each point of the sources' distributions: skew and length of paths, overlap of events with frequency.
+    pub fn distributions_csv(&self) -> String {
+        let mut text = String::from("source,what,of,percent\n");
+        for (source, character) in self.sources.iter().zip(&self.characters) {
+            let source = quoted(source);
+            for skew in &character.skew {
+                skew.points.iter().for_each(|p| text += &format!("{source},paths-{},{},{:.4}\n", skew.metric, p.paths, p.percent));
+            }
+            character.lengths.iter().for_each(|p| text += &format!("{source},branches,{},{:.4}\n", p.branches, p.percent));
+            for event in &character.events {
+                let overlap = event.overlap_with_frequency.map_or_else(String::new, |v| format!("{v:.4}"));
+                text += &format!("{source},overlap-with-frequency,{},{overlap}\n", event.metric);
+            }
+            if let Some(agreement) = &character.power_models {
+                let rank = agreement.rank_correlation.map_or_else(String::new, |r| format!("{:.4}", 100.0 * r));
+                let overlap = agreement.overlap.map_or_else(String::new, |v| format!("{v:.4}"));
+                text += &format!("{source},power-models,rank-correlation,{rank}\n{source},power-models,overlap,{overlap}\n");
+            }
+        }
+        text
+    }
+}
+
+/// A field of CSV (RFC 4180).
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+/// Effects by rank.
+pub fn sorted(effects: &[Effect]) -> Vec<Effect> {
+    let mut effects = effects.to_vec();
+    effects.sort_by_key(|e| e.rank);
+    effects
+}

@@ -1,0 +1,64 @@
+//! Where two profiles of one program differ, in words: the runs were not the same execution.
+
+use crate::model::{ImageProfile, Profile, UnitProfile};
+use crate::paths::FunctionPaths;
+use std::collections::BTreeMap;
+use trodden_unit::{FunctionMap, MapError};
+
+/// Functions of which two profiles of one program have other executions of edges. Images are known by their files: that
+/// of copies has another identity.
+///
+/// # Errors
+/// A function's map is damaged.
+pub fn different_edges(one: &Profile, other: &Profile) -> Result<Vec<String>, MapError> {
+    let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();
+    let mut out = Vec::new();
+    for image in &one.images {
+        let Some(same) = known.get(image.path.as_str()) else {
+            out.push(format!("`{}` ran in one and not in the other", image.path));
+            continue;
+        };
+        for ((a, f), (b, g)) in functions(image).zip(functions(same)) {
+            let edges = |unit: &UnitProfile, function| Ok(FunctionPaths::decode(function, unit.counts_of(function))?.edges);
+            let (mine, own): (Result<Vec<u64>, MapError>, Result<Vec<u64>, MapError>) = (edges(a, f), edges(b, g));
+            if mine? != own? {
+                out.push(format!("the edges of function `{}` were executed otherwise", f.name));
+            }
+        }
+    }
+    if one.images.len() != other.images.len() {
+        out.push(images_differ(one, other));
+    }
+    Ok(out)
+}
+
+fn functions(image: &ImageProfile) -> impl Iterator<Item = (&UnitProfile, &FunctionMap)> {
+    image.units.iter().flat_map(|unit| unit.map.functions.iter().map(move |f| (unit, f)))
+}
+
+fn images_differ(one: &Profile, other: &Profile) -> String {
+    format!("{} images ran in one, {} in the other", one.images.len(), other.images.len())
+}
+
+/// Functions that two profiles of the same images count differently.
+pub fn differences(one: &Profile, other: &Profile) -> Vec<String> {
+    let mut out = Vec::new();
+    let known: BTreeMap<_, _> = other.images.iter().map(|i| (i.identity, i)).collect();
+    for image in &one.images {
+        let Some(same) = known.get(&image.identity) else {
+            out.push(format!("`{}` ran in one and not in the other", image.path));
+            continue;
+        };
+        let pairs = image.units.iter().zip(&same.units);
+        out.extend(pairs.flat_map(|(a, b)| differing(a, b)));
+    }
+    if one.images.len() != other.images.len() {
+        out.push(images_differ(one, other));
+    }
+    out
+}
+
+fn differing(one: &UnitProfile, other: &UnitProfile) -> Vec<String> {
+    let functions = one.map.functions.iter().filter(|f| one.counts_of(f).ne(other.counts_of(f)));
+    functions.map(|f| format!("the paths of function `{}` were executed otherwise", f.name)).collect()
+}

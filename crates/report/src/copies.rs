@@ -1,0 +1,195 @@
+//! What copies of a program cost that share its counting: sentences, lines for a terminal, and a self-contained page with a chart of bars.
+
+use crate::words::plural;
+use std::fmt::Write;
+use trodden_analysis::copies::{Baseline, CopyCosts, Costs};
+
+const BAR: u32 = 26;
+const LEFT: u32 = 150;
+const WIDTH: f64 = 560.0;
+/// Colours of bars: of copies, of what bounds them, of one program that counts all.
+const COPY: &str = "#4477aa";
+const BOUND: &str = "#bbbbbb";
+const WHOLE: &str = "#ccbb44";
+
+/// One bar.
+struct Row {
+    name: String,
+    value: f64,
+    text: String,
+    colour: &'static str,
+}
+
+/// The slowest copy beside one program that counts all, and beside the ideal: sentences.
+pub fn summary(costs: &Costs) -> Vec<String> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
+    let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, seconds(costs.slowest().wall_ns))];
+    if let Some(distance) = costs.distance_from_ideal {
+        // Labels of all copies together may be fewer than those of one program: then even most is below.
+        let side = if distance < 0.0 { "below" } else { "above" };
+        out.push(format!(
+            "the copy with most hits has {:.1} % of the hits of one program that counts all: {:.1} % {side} the ideal, an equal \
+                share ({:.1} %); no plan can be below {:.1} %",
+            share(costs.hits_of_slowest),
+            100.0 * distance.abs(),
+            share(costs.ideal_hits),
+            share(costs.proven_hits)
+        ));
+    }
+    match (&costs.baseline, costs.saving) {
+        (Some(Baseline { plain_ns, sequential_ns, .. }), Some(saving)) => {
+            let over = 100.0 * (*sequential_ns as f64 / (*plain_ns).max(1) as f64 - 1.0);
+            let verb = if saving < 0.0 { "takes" } else { "saves" };
+            let than = if saving < 0.0 { "longer than that" } else { "of that" };
+            out.push(format!(
+                "without counting {:.3} s, one program that counts all {:.3} s (overhead {over:.1} %); the slowest copy {verb} {:.1} \
+                    % {than}",
+                seconds(*plain_ns),
+                seconds(*sequential_ns),
+                100.0 * saving.abs()
+            ));
+        }
+        _ => out.push("what one program that counts all would take is not known: --baseline runs it".into()),
+    }
+    out
+}
+
+/// A copy that counted its hits itself, and otherwise than they were computed from what all copies counted.
+fn miscounted(at: usize, copy: &CopyCosts) -> Option<String> {
+    let [all, labels] = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits])?;
+    Some(format!("copy {at} counted {all} hits and {labels} of labels, computed were {} and {}", copy.hits, copy.label_hits))
+}
+
+/// A line of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CostLine {
+    /// What copies cost.
+    Note(String),
+    /// Something is wrong.
+    Warning(String),
+}
+
+/// What each copy cost, a line each, and the summary.
+pub fn lines(costs: &Costs) -> Vec<CostLine> {
+    let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
+    let mut out = Vec::new();
+    if costs.knows_hits() {
+        out.push(CostLine::Note(format!(
+            "{} ({}), hits in per cent of one program that counts all",
+            plural(costs.copies.len() as u128, "copy", "copies"),
+            costs.strategy
+        )));
+    }
+    for (at, copy) in costs.copies.iter().enumerate() {
+        let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
+        let seconds = copy.wall_ns as f64 / 1e9;
+        out.push(CostLine::Note(match costs.hits(copy) {
+            Some(hits) => format!("copy {at}: {seconds:.3} s, {:.1} % of hits, {}{overhead}", 100.0 * share(costs, hits), functions(copy)),
+            None => format!("copy {at}: {seconds:.3} s, unknown paths of {}{overhead}", functions(copy)),
+        }));
+        out.extend(miscounted(at, copy).map(CostLine::Warning));
+    }
+    out.extend(summary(costs).into_iter().map(CostLine::Note));
+    out
+}
+
+/// The page.
+pub fn page(costs: &Costs) -> String {
+    let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Copies</title>\n");
+    out += "<style>body{font:15px sans-serif;margin:2em;max-width:55em}svg text{font:13px sans-serif}table{border-collapse:collapse}";
+    out += "th,td{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:right}tr.most{font-weight:bold}</style></head><body>\n";
+    let _ = writeln!(out, "<h1>{}</h1><p>{} copies, strategy {}.</p><ul>", escape(&costs.program), costs.copies.len(), costs.strategy);
+    summary(costs).iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
+    let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", table(costs), bars(&times(costs)));
+    if let Some(rows) = hits(costs) {
+        let what = if costs.hits_counted == "all" { "probes" } else { "labels" };
+        let _ = writeln!(out, "<h2>Hits of {what}, in per cent of one program that counts all</h2>\n{}", bars(&rows));
+    }
+    if !costs.diverged.is_empty() {
+        out += "<h2>The copies were not the same execution</h2><ul>";
+        costs.diverged.iter().for_each(|d| _ = write!(out, "<li>{}</li>", escape(d)));
+        out += "</ul>";
+    }
+    out + "</body></html>\n"
+}
+
+/// What each copy cost; what is not known is a dash.
+fn table(costs: &Costs) -> String {
+    let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+    let mut out = String::from("<table><tr><th>copy</th><th>wall time</th><th>processor time</th><th>overhead</th><th>hits</th>");
+    out += "<th>functions</th><th>started</th><th>host</th></tr>\n";
+    for (at, copy) in costs.copies.iter().enumerate() {
+        let class = if at == costs.slowest_copy { " class=\"most\"" } else { "" };
+        let (wall, processor, overhead) = (seconds(copy.wall_ns), seconds(copy.cpu_ns), per_cent(copy.overhead));
+        let hits = per_cent(costs.hits(copy).map(|hits| share(costs, hits)));
+        let (functions, attempts, host) = (copy.functions, copy.attempts, escape(&copy.host));
+        let _ = writeln!(
+            out,
+            "<tr{class}><td>{at}</td><td>{wall}</td><td>{processor}</td>\
+             <td>{overhead}</td><td>{hits}</td><td>{functions}</td><td>{attempts}</td><td>{host}</td></tr>"
+        );
+    }
+    out + "</table>\n"
+}
+
+fn times(costs: &Costs) -> Vec<Row> {
+    let row = |name: String, ns: u64, colour| Row { name, value: ns as f64, text: seconds(ns), colour };
+    let mut rows: Vec<Row> = costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY)).collect();
+    if let Some(base) = &costs.baseline {
+        rows.push(row("without counting".into(), base.plain_ns, BOUND));
+        rows.push(row("all in one".into(), base.sequential_ns, WHOLE));
+    }
+    rows
+}
+
+/// None where hits are not known.
+fn hits(costs: &Costs) -> Option<Vec<Row>> {
+    let row = |name: String, hits: u64, colour| {
+        let value = share(costs, hits);
+        Row { name, value, text: format!("{:.1} %", 100.0 * value), colour }
+    };
+    let all = costs.copies.iter().enumerate();
+    let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY))).collect::<Option<Vec<Row>>>()?;
+    rows.push(row("ideal".into(), costs.ideal_hits, BOUND));
+    rows.push(row("no plan below".into(), costs.proven_hits, BOUND));
+    rows.push(row("all in one".into(), costs.sequential_hits, WHOLE));
+    Some(rows)
+}
+
+fn share(costs: &Costs, hits: u64) -> f64 {
+    hits as f64 / costs.sequential_hits.max(1) as f64
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.3} s", ns as f64 / 1e9)
+}
+
+fn bars(rows: &[Row]) -> String {
+    let most = rows.iter().map(|r| r.value).fold(f64::MIN_POSITIVE, f64::max);
+    let height = BAR * rows.len() as u32;
+    let mut out =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" role=\"img\">", LEFT + WIDTH as u32 + 90);
+    for (at, row) in rows.iter().enumerate() {
+        let (top, width) = (BAR * at as u32, row.value / most * WIDTH);
+        let _ = write!(
+            out,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LEFT}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" \
+                fill=\"{}\"/><text x=\"{:.1}\" y=\"{}\">{}</text>",
+            LEFT - 8,
+            top + 17,
+            escape(&row.name),
+            top + 3,
+            BAR - 6,
+            row.colour,
+            f64::from(LEFT) + width + 6.0,
+            top + 17,
+            escape(&row.text)
+        );
+    }
+    out + "</svg>"
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

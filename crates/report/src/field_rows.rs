@@ -1,0 +1,139 @@
+//! A row for each path of each user, as CSV (RFC 4180) or Parquet.
+//!
+//! Columns: `build`, `unit` (hexadecimal identities), `function` (linkage name) and `path` (its number), both null
+//! where the unit's map is not at hand, `counter` (the path's place in the unit, which identifies it without a map),
+//! `user` (hexadecimal; null: unknown), `reports`, `executions`.
+
+#[cfg(feature = "parquet")]
+mod parquet;
+
+use crate::users::user_name;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use trodden_analysis::field::aggregate::UserPath;
+use trodden_analysis::field::maps::UnitMaps;
+use trodden_profile::whole_file::WholeFile;
+use trodden_unit::UnitMap;
+
+/// A row of the report.
+#[derive(Clone, Debug)]
+struct FieldRow {
+    pub build: String,
+    pub unit: String,
+    pub function: Option<String>,
+    pub path: Option<u64>,
+    pub counter: u64,
+    pub user: Option<String>,
+    pub reports: u64,
+    pub executions: u64,
+}
+
+/// A file of rows while it is written.
+pub struct Rows {
+    table: Table,
+    whole: WholeFile,
+}
+
+enum Table {
+    Csv(BufWriter<File>),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<parquet::ParquetTable>),
+}
+
+impl Rows {
+    /// Begins a file, whose name begins with `begun` until it is whole.
+    ///
+    /// # Errors
+    /// It cannot be made, or is to be Parquet, and this program was built without.
+    pub fn create(file: &Path, begun: &str) -> Result<Rows> {
+        if is_parquet(file) && !cfg!(feature = "parquet") {
+            anyhow::bail!(
+                "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends \
+                    in .csv"
+            );
+        }
+        let whole = WholeFile::create(file, begun).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Rows { table: table(file, whole.file().try_clone()?)?, whole })
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn add(&mut self, one: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
+        let map = maps.of(one.unit);
+        let place = map.as_deref().and_then(|map| place(map, one.counter));
+        let row = FieldRow {
+            build: one.unit.image.to_string(),
+            unit: one.unit.unit.to_string(),
+            function: place.as_ref().map(|(name, _)| name.clone()),
+            path: place.map(|(_, path)| path),
+            counter: one.counter,
+            user: (one.user != [0; 16]).then(|| user_name(&one.user)),
+            reports: one.reports,
+            executions: one.count,
+        };
+        match &mut self.table {
+            Table::Csv(out) => csv(out, &row),
+            #[cfg(feature = "parquet")]
+            Table::Parquet(table) => table.add(row),
+        }
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(self) -> io::Result<()> {
+        match self.table {
+            Table::Csv(mut out) => out.flush()?,
+            #[cfg(feature = "parquet")]
+            Table::Parquet(table) => table.finish()?,
+        }
+        self.whole.finish()
+    }
+}
+
+#[cfg(feature = "parquet")]
+fn table(file: &Path, to: File) -> Result<Table> {
+    Ok(if is_parquet(file) { Table::Parquet(Box::new(parquet::ParquetTable::new(to)?)) } else { csv_table(to)? })
+}
+
+#[cfg(not(feature = "parquet"))]
+fn table(_: &Path, to: File) -> Result<Table> {
+    Ok(csv_table(to)?)
+}
+
+fn csv_table(to: File) -> io::Result<Table> {
+    let mut out = BufWriter::new(to);
+    writeln!(out, "build,unit,function,path,counter,user,reports,executions")?;
+    Ok(Table::Csv(out))
+}
+
+/// Whether a file is to be Parquet.
+fn is_parquet(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e == "parquet")
+}
+
+/// The function of a counter, and the number of the path there.
+fn place(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
+    let function = map.functions.iter().find(|f| (f.first_counter..f.first_counter.saturating_add(f.counters)).contains(&counter))?;
+    Some((function.plain_name().to_owned(), counter - function.first_counter))
+}
+
+/// A text as CSV has it.
+pub fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+fn csv(out: &mut impl Write, row: &FieldRow) -> io::Result<()> {
+    let function = row.function.as_deref().map_or(String::new(), quoted);
+    let path = row.path.map_or(String::new(), |p| p.to_string());
+    let user = row.user.as_deref().unwrap_or_default();
+    writeln!(out, "{},{},{function},{path},{},{user},{},{}", row.build, row.unit, row.counter, row.reports, row.executions)
+}

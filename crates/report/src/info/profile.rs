@@ -1,0 +1,112 @@
+//! What a stored profile holds, for `trodden info`.
+
+use super::SCHEMA_VERSION;
+use crate::escape;
+use crate::words::{self, plural};
+use serde::Serialize;
+use std::fmt::{self, Write};
+use std::path::Path;
+use trodden_profile::{ProcessEnding, Recovered, Run};
+use trodden_unit::distinct;
+
+/// What a stored profile holds.
+#[derive(Debug, Serialize)]
+pub struct ProfileSummary<'a> {
+    schema_version: u32,
+    run: &'a Run,
+    images: Vec<ImageSummary<'a>>,
+    lost: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ImageSummary<'a> {
+    path: &'a str,
+    image: String,
+    build_id: Option<&'a str>,
+    units: usize,
+    functions: usize,
+    functions_entered: usize,
+    counters: u64,
+    counters_hit: usize,
+}
+
+impl<'a> ProfileSummary<'a> {
+    /// Summarises what could be read of a profile.
+    pub fn new(recovered: &'a Recovered) -> ProfileSummary<'a> {
+        ProfileSummary {
+            schema_version: SCHEMA_VERSION,
+            run: &recovered.profile.run,
+            images: recovered.profile.images.iter().map(image).collect(),
+            lost: recovered.lost.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Whether nothing of it is damaged.
+    pub fn is_whole(&self) -> bool {
+        self.lost.is_empty()
+    }
+
+    /// For a terminal, of a file of a size in bytes.
+    pub fn text(&self, file: &Path, size: u64) -> String {
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut out, file, size);
+        out
+    }
+
+    fn write(&self, out: &mut String, file: &Path, size: u64) -> fmt::Result {
+        let run = self.run;
+        let line = escape::line;
+        writeln!(out, "{} ({})", line(&file.display().to_string()), plural(size.into(), "byte", "bytes"))?;
+        writeln!(out, "  command    {}", if run.command.is_empty() { "several".to_owned() } else { line(&words::command(&run.command)) })?;
+        writeln!(out, "  folder     {}", line(&run.directory))?;
+        writeln!(out, "  host       {}", line(&run.host))?;
+        writeln!(out, "  suite      {}", line(run.suite.as_deref().unwrap_or("none")))?;
+        writeln!(out, "  runs       {}", run.runs)?;
+        writeln!(out, "  duration   {:.3} s", run.duration_ns as f64 / 1e9)?;
+        writeln!(out, "  ending     {}", ending(run.ending, run.runs))?;
+        writeln!(out, "  recorder   trodden {}", line(&run.recorder))?;
+        for image in &self.images {
+            writeln!(out, "\n{}", line(image.path))?;
+            writeln!(out, "  image      {}", image.image)?;
+            writeln!(out, "  build id   {}", image.build_id.unwrap_or("none"))?;
+            writeln!(
+                out,
+                "  functions  {} entered of {} in {}",
+                image.functions_entered,
+                image.functions,
+                plural(image.units as u128, "unit", "units")
+            )?;
+            writeln!(out, "  paths      {} taken of {}", image.counters_hit, image.counters)?;
+        }
+        if !self.lost.is_empty() {
+            writeln!(out, "\nDamaged ({})", self.lost.len())?;
+            self.lost.iter().try_for_each(|l| writeln!(out, "  {}", line(l)))?;
+        }
+        Ok(())
+    }
+}
+
+fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
+    let functions = || image.units.iter().flat_map(|u| u.map.functions.iter().map(move |f| (u, f)));
+    ImageSummary {
+        path: &image.path,
+        image: image.identity.to_string(),
+        build_id: image.build_id.as_deref(),
+        units: image.units.len(),
+        functions: distinct(functions().map(|(_, f)| f)),
+        functions_entered: distinct(functions().filter(|(u, f)| u.counts_of(f).next().is_some()).map(|(_, f)| f)),
+        // Units may have counters of other things than paths.
+        counters: functions().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.counters)),
+        counters_hit: functions().map(|(u, f)| u.counts_of(f).count()).sum(),
+    }
+}
+
+fn ending(ending: Option<ProcessEnding>, runs: u64) -> String {
+    match ending {
+        None if runs > 1 => "several".into(),
+        None => "unknown".into(),
+        Some(ProcessEnding::Exit(status)) => format!("exit status {status}"),
+        Some(ProcessEnding::Signal(signal)) => format!("signal {signal}"),
+    }
+}

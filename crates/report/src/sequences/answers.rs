@@ -1,0 +1,72 @@
+//! Occurrences, hot subpaths, segments and differences of sequences, as lines.
+
+use super::source_lines::write_sources;
+use crate::words::plural;
+use std::io::{self, Write};
+use trodden_analysis::sequences::{CountedSegments, FoundEvents, HotQuestion, HotSubpaths, SHOWN, SequenceDifferences};
+
+/// Writes occurrences.
+///
+/// # Errors
+/// As of the writer.
+pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
+    writeln!(out, "{}", plural(document.occurrences.into(), "occurrence", "occurrences"))?;
+    for found in &document.found {
+        writeln!(out, "{:>12}  in {}", found.position, calls(&found.open_calls))?;
+    }
+    Ok(())
+}
+
+/// Writes hot subpaths.
+///
+/// # Errors
+/// As of the writer.
+pub fn write_hot(out: &mut dyn Write, question: &HotQuestion, document: &HotSubpaths) -> io::Result<()> {
+    writeln!(
+        out,
+        "{} executed; a subpath of {} to {} is hot from {} on",
+        plural(document.paths.into(), "path", "paths"),
+        question.shortest,
+        plural(question.longest as u128, "path", "paths"),
+        plural(document.threshold.into(), "path", "paths")
+    )?;
+    for row in &document.subpaths {
+        writeln!(out, "{:>6.2} %  {:>10} x  {}", row.percent, row.frequency, row.events.join("  "))?;
+    }
+    write_sources(out, &document.sources)
+}
+
+/// Writes segments.
+///
+/// # Errors
+/// As of the writer.
+pub fn write_segments(out: &mut dyn Write, document: &CountedSegments) -> io::Result<()> {
+    writeln!(out, "{} different {} of depth {}, executed {} times", document.distinct, document.kind, document.depth, document.executed)?;
+    document.segments.iter().try_for_each(|row| writeln!(out, "{:>12}  {}", row.count, row.events.join("  ")))?;
+    write_sources(out, &document.sources)
+}
+
+/// Writes differences.
+///
+/// # Errors
+/// As of the writer.
+pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) -> io::Result<()> {
+    match document.first_difference {
+        None => writeln!(out, "the sequences are equal")?,
+        Some(position) => writeln!(out, "the first {position} events are equal")?,
+    }
+    for (number, row) in (1..).zip(&document.differences) {
+        let aligned = if row.aligned { "" } else { " (too many units to align)" };
+        writeln!(out, "{number}. in {}{aligned}", calls(&row.open_calls))?;
+        for (name, side) in [("left ", &row.left), ("right", &row.right)] {
+            let more = if side.end - side.start > SHOWN { " ..." } else { "" };
+            writeln!(out, "   {name} {}..{}  {}{more}", side.start, side.end, side.events.join("  "))?;
+        }
+    }
+    write_sources(out, &document.sources)
+}
+
+/// Open calls, outermost first.
+fn calls(open: &[String]) -> String {
+    open.iter().map(|call| call.trim_start_matches("enter ")).collect::<Vec<_>>().join(" > ")
+}

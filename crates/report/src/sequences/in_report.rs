@@ -1,0 +1,193 @@
+//! What reports and advice of a recorded stream say besides counts: paths across iterations, the last branches, phases.
+//!
+//! The thread with most events is examined, and of a long sequence the first [`EXAMINED`] symbols: iterations are counted by expanding it.
+
+use super::phases_page::{escaped, strips};
+use super::source_lines::write_sources;
+use super::{iterations, streams};
+use crate::advice::sarif::Turns;
+use crate::words::{count, plural};
+use anyhow::Result;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use trodden_analysis::sequences::{
+    EventTable, GeneralDocument, IterationPattern, IterationQuestion, Opened, PhaseDocument, iterations_of, last_branches, phases_of,
+};
+use trodden_profile::stream::StreamLog;
+use trodden_stored::place::streams_beside;
+use trodden_stored::{Folders, streams as kept};
+use trodden_text::words::reasons;
+
+/// Consecutive iterations that make a path.
+const ITERATIONS: usize = 4;
+/// Branches that make a path.
+const BRANCHES: usize = 4;
+/// Rows of each kind.
+const SHOWN: usize = 5;
+/// Percent of paths of iterations that go on with a pattern which is reported.
+const SHARE: f64 = 90.0;
+/// Symbols of a sequence that are examined.
+const EXAMINED: u64 = 20_000_000;
+/// Most phases.
+const PHASES: usize = 10;
+
+/// The busiest thread of a run.
+pub struct Sequence {
+    opened: Opened,
+    /// Its place among the threads.
+    number: usize,
+    threads: usize,
+}
+
+/// The sequence of the busiest thread of a run, if the run has streams.
+pub fn of_profile(wanted: &str, folders: &Folders) -> Option<Sequence> {
+    let logs = kept::logs_of_run(wanted)?;
+    let beside = streams_beside(Path::new(wanted)).to_string_lossy().into_owned();
+    match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
+        Ok(sequence) => sequence,
+        Err(error) => {
+            log::warn!("nothing is said of the sequence of paths: {}", reasons(error.chain().map(ToString::to_string)));
+            None
+        }
+    }
+}
+
+fn open(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<Sequence>> {
+    let mut events = Vec::new();
+    for log in logs {
+        events.extend(StreamLog::open(log)?.threads().iter().map(|thread| thread.events));
+    }
+    let Some((number, _)) = (0..).zip(&events).max_by_key(|(number, events)| (**events, std::cmp::Reverse(*number))) else {
+        return Ok(None);
+    };
+    let mut table = EventTable::default();
+    let (convention, grammar) = streams::read(wanted, number, &mut table, folders)?;
+    Ok(Some(Sequence { opened: Opened { table, convention, grammar }, number, threads: events.len() }))
+}
+
+impl Sequence {
+    fn question(&self) -> IterationQuestion {
+        IterationQuestion { iterations: ITERATIONS, share: SHARE, top: SHOWN, most: EXAMINED }
+    }
+
+    /// Patterns that iterations of loops repeat.
+    ///
+    /// # Errors
+    /// A number is out of its range, which it is not.
+    pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
+        Ok(iterations_of(&self.opened, IterationQuestion { top: 0, ..self.question() })?.patterns)
+    }
+
+    fn heading(&self) -> String {
+        let length = self.opened.grammar.len();
+        let of = if self.threads > 1 { format!(" of thread {} of {}", self.number, self.threads) } else { String::new() };
+        let part = if length > EXAMINED { format!("; iterations: the first {}", count(EXAMINED.into())) } else { String::new() };
+        format!("sequence{of}: {} events{part}", count(length.into()))
+    }
+
+    fn branches(&self) -> Option<GeneralDocument> {
+        last_branches(&self.opened, BRANCHES, SHOWN, EXAMINED).ok()
+    }
+
+    /// Paths across iterations and the last branches, as lines.
+    ///
+    /// # Errors
+    /// As of the writer.
+    pub fn write(&self, out: &mut dyn Write) -> Result<()> {
+        let found = iterations_of(&self.opened, self.question())?;
+        writeln!(out, "\n{}; `trodden stream` says more", self.heading())?;
+        iterations::write(out, &found)?;
+        if let Some(branches) = self.branches() {
+            iterations::write_branches(out, &branches)?;
+        }
+        write_sources(out, &found.sources)?;
+        Ok(())
+    }
+
+    /// Paths across iterations, the last branches and phases, as a part of a report in JSON.
+    ///
+    /// # Errors
+    /// A number is out of its range, which it is not.
+    pub fn json(&self) -> Result<Value> {
+        let whole = IterationQuestion { top: 0, ..self.question() };
+        Ok(serde_json::json!({
+            "thread": self.number,
+            "threads": self.threads,
+            "events": self.opened.grammar.len(),
+            "events_examined": self.opened.grammar.len().min(EXAMINED),
+            "iterations": iterations_of(&self.opened, whole)?,
+            "last_branches": last_branches(&self.opened, BRANCHES, 0, EXAMINED).ok(),
+            "phases": phases_of(&self.opened, None, PHASES)?,
+        }))
+    }
+
+    /// Phases and patterns as a part of a page.
+    ///
+    /// # Errors
+    /// A number is out of its range, which it is not.
+    pub fn page(&self) -> Result<String> {
+        let phases: PhaseDocument = phases_of(&self.opened, None, PHASES)?;
+        let found = iterations_of(&self.opened, self.question())?;
+        let mut page = format!(
+            "<details class=\"sequence\" open><summary>Phases: {} by paths, {} by basic blocks <span class=\"faint\">{}, \
+             intervals of {} paths</span></summary><div class=\"sequence-body\">{}",
+            phases.by_paths.phases.len(),
+            phases.by_blocks.as_ref().map_or_else(|| "none".into(), |b| b.phases.len().to_string()),
+            escaped(&self.heading()),
+            count(phases.interval.into()),
+            strips(&phases)
+        );
+        if !found.patterns.is_empty() {
+            page.push_str("<h2>Iterations that take turns</h2><table><tr><th>function<th>times<th>pattern");
+        }
+        for pattern in &found.patterns {
+            let _ = write!(
+                page,
+                "<tr><td><code>{}</code><td class=\"n\">{}<td><code>{}</code><br>{}",
+                escaped(&pattern.function),
+                count(pattern.count.into()),
+                escaped(&iterations::joined(&pattern.iterations)),
+                escaped(&pattern.advice)
+            );
+        }
+        if !found.patterns.is_empty() {
+            page.push_str("</table>");
+        }
+        page.push_str("</div></details>");
+        Ok(page)
+    }
+}
+
+/// Findings about iterations, as `trodden advise` writes them.
+///
+/// # Errors
+/// As of the writer.
+pub fn write_advice(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
+    if patterns.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\niterations that take turns (from the run's stream)")?;
+    iterations::write_patterns(out, patterns)
+}
+
+/// The same as results of a SARIF log.
+pub fn turns(patterns: &[IterationPattern]) -> Vec<Turns<'_>> {
+    let turns = |pattern: &'_ IterationPattern| -> (String, Value) {
+        let times = plural(pattern.count.into(), "time", "times");
+        let text = format!(
+            "In {}, {} ({times}, {:.1} %): {}.",
+            pattern.function,
+            pattern.advice,
+            pattern.percent,
+            iterations::joined(&pattern.iterations)
+        );
+        (text, serde_json::json!({ "count": pattern.count, "percent": pattern.percent, "iterations": pattern.iterations }))
+    };
+    patterns
+        .iter()
+        .map(|pattern| (pattern, turns(pattern)))
+        .map(|(p, (text, properties))| Turns { function: &p.function, text, properties })
+        .collect()
+}

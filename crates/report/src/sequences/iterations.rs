@@ -1,0 +1,74 @@
+//! Paths across iterations and paths of the last branches, as lines.
+
+use super::streams;
+use crate::words::plural;
+use anyhow::{Result, ensure};
+use std::io::{self, Write};
+use trodden_analysis::sequences::{
+    EventTable, GeneralDocument, IterationDocument, IterationPattern, IterationQuestion, iterations_of_copies,
+};
+use trodden_stored::{Folders, streams as kept};
+
+/// Paths of consecutive iterations of all threads of a run whose functions copies share; `None` of other recordings.
+///
+/// # Errors
+/// The recording cannot be read, or a parameter is out of its range.
+pub fn of_copies(wanted: &str, thread: usize, question: IterationQuestion, folders: &Folders) -> Result<Option<IterationDocument>> {
+    let Some(copies) = kept::logs_of_copies(wanted)? else { return Ok(None) };
+    ensure!(thread == 0, "copies that share functions are counted over all threads: leave --thread out");
+    let mut table = EventTable::default();
+    let mut grammars = Vec::new();
+    for logs in &copies {
+        let threads = logs.iter().map(|log| streams::read_all(log, &mut table, folders)).collect::<Result<Vec<_>>>()?;
+        grammars.push(threads.into_iter().flatten().collect());
+    }
+    iterations_of_copies(&grammars, &table, question).map(Some)
+}
+
+/// Writes what was found as lines.
+///
+/// # Errors
+/// As of the writer.
+pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()> {
+    let none = if document.paths.is_empty() { ": none" } else { "" };
+    writeln!(out, "paths of {} consecutive iterations{none}", document.iterations)?;
+    for row in &document.paths {
+        writeln!(out, "{:>12}  {}", row.count, joined(&row.iterations))?;
+    }
+    write_patterns(out, &document.patterns)
+}
+
+/// Writes patterns as lines.
+///
+/// # Errors
+/// As of the writer.
+pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
+    for IterationPattern { function, advice, count, percent, iterations, .. } in patterns {
+        writeln!(
+            out,
+            "{function}: {advice} ({}, {percent:.1} %)\n{:>14}{}",
+            plural(u128::from(*count), "time", "times"),
+            "",
+            joined(iterations)
+        )?;
+    }
+    Ok(())
+}
+
+/// Iterations in one line.
+pub fn joined(iterations: &[Vec<String>]) -> String {
+    iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ")
+}
+
+/// Writes paths of the last branches as lines.
+///
+/// # Errors
+/// As of the writer.
+pub fn write_branches(out: &mut dyn Write, document: &GeneralDocument) -> io::Result<()> {
+    writeln!(out, "{} different paths of up to {} branches", document.distinct, document.branches)?;
+    for row in &document.paths {
+        let branches: Vec<String> = row.branches.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
+        writeln!(out, "{:>12}  {}", row.count, branches.join("  "))?;
+    }
+    Ok(())
+}

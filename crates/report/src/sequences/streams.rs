@@ -1,0 +1,134 @@
+//! Recordings of programs built with `--stream`: the logs of a run, as bracketed sequences of one thread.
+//!
+//! A log has no symbol for a return: a path says that its frame is left, and another symbol how many frames an exception or `longjmp`
+//! unwound. Here each frame that goes has its `leave`. Before a call the path up to there is an event, and the whole path another when it
+//! ends: the convention of prefixes. The stored grammars are used as they are, with these symbols in the place of theirs.
+//!
+//! Complexity: O(items), not O(events).
+
+use crate::streams::EventNames;
+use crate::words::plural;
+use crate::{SourceCache, View, source_files};
+use anyhow::{Result, ensure};
+use std::collections::HashMap;
+use std::path::Path;
+use trodden_analysis::sequences::{EventTable, PathEvent};
+use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_sequence::Grammar;
+use trodden_sequence::events::{Convention, SubpathEnd};
+use trodden_stored::maps::maps_of;
+use trodden_stored::place::LOG;
+use trodden_stored::{Folders, streams as kept};
+
+/// Whether a file is a log of streams.
+pub fn is_log(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == LOG)
+}
+
+/// The sequence of one thread, by its place among those of all logs: the grammars of its windows as they are stored, with other symbols.
+///
+/// # Errors
+/// There are no streams, or they cannot be read.
+pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
+    let mut before = 0;
+    for file in kept::logs(wanted)? {
+        let log = kept::open_log(&file)?;
+        if let Some(found) = log.threads().get(thread - before) {
+            return Ok((Convention::Prefixes, read_thread(&log, found, table, folders)?));
+        }
+        before += log.threads().len();
+        if thread < before {
+            break;
+        }
+    }
+    ensure!(before > 0, "the streams of `{wanted}` have no thread");
+    anyhow::bail!("the streams of `{wanted}` have {before} threads: --thread takes 0 to {}", before - 1)
+}
+
+/// The sequences of all threads of a log.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Result<Vec<Grammar>> {
+    let log = kept::open_log(file)?;
+    log.threads().iter().map(|thread| read_thread(&log, thread, table, folders)).collect()
+}
+
+fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, folders: &Folders) -> Result<Grammar> {
+    let maps = maps_of(log, folders)?;
+    let view = View::from_profile(&maps.events);
+    let provider = source_files::sources(&[], &folders.current_text());
+    let sources = SourceCache::new(&provider);
+    let event_names = EventNames::new(log.head(), &maps, &view, &sources);
+    let mut reader = Reader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
+    let stored = log.grammar(thread)?;
+    let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
+    if thread.lost > 0 {
+        let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
+        log::warn!("{lost} lost: what lies on both sides of a gap is taken for neighbours");
+    }
+    if reader.unknown > 0 {
+        log::warn!("{} different events are of units without a map, and left out", reader.unknown);
+    }
+    Ok(grammar)
+}
+
+struct Reader<'r, 'a> {
+    event_names: &'r EventNames<'a>,
+    table: &'r mut EventTable,
+    functions: HashMap<FunctionPlace, u32>,
+    /// Different events that nothing is known of.
+    unknown: u64,
+}
+
+impl Reader<'_, '_> {
+    /// The symbols of the table that stand for one of the log.
+    fn symbols(&mut self, symbol: Symbol) -> Vec<u64> {
+        match symbol {
+            Symbol::Unwound(frames) => vec![self.table.leave(); frames as usize],
+            Symbol::Path(counter) | Symbol::Exit(counter) => {
+                let (Some((place, _)), Some(role)) = (self.event_names.places.path(counter), self.event_names.places.role(counter)) else {
+                    self.unknown += 1;
+                    return Vec::new();
+                };
+                let function = self.function(place);
+                let path = self.path(counter, role, function);
+                let leave = matches!(symbol, Symbol::Exit(_)).then(|| self.table.leave());
+                std::iter::once(path).chain(leave).collect()
+            }
+            Symbol::Enter(counter) | Symbol::Inherited(counter) => {
+                let Some((place, _)) = self.event_names.places.path(counter) else {
+                    self.unknown += 1;
+                    return Vec::new();
+                };
+                let function = self.function(place);
+                vec![self.table.enter(function)]
+            }
+        }
+    }
+
+    fn function(&mut self, place: FunctionPlace) -> u32 {
+        if let Some(number) = self.functions.get(&place) {
+            return *number;
+        }
+        // Functions of one name in different units are different; in two runs of a program they are the same.
+        let key = format!("{}:{}", self.event_names.places.unit(place).source, self.event_names.places.function(place).name);
+        let number = self.table.function_with_key(&key, &self.event_names.name(place));
+        self.functions.insert(place, number);
+        number
+    }
+
+    fn path(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
+        let (end, is_prefix) = match role {
+            PathRole::Call => (SubpathEnd::Call, true),
+            // Where a path stops at a call that does not return, the frame goes on only by `longjmp`, with another path.
+            PathRole::Goes | PathRole::Stops => (SubpathEnd::BackEdge, false),
+            PathRole::Leaves => (SubpathEnd::Return, false),
+        };
+        let number = self.event_names.number(counter).unwrap_or_default();
+        let blocks = self.event_names.places.walk(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
+        let names: Vec<u64> = blocks.iter().map(|block| self.table.block(function, &block.index().to_string())).collect();
+        let event = PathEvent { function, end, is_prefix, source: Some(self.event_names.path(counter)) };
+        self.table.path(&event, &number, |_| names)
+    }
+}

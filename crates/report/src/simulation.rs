@@ -1,0 +1,451 @@
+//! The report of the hardware path profiler's model, as text and as JSON.
+
+use crate::words;
+use anyhow::Result;
+use serde::Serialize;
+use std::io::Write;
+use trodden_hardware::character::{Agreement, Character, LengthPoint, Skew, character};
+use trodden_hardware::processor::ProcessorEvent;
+use trodden_hardware::{
+    BranchKind, DetectorCounts, DetectorParameters, Lane, LaneTiming, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters,
+    TableResult, overlap, paths_for_share,
+};
+use trodden_trace::simulation::{InstructionStep, InstructionWalk, Memory, Places, SourcePlace, walk};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+/// Paths of a text report, unless asked for others.
+const TOP: usize = 10;
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct SimulationView {
+    /// Maximum number of paths; by default 10 in text, and all in JSON.
+    pub top: Option<usize>,
+    /// Maximum number of instructions of a path; 0: all.
+    pub steps: usize,
+}
+
+/// Everything that is reported.
+pub struct SimulationReport<'a> {
+    shown: SimulationView,
+    origin: &'a str,
+    iterations: Option<u64>,
+    detector: DetectorParameters,
+    profiler: &'a Profiler,
+    memory: Memory<'a>,
+    tables: Vec<TableResult>,
+    timing: Option<LaneTiming>,
+    events: Vec<ProcessorEvent>,
+    /// The first table's content.
+    held: PathProfile,
+    complete: Vec<(PathDescriptor, u64)>,
+    character: Character,
+}
+
+#[derive(Debug, Serialize)]
+struct Json<'a> {
+    schema_version: u32,
+    source: &'a str,
+    instructions: u64,
+    /// Further iterations of string instructions, which count as no instructions; null of recordings.
+    string_iterations: Option<u64>,
+    threads: u64,
+    branches: BranchesJson,
+    detector: DetectorJson,
+    /// Overlap percentage of the first table with the complete profile.
+    overlap: Option<f64>,
+    tables: Vec<TableJson>,
+    /// Each event has tables of its own: the hardware would need as many tables, or runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events: Vec<EventJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processor: Option<ProcessorJson>,
+    /// Paths of the complete profile.
+    distinct_paths: usize,
+    instructions_by_length: &'a [u64],
+    /// Cumulative distributions over the hottest paths.
+    skew: Vec<Skew>,
+    /// Instructions on paths of at most so many branches.
+    lengths: Vec<LengthPoint>,
+    /// The power models' profiles beside each other, where both were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    power_models: Option<Agreement>,
+    paths: Vec<PathJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct EventJson {
+    event: &'static str,
+    total: u64,
+    paths: usize,
+    /// Overlap percentage of its complete profile with the complete frequency profile.
+    overlap_with_frequency: Option<f64>,
+    tables: Vec<TableJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProcessorJson {
+    cycles: u64,
+    instructions_per_cycle: f64,
+    l1_misses: u64,
+    l2_misses: u64,
+    mispredictions: u64,
+    queue_stall_cycles: u64,
+    slowdown_percent: Option<f64>,
+    slowdown_percent_frozen_predictions: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct BranchesJson {
+    retired: u64,
+    by_kind: Vec<KindJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct KindJson {
+    kind: &'static str,
+    taken: u64,
+    not_taken: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct DetectorJson {
+    paths: u64,
+    splits: u64,
+    stack_overflows: u64,
+    deepest_stack: u64,
+    underflows: u64,
+    repairs: u64,
+    unmatched_returns: u64,
+    unfinished: u64,
+    signals: u64,
+    gaps: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct TableJson {
+    table: String,
+    storage_bits: usize,
+    hits: u64,
+    misses: u64,
+    replacements: u64,
+    overlap: Option<f64>,
+    dynamic_overlap: Option<f64>,
+    windows: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct PathJson {
+    descriptor: DescriptorJson,
+    function: Option<String>,
+    file: Option<String>,
+    offset: Option<u64>,
+    /// Executions, of the complete profile.
+    count: u64,
+    share: f64,
+    /// What the first table holds of it.
+    table_count: u64,
+    instructions: Vec<StepJson>,
+    /// Why not all instructions are there.
+    stopped: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct DescriptorJson {
+    start: String,
+    length: u8,
+    /// A digit for each branch, first branch first; 1 is taken.
+    outcomes: String,
+}
+
+#[derive(Debug, Serialize)]
+struct StepJson {
+    address: String,
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+}
+
+impl<'a> SimulationReport<'a> {
+    /// Collects what is reported.
+    pub fn new(
+        shown: SimulationView,
+        origin: &'a str,
+        iterations: Option<u64>,
+        parameters: &ProfilerParameters,
+        lane: &'a Lane,
+        places: &'a Places,
+    ) -> SimulationReport<'a> {
+        let profiler = &lane.profiler;
+        let is_counted = |e: &ProcessorEvent| parameters.metrics.contains(&Metric::Event(*e as usize));
+        let counted: Vec<Metric> = parameters.metrics.iter().copied().filter(|m| *m != Metric::Instructions).collect();
+        SimulationReport {
+            timing: lane.timing(),
+            character: character(profiler, &counted),
+            events: ProcessorEvent::ALL.into_iter().filter(is_counted).collect(),
+            shown,
+            origin,
+            iterations,
+            detector: parameters.detector,
+            profiler,
+            memory: places.space(),
+            tables: profiler.results(Metric::Frequency),
+            held: profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
+            complete: profiler.complete(Metric::Frequency).map(PathProfile::hottest).unwrap_or_default(),
+        }
+    }
+
+    /// Writes JSON.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_json(&self, out: &mut dyn Write) -> Result<()> {
+        let total: u64 = self.complete.iter().map(|(_, count)| count).sum();
+        let top = self.shown.top.unwrap_or(usize::MAX);
+        let json = Json {
+            schema_version: SCHEMA_VERSION,
+            source: self.origin,
+            instructions: self.profiler.instructions(),
+            string_iterations: self.iterations,
+            threads: self.profiler.threads(),
+            branches: branches(self.profiler),
+            detector: detector_json(&self.profiler.detector_counts()),
+            overlap: self.tables.first().and_then(|t| t.overlap),
+            tables: self.tables.iter().map(table).collect(),
+            events: self.events.iter().map(|e| self.event(*e)).collect(),
+            processor: self.timing.as_ref().map(processor),
+            distinct_paths: self.complete.len(),
+            instructions_by_length: self.profiler.instructions_by_length(),
+            skew: self.character.skew.clone(),
+            lengths: self.character.lengths.clone(),
+            power_models: self.character.power_models,
+            paths: self.complete.iter().take(top).map(|(path, count)| self.path(path, *count, total)).collect(),
+        };
+        serde_json::to_writer_pretty(&mut *out, &json)?;
+        writeln!(out)?;
+        Ok(())
+    }
+
+    fn event(&self, event: ProcessorEvent) -> EventJson {
+        let metric = Metric::Event(event as usize);
+        let complete = self.profiler.complete(metric);
+        let frequency = self.profiler.complete(Metric::Frequency);
+        EventJson {
+            event: event.name(),
+            total: complete.map_or(0, PathProfile::total),
+            paths: complete.map_or(0, PathProfile::len),
+            overlap_with_frequency: complete.zip(frequency).and_then(|(one, other)| overlap(one, other)),
+            tables: self.profiler.results(metric).iter().map(table).collect(),
+        }
+    }
+
+    fn path(&self, path: &PathDescriptor, count: u64, total: u64) -> PathJson {
+        let place = self.memory.place(path.start);
+        let InstructionWalk { mut steps, stopped, .. } = walk(&self.memory, &self.detector, path);
+        if self.shown.steps > 0 {
+            steps.truncate(self.shown.steps);
+        }
+        let step = |step: InstructionStep| StepJson {
+            address: step.address.to_string(),
+            line: self.memory.place(step.address).and_then(|p| p.line).map(|(file, line)| format!("{file}:{line}")),
+            text: step.text,
+            outcome: step.outcome,
+        };
+        PathJson {
+            descriptor: DescriptorJson { start: path.start.to_string(), length: path.length, outcomes: path.outcome_digits() },
+            function: place.as_ref().and_then(|p| p.function.clone()),
+            offset: place.as_ref().map(|p| p.offset),
+            file: place.map(|p| p.file),
+            count,
+            share: count as f64 / total as f64,
+            table_count: self.held.count(path),
+            instructions: steps.into_iter().map(step).collect(),
+            stopped,
+        }
+    }
+
+    /// Writes text.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_text(&self, out: &mut dyn Write) -> Result<()> {
+        self.write_summary(out)?;
+        let hottest = self.held.hottest();
+        let total = self.held.total();
+        if let Some(first) = self.tables.first() {
+            writeln!(out, "\nHot paths in the table {}:", first.parameters.name())?;
+        }
+        for (number, (path, count)) in hottest.iter().take(self.shown.top.unwrap_or(TOP)).enumerate() {
+            self.write_path(out, number + 1, path, *count, total)?;
+        }
+        Ok(())
+    }
+
+    fn write_summary(&self, out: &mut dyn Write) -> Result<()> {
+        let branches = branches(self.profiler);
+        let counts = self.profiler.detector_counts();
+        writeln!(out, "{}", self.origin)?;
+        let instructions = grouped(self.profiler.instructions());
+        writeln!(out, "  instructions {instructions}, branches {}, threads {}", grouped(branches.retired), self.profiler.threads())?;
+        for kind in &branches.by_kind {
+            let not_taken = if kind.kind == "conditional" { format!(", not taken {}", grouped(kind.not_taken)) } else { String::new() };
+            writeln!(out, "    {:14} {:>15}{not_taken}", kind.kind, grouped(kind.taken + kind.not_taken))?;
+        }
+        let half = paths_for_share(&self.complete, 0.5);
+        let most = paths_for_share(&self.complete, 0.9);
+        let (paths, distinct) = (grouped(counts.paths), grouped(self.complete.len() as u64));
+        writeln!(out, "  paths {paths}, {distinct} different; {half} of them are half of all executions, {most} are 90 %")?;
+        let short = self.character.lengths.get(16).map_or(100.0, |p| p.percent);
+        writeln!(out, "    paths of at most 16 branches have {short:.1} % of the instructions")?;
+        for (number, what) in [
+            (counts.splits, "paths were split at the limit of branches"),
+            (counts.overflows, "entries dropped or spilled, since the path stack was full"),
+            (counts.repairs, "repairs of the path stack (longjmp, exceptions)"),
+            (counts.interrupts, "signals"),
+            (counts.gaps, "gaps in the stream"),
+        ] {
+            if number > 0 {
+                writeln!(out, "    {} {what}", grouped(number))?;
+            }
+        }
+        writeln!(out, "\n  {:28} {:>9} {:>9} {:>9}", "table", "hits", "overlap", "dynamic")?;
+        for table in &self.tables {
+            let all = (table.counts.hits + table.counts.misses).max(1);
+            let hits = percent(Some(100.0 * table.counts.hits as f64 / all as f64));
+            let (overlap, dynamic) = (percent(table.overlap), percent(table.dynamic_overlap));
+            writeln!(out, "  {:28} {hits:>9} {overlap:>9} {dynamic:>9}", table.parameters.name())?;
+        }
+        self.write_events(out)?;
+        self.write_timing(out)
+    }
+
+    fn write_events(&self, out: &mut dyn Write) -> Result<()> {
+        if self.events.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\n  {:18} {:>15} {:>14}   overlap of each table", "event", "total", "with frequency")?;
+        for event in self.events.iter().map(|e| self.event(*e)) {
+            let tables: Vec<String> = event.tables.iter().map(|t| percent(t.overlap)).collect();
+            let with_frequency = percent(event.overlap_with_frequency);
+            writeln!(out, "  {:18} {:>15} {with_frequency:>14}   {}", event.event, grouped(event.total), tables.join("  "))?;
+        }
+        if let Some(Agreement { rank_correlation: Some(rank), overlap: Some(overlap) }) = self.character.power_models {
+            writeln!(out, "  The power models order paths alike: rank correlation {rank:.3}, overlap {overlap:.2} %.")?;
+        }
+        writeln!(out, "  Each event has tables of its own; the hardware would need as many, or as many runs.")?;
+        Ok(())
+    }
+
+    fn write_timing(&self, out: &mut dyn Write) -> Result<()> {
+        let Some(timing) = self.timing.as_ref().map(processor) else { return Ok(()) };
+        let (cycles, mispredictions) = (grouped(timing.cycles), grouped(timing.mispredictions));
+        writeln!(out, "\n  processor: {cycles} cycles, {:.2} instructions per cycle", timing.instructions_per_cycle)?;
+        let (one, two) = (grouped(timing.l1_misses), grouped(timing.l2_misses));
+        writeln!(out, "    misses: first level {one}, second level {two}; mispredictions {mispredictions}")?;
+        if let (Some(slowdown), Some(frozen)) = (timing.slowdown_percent, timing.slowdown_percent_frozen_predictions) {
+            writeln!(out, "    the profiler slows it down by {slowdown:.2} %; with predictions frozen by {frozen:.2} %")?;
+        }
+        Ok(())
+    }
+
+    fn write_path(&self, out: &mut dyn Write, number: usize, path: &PathDescriptor, count: u64, total: u64) -> Result<()> {
+        let place = self.memory.place(path.start);
+        let name = place.as_ref().map_or_else(|| path.start.to_string(), SourcePlace::name);
+        let file = place.as_ref().map_or("?", |p| p.file.rsplit('/').next().unwrap_or(&p.file));
+        let share = 100.0 * count as f64 / total as f64;
+        writeln!(
+            out,
+            "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} {}",
+            grouped(count),
+            branch_count(path),
+            path.outcome_digits()
+        )?;
+        let walk = walk(&self.memory, &self.detector, path);
+        let shown = if self.shown.steps == 0 { walk.steps.len() } else { self.shown.steps.min(walk.steps.len()) };
+        let mut before = None;
+        for step in &walk.steps[..shown] {
+            let line = self.memory.place(step.address).and_then(|p| p.line);
+            let source = line.as_ref().filter(|_| line != before).map(|(file, line)| format!("  ; {file}:{line}")).unwrap_or_default();
+            let outcome = step.outcome.map_or("", |taken| if taken { "  -> taken" } else { "  -> not taken" });
+            let mark = if step.is_jumped_to { '>' } else { ' ' };
+            writeln!(out, "      {mark} {:14} {}{outcome}{source}", step.address.to_string(), step.text)?;
+            before = line;
+        }
+        if shown < walk.steps.len() {
+            writeln!(out, "        ... {} more instructions (--steps 0 shows all)", walk.steps.len() - shown)?;
+        } else if let Some(why) = walk.stopped {
+            writeln!(out, "        ... {why}")?;
+        }
+        Ok(())
+    }
+}
+
+fn branches(profiler: &Profiler) -> BranchesJson {
+    let by_kind: Vec<KindJson> = BranchKind::ALL
+        .into_iter()
+        .map(|kind| {
+            let [not_taken, taken] = profiler.branches(kind);
+            KindJson { kind: kind.name(), taken, not_taken }
+        })
+        .collect();
+    BranchesJson { retired: by_kind.iter().map(|k| k.taken + k.not_taken).sum(), by_kind }
+}
+
+fn detector_json(counts: &DetectorCounts) -> DetectorJson {
+    DetectorJson {
+        paths: counts.paths,
+        splits: counts.splits,
+        stack_overflows: counts.overflows,
+        deepest_stack: counts.deepest,
+        underflows: counts.underflows,
+        repairs: counts.repairs,
+        unmatched_returns: counts.unmatched_returns,
+        unfinished: counts.unfinished,
+        signals: counts.interrupts,
+        gaps: counts.gaps,
+    }
+}
+
+fn table(result: &TableResult) -> TableJson {
+    TableJson {
+        table: result.parameters.name(),
+        storage_bits: result.storage_bits,
+        hits: result.counts.hits,
+        misses: result.counts.misses,
+        replacements: result.counts.replacements,
+        overlap: result.overlap,
+        dynamic_overlap: result.dynamic_overlap,
+        windows: result.windows,
+    }
+}
+
+/// What the processor models say.
+fn processor(timing: &LaneTiming) -> ProcessorJson {
+    let totals = timing.totals;
+    ProcessorJson {
+        cycles: totals.cycles,
+        instructions_per_cycle: totals.instructions as f64 / totals.cycles.max(1) as f64,
+        l1_misses: totals.l1_misses,
+        l2_misses: totals.l2_misses,
+        mispredictions: totals.mispredictions,
+        queue_stall_cycles: totals.queue_stalls,
+        slowdown_percent: timing.slowdown,
+        slowdown_percent_frozen_predictions: timing.frozen_slowdown,
+    }
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), |v| format!("{v:.2} %"))
+}
+
+fn branch_count(path: &PathDescriptor) -> String {
+    if path.length == 1 { "1 branch".into() } else { format!("{} branches", path.length) }
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    words::count(number.into())
+}

@@ -1,0 +1,158 @@
+//! Events in words: functions by name, paths by the lines they run through, calls by their place.
+
+use crate::path_listing::{Ends, PathListing};
+use crate::view::{Function, chain, file_of};
+use crate::{Name, SourceCache, View, words};
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead};
+use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
+use trodden_stored::maps::StreamMaps;
+
+/// Most lines of a path in one line of output.
+const OUTLINE: usize = 12;
+
+/// Says what events are.
+pub struct EventNames<'a> {
+    /// Counters to functions.
+    pub places: Places<'a>,
+    counted: &'a ImageProfile,
+    /// Of functions that have more events than paths.
+    paths: RefCell<HashMap<FunctionPlace, Option<EventPaths>>>,
+    functions: HashMap<FunctionPlace, &'a Function<'a>>,
+    /// Short and qualified names that several functions have: instances of a template, overloads.
+    shared: [HashSet<String>; 2],
+    sources: &'a SourceCache<'a>,
+}
+
+/// A place in the source.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct SourceLine {
+    /// File.
+    pub file: String,
+    /// Line.
+    pub line: u32,
+    /// Its text, if the source is there.
+    pub text: Option<String>,
+}
+
+impl<'a> EventNames<'a> {
+    /// Of the image of a stream; the view is of its [events](StreamMaps::events).
+    pub fn new(head: &StreamHead, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
+        let image = maps.image();
+        let mut functions = HashMap::new();
+        for (unit_place, unit) in image.units.iter().enumerate() {
+            for (place, map) in unit.map.functions.iter().enumerate() {
+                if let Some(function) = view.functions.iter().find(|f| std::ptr::eq(f.map, map)) {
+                    functions.insert(FunctionPlace { unit: unit_place, function: place }, function);
+                }
+            }
+        }
+        EventNames {
+            places: Places::new(head, image),
+            counted: &maps.counted,
+            paths: RefCell::default(),
+            functions,
+            shared: shared_names(image),
+            sources,
+        }
+    }
+
+    /// A function's name: the shortest that is its alone.
+    pub fn name(&self, place: FunctionPlace) -> String {
+        let Name { short, qualified, full, .. } = Name::from_linkage(&self.places.function(place).name);
+        let own = [short, qualified].into_iter().zip(&self.shared).find(|(name, shared)| !shared.contains(name));
+        own.map_or(full, |(name, _)| name)
+    }
+
+    /// The number of the path for which an event stands, as all builds number paths. Where it came to a call at which only streams have
+    /// an event, a number of its own after a `c`. `None`: its unit has no map.
+    pub fn number(&self, counter: u32) -> Option<String> {
+        let (place, event) = self.places.path(counter)?;
+        let function = &self.counted.units[place.unit].map.functions[place.function];
+        let Some(words) = function.event_words() else { return Some(event.to_string()) };
+        let mut paths = self.paths.borrow_mut();
+        let paths = paths.entry(place).or_insert_with(|| EventPaths::new(function, words).ok());
+        Some(paths.as_ref()?.path(event).map_or_else(|| format!("c{event}"), |path| path.to_string()))
+    }
+
+    /// The listing of the path of a counter.
+    pub fn listing(&self, counter: u32) -> Option<PathListing> {
+        let (place, id) = self.places.path(counter)?;
+        let function = self.functions.get(&place)?;
+        let paths = FunctionPaths::decode(function.map, [(id, 1)]).ok()?;
+        let path = paths.all().find(|path| path.id == id)?;
+        Some(PathListing::from_path(function, path))
+    }
+
+    /// The lines of a path, and how it ends, in one line.
+    pub fn path(&self, counter: u32) -> String {
+        let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
+        let ends = match listing.ends {
+            Ends::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
+            Ends::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
+            Ends::Call { .. } => "call".into(),
+            ref ends => words::ends(ends),
+        };
+        format!("{}: {ends}", listing.outline(OUTLINE))
+    }
+
+    /// The lines of the block in which a path ends or comes to a call, in the function itself.
+    pub fn lines_of_end(&self, counter: u32) -> Vec<SourceLine> {
+        let Some((place, walk)) = self.places.walk(counter) else { return Vec::new() };
+        let (unit, function) = (self.places.unit(place), self.places.function(place));
+        let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
+        let mut lines: Vec<(String, u32)> = Vec::new();
+        for position in block.positions.iter().chain(&block.branch) {
+            // Of code that was inlined, the call in the function itself.
+            let own = *chain(unit, *position).first().unwrap_or(position);
+            if let Some(file) = file_of(unit, own).filter(|_| own.line > 0) {
+                lines.push((file.to_owned(), own.line));
+            }
+        }
+        lines.sort();
+        lines.dedup();
+        lines.into_iter().map(|(file, line)| SourceLine { text: self.sources.line(&file, line), file, line }).collect()
+    }
+
+    /// Where a function is declared.
+    pub fn declared(&self, place: FunctionPlace) -> Option<SourceLine> {
+        let (unit, function) = (self.places.unit(place), self.places.function(place));
+        let position = function.position?;
+        let file = file_of(unit, position)?.to_owned();
+        Some(SourceLine { text: self.sources.line(&file, position.line), line: position.line, file })
+    }
+
+    /// What a path's event is called.
+    pub fn role(&self, role: PathRole) -> &'static str {
+        match role {
+            PathRole::Call => "call",
+            PathRole::Goes => "path",
+            PathRole::Stops => "stop",
+            PathRole::Leaves => "exit",
+        }
+    }
+}
+
+/// Short and qualified names that several functions of an image have.
+fn shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
+    let linkage: HashSet<&str> = image.units.iter().flat_map(|unit| &unit.map.functions).map(|f| f.name.as_str()).collect();
+    let (mut seen, mut shared): ([HashSet<String>; 2], [HashSet<String>; 2]) = Default::default();
+    for Name { short, qualified, .. } in linkage.into_iter().map(Name::from_linkage) {
+        for (kind, name) in [short, qualified].into_iter().enumerate() {
+            if !seen[kind].insert(name.clone()) {
+                shared[kind].insert(name);
+            }
+        }
+    }
+    shared
+}
+
+/// Lines of one file, as people write them: `list.c:12`, `list.c:12-14`.
+pub fn place(lines: &[SourceLine]) -> Option<String> {
+    let (last, file) = lines.last().map(|l| (l.line, &l.file))?;
+    let first = lines.iter().filter(|l| l.file == *file).map(|l| l.line).min()?;
+    let name = Path::new(file).file_name().map_or(file.clone().into(), |n| n.to_string_lossy());
+    Some(if first == last { format!("{name}:{last}") } else { format!("{name}:{first}-{last}") })
+}

@@ -1,0 +1,196 @@
+//! How long streams are, and what they hold; read off the grammars, which are not expanded (`trodden stream statistics`).
+//!
+//! Complexity: O(items) for each window, times the frames that a rule leaves open or closes.
+
+use crate::words::{count, plural};
+use anyhow::Result;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamLog, Symbol, ThreadLog};
+use trodden_stored::maps::maps_of;
+use trodden_stored::{Folders, streams as kept};
+
+const SCHEMA_VERSION: u32 = 1;
+
+/// How long streams are, and what they hold. It can be serialised as it is.
+#[derive(Serialize)]
+pub struct StreamStatistics {
+    schema_version: u32,
+    logs: Vec<LogReport>,
+}
+
+#[derive(Serialize)]
+struct LogReport {
+    file: PathBuf,
+    image: PathBuf,
+    bytes: u64,
+    is_cut: bool,
+    threads: Vec<ThreadReport>,
+}
+
+#[derive(Default, Serialize)]
+struct ThreadReport {
+    process: u32,
+    thread: u32,
+    /// Process that it was forked from.
+    parent: Option<u32>,
+    events: u64,
+    lost: u64,
+    /// Frames that began.
+    calls: u64,
+    /// Paths that ended, of all kinds.
+    paths: u64,
+    /// Arrivals at calls that might not return.
+    arrivals: u64,
+    /// Frames that exceptions and `longjmp` unwound.
+    unwound: u64,
+    deepest: u64,
+    /// Paths that left a frame of another function than their own: on switched stacks, mostly.
+    mismatched: u64,
+    /// Windows: grammars that were closed one after another.
+    windows: usize,
+    /// Items of their rules.
+    items: usize,
+    /// Their size in the log.
+    bytes: u64,
+}
+
+impl StreamStatistics {
+    /// Reads the streams of a run, or of a folder.
+    ///
+    /// # Errors
+    /// There are no streams, or they cannot be read.
+    pub fn read(run: &str, folders: &Folders) -> Result<StreamStatistics> {
+        let mut report = StreamStatistics { schema_version: SCHEMA_VERSION, logs: Vec::new() };
+        for file in kept::logs(run)? {
+            let log = kept::open_log(&file)?;
+            let maps = maps_of(&log, folders)?;
+            let places = Places::new(log.head(), maps.image());
+            let threads = log.threads().iter().map(|t| of_thread(&log, t, &places)).collect::<Result<_>>()?;
+            let bytes = std::fs::metadata(&file)?.len();
+            report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file });
+        }
+        Ok(report)
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        text(self)
+    }
+}
+
+fn of_thread(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<ThreadReport> {
+    let (process, number) = (thread.key.process, thread.key.thread);
+    let mut report = ThreadReport {
+        process,
+        thread: number,
+        parent: thread.parent,
+        events: thread.events,
+        lost: thread.lost,
+        ..ThreadReport::default()
+    };
+    let mut frames = Brackets::default();
+    for window in 0..thread.windows() {
+        let grammar = log.window(thread, window)?;
+        report.items += grammar.statistics().items;
+        for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
+            match Symbol::from_number(*symbol) {
+                Some(Symbol::Enter(_)) => report.calls += times,
+                Some(Symbol::Path(counter) | Symbol::Exit(counter)) => match places.role(counter) {
+                    Some(PathRole::Call) => report.arrivals += times,
+                    _ => report.paths += times,
+                },
+                Some(Symbol::Unwound(frames)) => report.unwound += times * u64::from(frames),
+                Some(Symbol::Inherited(_)) | None => {}
+            }
+        }
+        let function = |symbol: Symbol| match symbol {
+            Symbol::Enter(counter) | Symbol::Inherited(counter) | Symbol::Exit(counter) => places.path(counter).map(|p| p.0),
+            Symbol::Path(_) | Symbol::Unwound(_) => None,
+        };
+        let rules = grammar.fold(|symbol| Brackets::from_symbol(symbol, function), Brackets::joined);
+        frames.append(rules.last().unwrap_or(&Brackets::default()));
+    }
+    (report.deepest, report.mismatched) = (frames.deepest as u64, frames.mismatched);
+    Ok(report)
+}
+
+/// What a stretch does to the stack of frames.
+#[derive(Default)]
+struct Brackets {
+    /// Functions of frames that it closes and that were live before, the first one first; `None`: unwound, or unknown.
+    closes: Vec<Option<FunctionPlace>>,
+    /// Functions of frames that it leaves open, outermost first.
+    opens: Vec<Option<FunctionPlace>>,
+    /// Most live frames in it, more than before it.
+    deepest: i64,
+    mismatched: u64,
+}
+
+impl Brackets {
+    fn from_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionPlace>) -> Brackets {
+        let Some(symbol) = Symbol::from_number(symbol) else { return Brackets::default() };
+        let effect = symbol.effect();
+        let closes = vec![function(symbol); effect.closes as usize];
+        let opens: Vec<_> = effect.opens.then(|| function(symbol)).into_iter().collect();
+        Brackets { closes, deepest: opens.len() as i64, opens, mismatched: 0 }
+    }
+
+    fn joined(children: &[&Brackets]) -> Brackets {
+        let mut all = Brackets::default();
+        children.iter().for_each(|child| all.append(child));
+        all
+    }
+
+    fn append(&mut self, next: &Brackets) {
+        let before = self.opens.len() as i64 - self.closes.len() as i64;
+        self.deepest = self.deepest.max(before + next.deepest);
+        self.mismatched += next.mismatched;
+        for closed in &next.closes {
+            match (self.opens.pop(), closed) {
+                (Some(Some(open)), Some(closed)) => self.mismatched += u64::from(open != *closed),
+                (Some(_), _) => {}
+                (None, _) => self.closes.push(*closed),
+            }
+        }
+        self.opens.extend_from_slice(&next.opens);
+    }
+}
+
+fn text(report: &StreamStatistics) -> String {
+    let mut out = String::new();
+    let mut number = 0;
+    for log in &report.logs {
+        let events: u64 = log.threads.iter().map(|t| t.events).sum();
+        let each = if events == 0 { 0.0 } else { log.bytes as f64 / events as f64 };
+        let _ = writeln!(
+            out,
+            "{}: {} in {} ({each:.3} bytes an event){}",
+            log.image.display(),
+            plural(events.into(), "event", "events"),
+            plural(log.bytes.into(), "byte", "bytes"),
+            if log.is_cut { "; the end of the log is cut off" } else { "" }
+        );
+        let _ = writeln!(out, "  thread  process/thread       events        calls        paths     arrivals  unwound  deepest  lost");
+        for t in &log.threads {
+            let _ = writeln!(
+                out,
+                "  {number:>6}  {:<14} {:>12} {:>12} {:>12} {:>12} {:>8} {:>8} {:>5}",
+                format!("{}/{}", t.process, t.thread),
+                count(t.events.into()),
+                count(t.calls.into()),
+                count(t.paths.into()),
+                count(t.arrivals.into()),
+                count(t.unwound.into()),
+                t.deepest,
+                t.lost
+            );
+            if t.mismatched > 0 {
+                let _ = writeln!(out, "          paths that left a frame of another function (the stack was switched): {}", t.mismatched);
+            }
+            number += 1;
+        }
+    }
+    out
+}

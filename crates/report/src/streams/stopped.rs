@@ -1,0 +1,72 @@
+//! Where threads were when a core file was written: what `trodden last` cannot know of the innermost frame.
+
+use super::event_names::SourceLine;
+use crate::{Name, SourceCache};
+use anyhow::Result;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use trodden_binary::{Binary, CoreFile, SourceLocations};
+
+/// Where a thread was.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Stopped {
+    /// The function, as the symbol says.
+    pub function: Option<String>,
+    /// The executable or library; none of code without a file.
+    pub image: Option<PathBuf>,
+    /// Address of the instruction in the image's file.
+    pub address: u64,
+    /// Its line, and those of the calls that were inlined around it, innermost first.
+    pub lines: Vec<SourceLine>,
+}
+
+/// A core file with the images that threads were in.
+pub struct Core {
+    file: CoreFile,
+    images: BTreeMap<PathBuf, Option<(Binary, Option<SourceLocations>)>>,
+}
+
+impl Core {
+    /// Reads a core file.
+    ///
+    /// # Errors
+    /// The file is no core file.
+    pub fn read(path: &Path) -> Result<Core> {
+        Ok(Core { file: CoreFile::read(path)?, images: BTreeMap::new() })
+    }
+
+    /// Numbers of its threads.
+    pub fn threads(&self) -> impl Iterator<Item = u32> + '_ {
+        self.file.threads.iter().map(|t| t.thread)
+    }
+
+    /// Where a thread was; none if it is not in the file.
+    pub fn stopped(&mut self, thread: u32, sources: &SourceCache) -> Option<Stopped> {
+        let at = self.file.threads.iter().find(|t| t.thread == thread)?.address;
+        let Some(part) = self.file.file_at(at) else {
+            return Some(Stopped { address: at, ..Stopped::default() });
+        };
+        let image = self.images.entry(part.path.clone()).or_insert_with_key(|path| {
+            let binary = Binary::read(path).ok()?;
+            let locations = SourceLocations::read(&binary).ok().flatten();
+            Some((binary, locations))
+        });
+        let Some((binary, locations)) = image else {
+            let address = at - part.start + part.offset;
+            return Some(Stopped { image: Some(part.path.clone()), address, ..Stopped::default() });
+        };
+        let address = at.wrapping_sub(binary.load_bias(part.start, part.offset).unwrap_or(0));
+        let frames = locations.as_ref().map_or(Vec::new(), |locations| locations.frames(address));
+        let line = |frame: trodden_binary::SourceFrame| {
+            let (file, line) = (frame.file?, frame.line?);
+            Some(SourceLine { text: sources.line(&file, line), file, line })
+        };
+        Some(Stopped {
+            function: binary.function_at(address).map(|f| Name::from_linkage(&f.name).short),
+            image: Some(part.path.clone()),
+            address,
+            lines: frames.into_iter().filter_map(line).collect(),
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! Suites of tests: lists, redundant tests, orders; the functions whose paths tests are compared by (`trodden suite`).
+
+mod functions;
+
+pub use functions::{SuiteFunctions, keep};
+
+use crate::escape;
+use crate::words::plural;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use trodden_analysis::suite::cover::Cover;
+use trodden_analysis::suite::order::OrderedTest;
+use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
+
+/// Version of the JSON.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What tests cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuiteCost {
+    /// Their number.
+    Tests,
+    /// Their time.
+    Time,
+}
+
+/// The number of paths that no other test takes.
+fn paths_of_no_other(test: &SuiteTest, takers: &[u32]) -> usize {
+    test.paths.iter().filter(|p| takers[p.0 as usize] == 1).count()
+}
+
+/// The tests of a suite, as JSON.
+pub fn tests_json(name: &str, suite: &Suite) -> Value {
+    let takers = suite.takers();
+    let tests = suite.tests.iter().map(|t| {
+        let mut test = test(t);
+        test["paths_of_no_other"] = json!(paths_of_no_other(t, &takers));
+        test
+    });
+    let tests: Vec<Value> = tests.collect();
+    json!({ "schema_version": SCHEMA_VERSION, "kind": "suite", "suite": name, "paths": suite.paths.len(), "tests": tests })
+}
+
+/// The tests of a suite, for a terminal.
+pub fn tests_text(suite: &Suite) -> String {
+    let takers = suite.takers();
+    let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
+    for test in &suite.tests {
+        let alone = paths_of_no_other(test, &takers);
+        let _ = writeln!(out, "{:<6} {} {:>8} {alone:>8}  {}", status(test), seconds(test), test.paths.len(), shown(test));
+    }
+    let _ = writeln!(
+        out,
+        "{} {}",
+        plural(suite.tests.len() as u128, "test takes", "tests take"),
+        plural(suite.paths.len() as u128, "path", "paths")
+    );
+    escape::lines(&out)
+}
+
+/// Which tests are redundant.
+pub struct RedundantTests<'a> {
+    /// The suite.
+    pub suite: &'a Suite,
+    /// Its name.
+    pub name: &'a str,
+    /// What was to be little.
+    pub by: SuiteCost,
+    /// The set that a greedy search finds.
+    pub greedy: &'a Cover,
+    /// The best set that was found.
+    pub best: &'a Cover,
+}
+
+impl RedundantTests<'_> {
+    /// Tests that are not kept.
+    fn redundant(&self) -> impl Iterator<Item = &SuiteTest> {
+        let kept: BTreeSet<usize> = self.best.selected.iter().copied().collect();
+        self.suite.tests.iter().enumerate().filter(move |(at, _)| !kept.contains(at)).map(|(_, t)| t)
+    }
+
+    /// Tests that alone take a path.
+    fn needed(&self) -> usize {
+        let takers = self.suite.takers();
+        self.suite.tests.iter().filter(|t| t.paths.iter().any(|p| takers[p.0 as usize] == 1)).count()
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let kept: Vec<Value> = self.best.selected.iter().map(|at| test(&self.suite.tests[*at])).collect();
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "kind": "redundant-tests",
+            "suite": self.name,
+            "tests": self.suite.tests.len(),
+            "paths": self.suite.paths.len(),
+            "cost_unit": match self.by { SuiteCost::Tests => "tests", SuiteCost::Time => "microseconds" },
+            "needed_in_any_case": self.needed(),
+            "greedy_cost": self.greedy.cost,
+            "cost": self.best.cost,
+            "least_cost": self.best.bound,
+            "proven": self.best.is_proven(),
+            "kept": kept,
+            "redundant": self.redundant().map(test).collect::<Vec<_>>(),
+        })
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let (suite, best) = (self.suite, self.best);
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{} {}; tests with a path that no other test takes: {}",
+            plural(suite.tests.len() as u128, "test takes", "tests take"),
+            plural(suite.paths.len() as u128, "path", "paths"),
+            self.needed()
+        );
+        let amount = |cost: u64| match self.by {
+            SuiteCost::Tests => plural(cost.into(), "test", "tests"),
+            SuiteCost::Time => format!("{:.3} s", cost as f64 / 1e6),
+        };
+        let proof = match best.is_proven() {
+            true => "no set needs less (proven)".to_owned(),
+            false => format!("the search ended before the proof: any set needs at least {}", amount(best.bound)),
+        };
+        let chosen = plural(best.selected.len() as u128, "test takes them all", "tests take them all");
+        let cost = match self.by {
+            SuiteCost::Tests => String::new(),
+            SuiteCost::Time => format!(" in {}", amount(best.cost)),
+        };
+        let _ = writeln!(out, "{chosen}{cost}: {proof}; greedy: {}", amount(self.greedy.cost));
+        let redundant: Vec<&SuiteTest> = self.redundant().collect();
+        if redundant.is_empty() {
+            let _ = writeln!(out, "\nno test is redundant beside those");
+            return out;
+        }
+        let saved = redundant.iter().map(|t| t.duration_ns).sum::<u64>() as f64 / 1e9;
+        let _ = writeln!(out, "\n{} redundant beside those ({saved:.3} s):", plural(redundant.len() as u128, "test is", "tests are"));
+        for test in redundant {
+            let _ = writeln!(out, "{} {:>8} paths  {}", seconds(test), test.paths.len(), shown(test));
+        }
+        out
+    }
+}
+
+/// Tests in an order.
+pub struct Ordered<'a> {
+    /// The suite.
+    pub suite: &'a Suite,
+    /// Its name.
+    pub name: &'a str,
+    /// The tests in order.
+    pub placed: &'a [OrderedTest],
+    /// The paths that a change touches, if one was given.
+    pub wanted: Option<&'a BTreeSet<PathIndex>>,
+    /// Average percentage of the paths covered by this order; none if there is nothing to cover.
+    pub average: Option<f64>,
+    /// By the order in which tests were recorded.
+    pub average_recorded: Option<f64>,
+}
+
+impl Ordered<'_> {
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let place = |(at, p): (usize, &OrderedTest)| {
+            let mut test = test(&self.suite.tests[p.test]);
+            test["rank"] = json!(at + 1);
+            test["takes"] = json!(p.takes);
+            test["adds"] = json!(p.adds);
+            test
+        };
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "kind": "test-order",
+            "suite": self.name,
+            "paths": self.suite.paths.len(),
+            "changed_paths": self.wanted.map(BTreeSet::len),
+            "average_percentage_covered": self.average,
+            "average_percentage_covered_as_recorded": self.average_recorded,
+            "tests": self.placed.iter().enumerate().map(place).collect::<Vec<_>>(),
+        })
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        if let Some(wanted) = self.wanted {
+            let takers = self.placed.iter().filter(|p| p.takes > 0).count();
+            let _ = writeln!(
+                out,
+                "{} of {} run through changed lines; {} them",
+                wanted.len(),
+                plural(self.suite.paths.len() as u128, "path", "paths"),
+                plural(takers as u128, "test takes", "tests take")
+            );
+        }
+        let _ = match (self.average, self.average_recorded) {
+            (Some(now), Some(recorded)) => {
+                writeln!(out, "average of paths covered: {now:.1} % in this order, {recorded:.1} % as recorded\n")
+            }
+            _ if self.wanted.is_some() => writeln!(out, "the change chooses no test: this is the order without it\n"),
+            _ => writeln!(out, "there are no paths to cover\n"),
+        };
+        let _ = writeln!(out, "{:>5} {:>8} {:>8} {:>10}  test", "rank", "new", "paths", "seconds");
+        for (at, p) in self.placed.iter().enumerate() {
+            let test = &self.suite.tests[p.test];
+            let _ = writeln!(out, "{:>5} {:>8} {:>8} {}  {}", at + 1, p.adds, p.takes, seconds(test), shown(test));
+        }
+        out
+    }
+}
+
+fn test(test: &SuiteTest) -> Value {
+    json!({
+        "test": test.name, "runs": test.runs, "status": status(test), "duration_ns": test.duration_ns, "paths": test.paths.len(),
+    })
+}
+
+fn status(test: &SuiteTest) -> &'static str {
+    if test.failed { "failed" } else { "passed" }
+}
+
+fn seconds(test: &SuiteTest) -> String {
+    format!("{:>10.3}", test.duration_ns as f64 / 1e9)
+}
+
+fn shown(test: &SuiteTest) -> String {
+    test.name.replace(char::is_control, " ")
+}

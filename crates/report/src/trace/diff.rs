@@ -1,0 +1,39 @@
+//! Where two traces part, as text and JSON.
+
+use crate::escape;
+use serde_json::Value;
+use std::io::{self, Write};
+use trodden_distributed::differences::TraceDifferences;
+
+const SCHEMA_VERSION: u32 = 1;
+
+/// The differences as JSON.
+pub fn json(found: &TraceDifferences) -> Value {
+    serde_json::json!({ "schema_version": SCHEMA_VERSION, "same_build": found.same_build, "differences": found.differences })
+}
+
+/// Writes the differences as text; there were to be `top` at most.
+///
+/// # Errors
+/// They cannot be written.
+pub fn write(out: &mut impl Write, found: &TraceDifferences, top: usize) -> io::Result<()> {
+    for (number, difference) in (1..).zip(&found.differences) {
+        let behind = difference.behind.as_deref().unwrap_or("the beginning");
+        writeln!(out, "{number}. thread {}, in {}", difference.thread, escape::line(&difference.calls.join(" > ")))?;
+        writeln!(out, "   after {}", escape::line(behind))?;
+        for (name, after) in [("left ", &difference.left), ("right", &difference.right)] {
+            writeln!(out, "   {name} #{}: {}; {} blocks to the end of this call", after.block_number, after.first, after.blocks)?;
+            let called = after.called.iter().map(|(f, n)| if *n == 1 { f.clone() } else { format!("{f} x {n}") });
+            let called: Vec<String> = called.collect();
+            if !called.is_empty() {
+                writeln!(out, "         calls {}", escape::line(&called.join(", ")))?;
+            }
+        }
+    }
+    if found.differences.is_empty() {
+        writeln!(out, "the traces are equal")?;
+    } else if found.differences.len() == top {
+        writeln!(out, "there may be more: --top {}", top * 10)?;
+    }
+    Ok(())
+}

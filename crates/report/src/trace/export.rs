@@ -1,0 +1,74 @@
+//! A trace in forms that other tools show. Time is the number of blocks executed, since a trace has no clock.
+//!
+//! Folded stacks are those of flame graph tools: a line for each context of calls, with the blocks that its innermost
+//! function executed. Chrome's trace events (`B` and `E`) open in Perfetto and in the browser's own viewer.
+
+use crate::escape;
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::io::Write;
+use trodden_distributed::calls::{CallStep, LeftOut, walk};
+use trodden_trace::{TraceFile, TraceFunction};
+
+/// Maximum depth of a folded stack. What is deeper counts for the frame at this depth: the text would be quadratic in the depth.
+const MAX_FOLDED: usize = 1000;
+
+/// Writes folded stacks.
+///
+/// # Errors
+/// The trace cannot be read, or nothing can be written.
+pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result<()> {
+    let mut counts: BTreeMap<Vec<TraceFunction>, u64> = BTreeMap::new();
+    for thread in left_out.threads(trace) {
+        let (mut stack, mut since) = (Vec::new(), 0);
+        walk(trace, thread, left_out, |step, _| {
+            if let CallStep::Block(_) = step {
+                since += 1;
+                return Ok(());
+            }
+            if since > 0 {
+                let shown = &stack[..stack.len().min(MAX_FOLDED)];
+                *counts.entry(shown.to_vec()).or_default() += std::mem::take(&mut since);
+            }
+            match step {
+                CallStep::Open(function) => stack.push(function),
+                CallStep::Close | CallStep::Block(_) => drop(stack.pop()),
+            }
+            Ok(())
+        })?;
+    }
+    for (stack, blocks) in &counts {
+        // A semicolon separates frames, and C++ has none in names.
+        let names: Vec<String> = stack.iter().map(|f| escape::line(trace.name(*f))).collect();
+        writeln!(out, "{} {blocks}", names.join(";"))?;
+    }
+    Ok(())
+}
+
+/// Writes Chrome's trace events.
+///
+/// # Errors
+/// The trace cannot be read, or nothing can be written.
+pub fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result<()> {
+    let mut first = true;
+    let mut event = |out: &mut dyn Write, phase: &str, name: &str, thread: u32, time: u64| -> Result<()> {
+        let separator = if std::mem::take(&mut first) { "\n" } else { ",\n" };
+        let name = serde_json::to_string(name)?;
+        write!(out, r#"{separator}{{"ph":"{phase}","name":{name},"pid":1,"tid":{thread},"ts":{time}}}"#)?;
+        Ok(())
+    };
+    write!(out, r#"{{"displayTimeUnit":"ms","otherData":{{"unit":"one microsecond is one block"}},"traceEvents":["#)?;
+    for thread in left_out.threads(trace) {
+        let mut open = Vec::new();
+        walk(trace, thread, left_out, |step, time| match step {
+            CallStep::Open(function) => {
+                open.push(function);
+                event(out, "B", trace.name(function), thread.0, time)
+            }
+            CallStep::Close => open.pop().map_or(Ok(()), |f| event(out, "E", trace.name(f), thread.0, time)),
+            CallStep::Block(_) => Ok(()),
+        })?;
+    }
+    writeln!(out, "\n]}}")?;
+    Ok(())
+}

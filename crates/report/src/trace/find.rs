@@ -1,0 +1,35 @@
+//! Executions of a place in a trace, as text and JSON.
+
+use crate::escape;
+use serde_json::Value;
+use std::io::{self, Write};
+use trodden_distributed::occurrences::Occurrences;
+
+const SCHEMA_VERSION: u32 = 1;
+
+/// The executions as JSON.
+pub fn json(all: &Occurrences) -> Value {
+    serde_json::json!({ "schema_version": SCHEMA_VERSION, "times": all.seen, "found": all.found })
+}
+
+/// Writes the executions as text. `is_nth`: one of them was asked for.
+///
+/// # Errors
+/// They cannot be written.
+pub fn write(out: &mut impl Write, all: &Occurrences, is_nth: bool) -> io::Result<()> {
+    let Occurrences { seen, found } = all;
+    for f in found {
+        writeln!(
+            out,
+            "thread {} #{}: {} (execution {})\n    in {}",
+            f.thread,
+            f.block,
+            f.place,
+            f.nth,
+            escape::line(&f.calls.join(" > "))
+        )?;
+    }
+    let are_all = found.len() as u64 == *seen || is_nth;
+    let shown = if are_all { String::new() } else { format!(", the first {} shown", found.len()) };
+    writeln!(out, "executions: {seen}{shown}")
+}

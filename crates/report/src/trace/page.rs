@@ -1,0 +1,332 @@
+//! A trace as one self-contained HTML page: the calls of a thread in time, one under the other, to be zoomed into and searched; beside
+//! them the source and the machine code of the chosen call, with how often it executed each line and each block.
+//!
+//! The page asks for nothing from outside and works from a file. All that comes from the program is data: JSON in a script block, escaped
+//! so that no text can close it, and shown as text only. It is bounded: calls shorter than a length, chosen so that at most [`MOST_CALLS`]
+//! are longer, are shown together; the steps inside calls are left out of a trace of more than [`MOST_STEPS`]; so is the machine code of
+//! the functions that execute least, and what of the source no block is near to. The page says what is left out.
+//!
+//! Two passes over the trace: lengths of calls, then what is shown. Memory: what is shown, and the open calls.
+
+use crate::Sources;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_binary::instruction;
+use trodden_binary::linked::in_file;
+use trodden_distributed::calls::{CallStep, LeftOut, walk};
+use trodden_distributed::files::Files;
+use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
+
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+/// Calls that are shown each for itself.
+const MOST_CALLS: usize = 100_000;
+/// Steps (blocks, and begins and ends of calls) with which each call is shown block by block.
+const MOST_STEPS: u64 = 600_000;
+/// Instructions whose text is in the page.
+const MOST_INSTRUCTIONS: usize = 60_000;
+/// Source lines in the page.
+const MOST_LINES: usize = 30_000;
+/// Source lines around those that are executed.
+const CONTEXT: u32 = 3;
+/// A step that begins a call, in the page; a block is its number.
+const OPENS: i64 = -1;
+/// A step that ends a call.
+const CLOSES: i64 = -2;
+
+/// The page. `files`: those of the trace, whose machine code is shown, or why they cannot be read.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn page(trace: &TraceFile, left_out: &LeftOut, files: &Result<Files>, sources: &Sources) -> Result<String> {
+    let threads: Vec<ThreadNumber> = left_out.threads(trace).collect();
+    let lengths = Lengths::new(trace, &threads, left_out)?;
+    let shortest = lengths.shortest(MOST_CALLS);
+    let with_steps = lengths.steps <= MOST_STEPS;
+    let mut executed = vec![0u64; trace.about().blocks.len()];
+    let mut shown = Vec::new();
+    for thread in threads {
+        let mut calls = Calls { shortest, with_steps, ..Calls::default() };
+        walk(trace, thread, left_out, |step, number| {
+            if let CallStep::Block(block) = step {
+                executed[block.0 as usize] += 1;
+            }
+            calls.take(step, number);
+            Ok(())
+        })?;
+        shown.push(json!({ "thread": thread.0, "calls": calls.columns(), "steps": calls.steps, "counts": calls.counts() }));
+    }
+    let about = trace.about();
+    let (code, code_note) = machine_code(trace, files, &executed);
+    let notes: Vec<&str> = trace.end().notes.iter().map(String::as_str).chain(code_note.as_deref()).collect();
+    let data = json!({
+        "command": about.command, "image": about.image, "runs": about.runs, "collector": about.collector, "cut": trace.end().cut,
+        "shortest": shortest, "with_steps": with_steps, "notes": notes, "threads": shown,
+        "functions": functions(trace, &executed), "blocks": blocks(trace, &executed, &code),
+        "files": about.files, "source": source(trace, sources, &executed),
+    });
+    // A script's data must not end it.
+    let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
+    let (head, rest) = PAGE.split_once("/*STYLE*/").expect("the page has a style");
+    let (middle, rest) = rest.split_once("/*DATA*/").expect("the page has data");
+    let (before_script, end) = rest.split_once("/*SCRIPT*/").expect("the page has a script");
+    Ok([head, STYLE, middle, &data, before_script, SCRIPT, end].concat())
+}
+
+/// How many calls there are of each length, roughly.
+struct Lengths {
+    /// Calls whose length has so many bits.
+    by_bits: [u64; 65],
+    steps: u64,
+}
+
+impl Lengths {
+    fn new(trace: &TraceFile, threads: &[ThreadNumber], left_out: &LeftOut) -> Result<Self> {
+        let mut lengths = Self { by_bits: [0; 65], steps: 0 };
+        for thread in threads {
+            let mut open = Vec::new();
+            walk(trace, *thread, left_out, |step, number| {
+                lengths.steps += 1;
+                match step {
+                    CallStep::Open(_) => open.push(number),
+                    CallStep::Close => {
+                        let begun = open.pop().expect("what ends has begun");
+                        lengths.by_bits[64 - (number - begun).leading_zeros() as usize] += 1;
+                    }
+                    CallStep::Block(_) => {}
+                }
+                Ok(())
+            })?;
+        }
+        Ok(lengths)
+    }
+
+    /// A length (a power of two, or 0) so that at most so many calls are at least as long.
+    fn shortest(&self, most: usize) -> u64 {
+        let mut calls = 0;
+        for bits in (0..self.by_bits.len()).rev() {
+            calls += self.by_bits[bits];
+            if calls > most as u64 {
+                return 1u64.checked_shl(bits as u32).unwrap_or(u64::MAX);
+            }
+        }
+        0
+    }
+}
+
+/// A call, or several short ones side by side.
+struct Call {
+    /// The function of a single call.
+    function: Option<TraceFunction>,
+    /// How many calls it stands for.
+    calls: u64,
+    depth: u32,
+    from: u64,
+    to: u64,
+    /// The step behind its beginning.
+    step: u64,
+}
+
+/// Calls of a thread, in the order of their beginnings.
+#[derive(Default)]
+struct Calls {
+    shortest: u64,
+    with_steps: bool,
+    calls: Vec<Call>,
+    /// Places of the open ones.
+    open: Vec<usize>,
+    steps: Vec<i64>,
+    /// How often each block was executed.
+    executed: BTreeMap<TraceBlock, u64>,
+    /// How often each function was called, shown or not.
+    called: BTreeMap<TraceFunction, u64>,
+}
+
+impl Calls {
+    fn take(&mut self, step: CallStep, number: u64) {
+        if self.with_steps {
+            self.steps.push(match step {
+                CallStep::Open(_) => OPENS,
+                CallStep::Close => CLOSES,
+                CallStep::Block(block) => i64::from(block.0),
+            });
+        }
+        match step {
+            CallStep::Open(function) => {
+                *self.called.entry(function).or_default() += 1;
+                let (depth, step) = (self.open.len() as u32, self.steps.len() as u64);
+                self.open.push(self.calls.len());
+                self.calls.push(Call { function: Some(function), calls: 1, depth, from: number, to: number, step });
+            }
+            CallStep::Close => self.close(number),
+            CallStep::Block(block) => *self.executed.entry(block).or_default() += 1,
+        }
+    }
+
+    fn close(&mut self, number: u64) {
+        let place = self.open.pop().expect("what ends has begun");
+        self.calls[place].to = number;
+        if number - self.calls[place].from >= self.shortest {
+            return;
+        }
+        // What it called is as short, so that only short ones stand behind it.
+        let inner: u64 = self.calls[place + 1..].iter().map(|c| c.calls).sum();
+        self.calls.truncate(place + 1);
+        let call = self.calls.pop().expect("the call stands there");
+        let calls = call.calls + inner;
+        match self.calls.last_mut().filter(|c| c.function.is_none() && c.depth == call.depth) {
+            Some(side_by_side) => {
+                side_by_side.calls += calls;
+                side_by_side.to = number;
+            }
+            None => self.calls.push(Call { function: None, calls, ..call }),
+        }
+    }
+
+    /// The calls column by column: function (-1 for several), number of calls, depth, from, to, step.
+    fn columns(&self) -> Value {
+        let function: Vec<i64> = self.calls.iter().map(|c| c.function.map_or(-1, |f| i64::from(f.0))).collect();
+        let column = |of: &dyn Fn(&Call) -> u64| self.calls.iter().map(of).collect::<Vec<u64>>();
+        json!({ "function": function, "calls": column(&|c| c.calls), "depth": column(&|c| u64::from(c.depth)),
+            "from": column(&|c| c.from), "to": column(&|c| c.to), "step": column(&|c| c.step) })
+    }
+
+    fn counts(&self) -> Value {
+        let blocks: Vec<[u64; 2]> = self.executed.iter().map(|(b, n)| [u64::from(b.0), *n]).collect();
+        let functions: Vec<[u64; 2]> = self.called.iter().map(|(f, n)| [u64::from(f.0), *n]).collect();
+        json!({ "blocks": blocks, "functions": functions })
+    }
+}
+
+/// Whether each function has executed a block.
+fn is_executed(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
+    let mut of = vec![false; trace.about().functions.len()];
+    let blocks = trace.about().blocks.iter().zip(executed).filter(|(_, n)| **n > 0);
+    blocks.for_each(|(b, _)| of[b.function.0 as usize] = true);
+    of
+}
+
+/// Names and entries of the functions that were executed; nothing for the others.
+fn functions(trace: &TraceFile, executed: &[u64]) -> Value {
+    let is_executed = is_executed(trace, executed);
+    let all = trace.about().functions.iter().zip(is_executed);
+    all.map(|(f, shown)| if shown { json!([f.name, format!("{:#x}", in_file(f.address).1)]) } else { Value::Null }).collect()
+}
+
+/// Blocks of the functions that were executed: function, address, lines, machine code; nothing for the others.
+fn blocks(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>) -> Value {
+    let is_executed = is_executed(trace, executed);
+    let all = (0u32..).zip(&trace.about().blocks);
+    all.map(|(number, b)| match is_executed[b.function.0 as usize] {
+        true => json!([b.function.0, format!("{:#x}", in_file(b.address).1), b.lines, code.get(&number)]),
+        false => Value::Null,
+    })
+    .collect()
+}
+
+/// The instructions of blocks, and why there are not all of them.
+fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
+    let about = trace.about();
+    let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
+    let files = match files {
+        Ok(files) => files,
+        Err(error) => return none(&error.to_string()),
+    };
+    if files.hash() != about.hash {
+        return none(&format!("{} has changed since the trace was recorded", about.image));
+    }
+    let mut of_functions: BTreeMap<u32, (u64, Vec<u32>)> = BTreeMap::new();
+    for (number, (block, times)) in (0u32..).zip(about.blocks.iter().zip(executed)) {
+        let (all, blocks) = of_functions.entry(block.function.0).or_default();
+        *all += times;
+        blocks.push(number);
+    }
+    let mut order: Vec<&(u64, Vec<u32>)> = of_functions.values().filter(|(times, _)| *times > 0).collect();
+    order.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
+    let (mut code, mut left) = (BTreeMap::new(), MOST_INSTRUCTIONS);
+    let mut without = 0;
+    for (_, blocks) in order {
+        let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, instructions(files, trace, TraceBlock(*b)))).collect();
+        let size: usize = texts.iter().map(|(_, t)| t.len()).sum();
+        match left.checked_sub(size) {
+            Some(rest) => {
+                left = rest;
+                code.extend(texts);
+            }
+            None => without += 1,
+        }
+    }
+    let note = (without > 0).then(|| format!("the machine code of {without} functions that execute least is left out"));
+    (code, note)
+}
+
+/// The text of a block's instructions.
+fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
+    let block = trace.block(block);
+    let (binary, start) = files.at(block.address);
+    let (mut at, end) = (start, start + u64::from(block.size));
+    let mut texts = Vec::new();
+    while at < end {
+        let Some(decoded) = binary.code_at(at).and_then(|code| instruction::decode(code, at)) else { break };
+        texts.push(format!("{at:x}  {}", instruction::text(&decoded)));
+        at += decoded.len() as u64;
+    }
+    texts
+}
+
+/// Lines of source files near those of the functions that were executed: for each file its lines, or that it cannot be read.
+fn source(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
+    let about = trace.about();
+    let is_executed = is_executed(trace, executed);
+    let mut near: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for block in about.blocks.iter().filter(|b| is_executed[b.function.0 as usize]) {
+        for (file, line) in block.lines.iter().filter(|(_, line)| *line > 0) {
+            near.entry(*file).or_default().extend(line.saturating_sub(CONTEXT).max(1)..=line.saturating_add(CONTEXT));
+        }
+    }
+    let mut left = MOST_LINES;
+    let mut shown = serde_json::Map::new();
+    for (file, near) in near {
+        let text = sources(&about.files[file as usize]);
+        let lines = text.map_or(Value::Null, |text| {
+            let lines = (1u32..).zip(text.lines()).filter(|(n, _)| near.contains(n)).take(left);
+            let lines: Vec<Value> = lines.map(|(number, text)| json!([number, text])).collect();
+            left -= lines.len();
+            Value::Array(lines)
+        });
+        shown.insert(file.to_string(), lines);
+    }
+    Value::Object(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_calls_side_by_side_are_one() {
+        let mut calls = Calls { shortest: 4, ..Calls::default() };
+        let (main, small) = (TraceFunction(0), TraceFunction(1));
+        calls.take(CallStep::Open(main), 0);
+        for n in 0..3 {
+            calls.take(CallStep::Open(small), 1 + 2 * n);
+            calls.take(CallStep::Open(small), 2 + 2 * n);
+            calls.take(CallStep::Close, 3 + 2 * n);
+            calls.take(CallStep::Close, 3 + 2 * n);
+        }
+        calls.take(CallStep::Close, 8);
+        let shown: Vec<_> = calls.calls.iter().map(|c| (c.function, c.calls, c.depth, c.from, c.to)).collect();
+        assert_eq!(shown, [(Some(main), 1, 0, 0, 8), (None, 6, 1, 1, 7)]);
+        assert_eq!(calls.called[&small], 6);
+    }
+
+    #[test]
+    fn lengths_bound_the_calls() {
+        let mut by_bits = [0; 65];
+        (by_bits[1], by_bits[3], by_bits[9]) = (1000, 50, 7);
+        let lengths = Lengths { by_bits, steps: 0 };
+        assert_eq!((lengths.shortest(2000), lengths.shortest(60), lengths.shortest(20), lengths.shortest(3)), (0, 2, 8, 512));
+    }
+}

@@ -1,0 +1,344 @@
+//! A trace as a tree of calls with counts, block by block, or as addresses alone.
+
+use crate::escape;
+use anyhow::{Result, bail};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use trodden_distributed::calls::LeftOut;
+use trodden_distributed::place::{TraceLocation, address, address_in_file, described, follow};
+use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames, TraceFunction};
+
+const SCHEMA_VERSION: u32 = 1;
+
+/// How a trace is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceView {
+    /// Calls, with how often and how long.
+    Tree,
+    /// Blocks, with source lines.
+    Blocks,
+    /// Addresses of blocks.
+    Addresses,
+}
+
+/// What is shown of a trace.
+#[derive(Clone, Debug)]
+pub struct TraceShowOptions {
+    /// How.
+    pub view: TraceView,
+    /// One thread only.
+    pub thread: Option<u32>,
+    /// The place to begin at.
+    pub from: Option<String>,
+    /// The place to end at.
+    pub to: Option<String>,
+    /// Maximum depth of calls.
+    pub depth: usize,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// Writes what is asked for of a trace.
+///
+/// # Errors
+/// The trace cannot be read, or has no such place; or nothing can be written.
+pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions) -> Result<()> {
+    let threads: Vec<ThreadNumber> = LeftOut::new(trace, &[], &[], options.thread)?.threads(trace).collect();
+    let from = options.from.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
+    let to = options.to.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
+    let numbers = |place: &Option<TraceLocation>| place.as_ref().and_then(TraceLocation::number);
+    if let (Some(first), Some(last)) = (numbers(&from), numbers(&to))
+        && last < first
+    {
+        bail!("--to #{last} comes before --from #{first}: change them over");
+    }
+    match options.view {
+        TraceView::Tree => tree(trace, &threads, [from, to], options, out),
+        _ if options.json => json_blocks(trace, &threads, [from, to], options, out),
+        _ => text_blocks(trace, &threads, [from, to], options, out),
+    }
+}
+
+/// The blocks of threads, or their addresses, a line each.
+fn text_blocks(
+    trace: &TraceFile,
+    threads: &[ThreadNumber],
+    [from, to]: [Option<TraceLocation>; 2],
+    options: &TraceShowOptions,
+    out: &mut impl Write,
+) -> Result<()> {
+    for thread in threads {
+        if threads.len() > 1 {
+            writeln!(out, "# thread {}", thread.0)?;
+        }
+        let mut span = Span::new([from.clone(), to.clone()]);
+        let mut frames = TraceFrames::default();
+        for event in trace.stream(*thread) {
+            let event = event?;
+            let is_call = follow(&mut frames, event, trace);
+            match span.step(event, is_call, trace) {
+                Position::Before => {}
+                Position::Inside => step(out, trace, options, event, &frames, &span)?,
+                Position::Behind => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn step(
+    out: &mut impl Write,
+    trace: &TraceFile,
+    options: &TraceShowOptions,
+    event: TraceEvent,
+    frames: &TraceFrames,
+    span: &Span,
+) -> Result<()> {
+    let TraceEvent::Block(block) = event else { return Ok(()) };
+    if options.view == TraceView::Addresses {
+        writeln!(out, "{}", escape::line(&address(trace, trace.block(block).address)))?;
+        return Ok(());
+    }
+    let depth = frames.open.len().saturating_sub(1);
+    if depth <= options.depth {
+        writeln!(out, "#{:<8} {:indent$}{}", span.blocks - 1, "", described(trace, block), indent = 2 * depth)?;
+    }
+    Ok(())
+}
+
+/// A block that is executed.
+#[derive(Serialize)]
+struct ShownBlock<'a> {
+    /// How many blocks of the thread come before.
+    block: u64,
+    /// Open calls around its own.
+    depth: usize,
+    /// In its file.
+    address: String,
+    /// Its file, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<&'a str>,
+    function: &'a str,
+    /// Its source files and lines.
+    lines: Vec<(&'a str, u32)>,
+}
+
+/// The blocks of threads, or their addresses, as one document; written block by block, since there may be millions.
+fn json_blocks(
+    trace: &TraceFile,
+    threads: &[ThreadNumber],
+    [from, to]: [Option<TraceLocation>; 2],
+    options: &TraceShowOptions,
+    out: &mut impl Write,
+) -> Result<()> {
+    let about = trace.about();
+    let list = if options.view == TraceView::Addresses { "addresses" } else { "blocks" };
+    let command = serde_json::to_string(&about.command)?;
+    write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"command":{command},"cut":{},"threads":["#, trace.end().cut)?;
+    for (number, thread) in threads.iter().enumerate() {
+        let separator = if number > 0 { "," } else { "" };
+        write!(out, r#"{separator}{{"thread":{},"{list}":["#, thread.0)?;
+        let mut span = Span::new([from.clone(), to.clone()]);
+        let mut frames = TraceFrames::default();
+        let mut separator = "";
+        for event in trace.stream(*thread) {
+            let event = event?;
+            let is_call = follow(&mut frames, event, trace);
+            match (span.step(event, is_call, trace), event) {
+                (Position::Inside, TraceEvent::Block(block)) => {
+                    let depth = frames.open.len().saturating_sub(1);
+                    let data = trace.block(block);
+                    let (address, image) = address_in_file(trace, data.address);
+                    if options.view == TraceView::Addresses {
+                        write!(out, "{separator}\n\"{address:#x}\"")?;
+                        separator = ",";
+                    } else if depth <= options.depth {
+                        let lines = data.lines.iter().map(|(file, line)| (about.files[*file as usize].as_str(), *line)).collect();
+                        let function = trace.name(data.function);
+                        let shown = ShownBlock { block: span.blocks - 1, depth, address: format!("{address:#x}"), image, function, lines };
+                        write!(out, "{separator}\n{}", serde_json::to_string(&shown)?)?;
+                        separator = ",";
+                    }
+                }
+                (Position::Behind, _) => break,
+                _ => {}
+            }
+        }
+        write!(out, "\n]}}")?;
+    }
+    writeln!(out, "]}}")?;
+    Ok(())
+}
+
+/// From one place to another.
+struct Span {
+    from: Option<TraceLocation>,
+    to: Option<TraceLocation>,
+    seen: [u64; 2],
+    begun: bool,
+    over: bool,
+    blocks: u64,
+}
+
+enum Position {
+    Before,
+    Inside,
+    Behind,
+}
+
+impl Span {
+    fn new([from, to]: [Option<TraceLocation>; 2]) -> Self {
+        Self { begun: from.is_none(), from, to, seen: [0; 2], over: false, blocks: 0 }
+    }
+
+    /// Where an event is. The block that ends the span is the last one in it.
+    fn step(&mut self, event: TraceEvent, is_call: bool, trace: &TraceFile) -> Position {
+        let number = self.blocks;
+        self.blocks += u64::from(matches!(event, TraceEvent::Block(_)));
+        if self.over {
+            return Position::Behind;
+        }
+        let which = usize::from(self.begun);
+        let place = if self.begun { &self.to } else { &self.from };
+        let mut is_there = false;
+        if let Some(place) = place.as_ref().filter(|p| p.matches(event, number, is_call, trace)) {
+            self.seen[which] += 1;
+            is_there = place.nth.is_none_or(|nth| nth == self.seen[which]);
+        }
+        match (self.begun, is_there) {
+            (false, false) => return Position::Before,
+            (false, true) => self.begun = true,
+            (true, over) => self.over = over,
+        }
+        Position::Inside
+    }
+}
+
+/// A function called in a context, with all its calls there.
+#[derive(Default)]
+struct Called {
+    function: Option<TraceFunction>,
+    calls: u64,
+    blocks: u64,
+    callees: Vec<usize>,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    function: &'a str,
+    calls: u64,
+    blocks: u64,
+    callees: Vec<Shown<'a>>,
+}
+
+/// Calls of all threads by context.
+struct Tree {
+    nodes: Vec<Called>,
+    by_callee: HashMap<(usize, TraceFunction), usize>,
+    depth: usize,
+}
+
+impl Tree {
+    /// The calls of a thread between two places.
+    fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
+        let mut tree = Self { nodes: vec![Called::default()], by_callee: HashMap::new(), depth };
+        let mut span = Span::new(span);
+        let mut frames = TraceFrames::default();
+        // The node of each open frame; deeper frames than are shown have the node of the last one that is.
+        let mut stack: Vec<usize> = Vec::new();
+        for event in trace.stream(thread) {
+            let event = event?;
+            let is_call = follow(&mut frames, event, trace);
+            stack.truncate(frames.open.len());
+            match span.step(event, is_call, trace) {
+                Position::Behind => break,
+                position => tree.take(trace, event, &frames, &mut stack, matches!(position, Position::Inside)),
+            }
+        }
+        Ok(tree)
+    }
+
+    fn take(&mut self, trace: &TraceFile, event: TraceEvent, frames: &TraceFrames, stack: &mut Vec<usize>, counts: bool) {
+        let TraceEvent::Block(block) = event else {
+            // A tail call has replaced the last frame.
+            if frames.open.last().is_some_and(Option::is_none) {
+                stack.truncate(frames.open.len() - 1);
+            }
+            return;
+        };
+        while stack.len() < frames.open.len() {
+            let parent = stack.last().copied().unwrap_or(0);
+            let function = frames.open[stack.len()].unwrap_or_else(|| trace.function_of(block));
+            let node = if stack.len() < self.depth { self.callee(parent, function) } else { parent };
+            if stack.len() < self.depth && counts {
+                self.nodes[node].calls += 1;
+            }
+            stack.push(node);
+        }
+        if counts {
+            self.nodes[stack.last().copied().unwrap_or(0)].blocks += 1;
+        }
+    }
+
+    fn callee(&mut self, parent: usize, function: TraceFunction) -> usize {
+        let next = self.nodes.len();
+        let node = *self.by_callee.entry((parent, function)).or_insert(next);
+        if node == next {
+            self.nodes.push(Called { function: Some(function), ..Called::default() });
+            self.nodes[parent].callees.push(node);
+        }
+        node
+    }
+
+    /// What is shown of a node, and of those that it called. `has_run` is that of the tree.
+    fn shown<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> Shown<'a> {
+        let called = &self.nodes[node];
+        let callees = called.callees.iter().filter(|c| has_run[**c]).map(|c| self.shown(trace, *c, has_run)).collect();
+        Shown { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
+    }
+
+    /// Whether each node, or one that it called, has executed a block. Callees stand after their callers.
+    fn has_run(&self) -> Vec<bool> {
+        let mut has_run: Vec<bool> = self.nodes.iter().map(|node| node.blocks > 0).collect();
+        for (number, node) in self.nodes.iter().enumerate().rev() {
+            has_run[number] |= node.callees.iter().any(|callee| has_run[*callee]);
+        }
+        has_run
+    }
+}
+
+fn tree(
+    trace: &TraceFile,
+    threads: &[ThreadNumber],
+    span: [Option<TraceLocation>; 2],
+    options: &TraceShowOptions,
+    out: &mut impl Write,
+) -> Result<()> {
+    let mut all = Vec::new();
+    for thread in threads {
+        all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), options.depth)?));
+    }
+    let shown: Vec<(u32, Shown)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0, &tree.has_run()))).collect();
+    if options.json {
+        let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
+        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut,
+            "runs": trace.end().runs, "opaque": trace.about().opaque, "threads": threads });
+        serde_json::to_writer_pretty(&mut *out, &document)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    writeln!(out, "{:>10} {:>12}  function", "calls", "blocks")?;
+    for (thread, root) in &shown {
+        if shown.len() > 1 {
+            writeln!(out, "thread {thread}")?;
+        }
+        root.callees.iter().try_for_each(|c| line(out, c, 0))?;
+    }
+    Ok(())
+}
+
+fn line(out: &mut impl Write, shown: &Shown, depth: usize) -> io::Result<()> {
+    writeln!(out, "{:>10} {:>12}  {:indent$}{}", shown.calls, shown.blocks, "", escape::line(shown.function), indent = 2 * depth)?;
+    shown.callees.iter().try_for_each(|c| line(out, c, depth + 1))
+}

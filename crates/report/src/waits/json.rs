@@ -1,0 +1,123 @@
+//! The report as JSON.
+//!
+//! `causes` (function, file, line, process, ns; the greatest first) and `waits` (site, total_ns, classes: occurrences, wait_ns, plus,
+//! minus) are what scripts
+//! rely on. `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
+//! `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
+
+use serde_json::{Value, json};
+use trodden_waits::{CodeId, LocationId, Step};
+use trodden_waits_file::causes::Cause;
+use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
+
+/// Version of the form.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The report as a value.
+pub fn value(summary: &WaitSummary) -> Value {
+    let replayed = &summary.replayed;
+    let outcome = &replayed.outcome;
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "run_ns": outcome.run_ns,
+        "wait_ns": outcome.wait_ns,
+        "wait_occurrences": outcome.waits,
+        "unexplained_ns": outcome.unexplained_ns,
+        "threshold": summary.threshold,
+        "classes_at_other_thresholds": outcome.other_classes.iter().map(|(threshold, count)| json!({"threshold": threshold,
+            "classes": count})).collect::<Vec<_>>(),
+        "causes": causes(summary, &summary.causes),
+        "communication": causes(summary, &summary.communication),
+        "waits": summary.sites.iter().map(|site| wait(summary, site)).collect::<Vec<_>>(),
+        "kinds": summary.kinds.iter().map(|(kind, family, occurrences, ns)| json!({
+            "kind": kind, "family": family, "occurrences": occurrences, "wait_ns": ns,
+        })).collect::<Vec<_>>(),
+        "critical_path": summary.critical.iter().map(|(name, ns)| json!({"code": name, "ns": ns})).collect::<Vec<_>>(),
+        "imbalance": summary.imbalance.iter().map(|i| with_location(summary, i.location, json!({
+            "function": i.function, "most_ns": i.most_ns, "mean_ns": i.mean_ns,
+        }))).collect::<Vec<_>>(),
+        "what_if": replayed.answers.iter().map(|(function, percent, ns)| json!({
+            "function": function, "percent_less": percent, "run_ns": ns,
+        })).collect::<Vec<_>>(),
+        "locations": (0..replayed.locations.len() as u32).map(|index| location(summary, LocationId(index))).collect::<Vec<_>>(),
+        "diagnostics": outcome.diagnostics.iter().map(|(diagnostic, found)| json!({
+            "text": diagnostic.to_string(), "count": found.count, "first_ns": found.time_ns,
+                "location": summary.location_name(found.location),
+        })).collect::<Vec<_>>(),
+        "uncovered": replayed.uncovered.iter().map(|(name, (calls, ns))| json!({"function": name, "calls": calls,
+            "ns": ns})).collect::<Vec<_>>(),
+        "notes": replayed.notes.iter().chain(&replayed.names.symbols.notes).collect::<Vec<_>>(),
+    })
+}
+
+fn causes(summary: &WaitSummary, causes: &[Cause]) -> Vec<Value> {
+    let value = |cause: &Cause| {
+        let callers = cause.callers.iter().map(|(caller, ns)| json!({"function": caller, "ns": ns}));
+        let value = json!({
+            "function": cause.function, "caller": cause.callers.first().map(|(caller, _)| caller), "callers": callers.collect::<Vec<_>>(),
+            "file": cause.file, "line": cause.line, "state": cause.state.name(), "ns": cause.ns,
+        });
+        with_location(summary, cause.location, value)
+    };
+    causes.iter().map(value).collect()
+}
+
+fn location(summary: &WaitSummary, id: LocationId) -> Value {
+    let name = summary.location(id);
+    with_location(summary, id, json!({"computing_ns": name.computing_ns, "processor_ns": name.processor_ns}))
+}
+
+fn with_location(summary: &WaitSummary, id: LocationId, mut value: Value) -> Value {
+    let name = summary.location(id);
+    value["process"] = name.process.into();
+    value["thread"] = name.thread.into();
+    value["location"] = summary.location_name(id).into();
+    value["location_index"] = id.0.into();
+    value
+}
+
+fn wait(summary: &WaitSummary, site: &SiteSummary) -> Value {
+    json!({
+        "site": place(summary, site.code),
+        "kind": site.kind,
+        "family": site.family,
+        "occurrences": site.occurrences,
+        "total_ns": site.total_ns,
+        "classes": site.classes.iter().map(|class| class_value(summary, class)).collect::<Vec<_>>(),
+    })
+}
+
+fn class_value(summary: &WaitSummary, class: &ClassSummary) -> Value {
+    let longest = &class.waits.longest;
+    json!({
+        "occurrences": class.waits.occurrences,
+        "wait_ns": class.waits.total_ns,
+        "min_ns": class.waits.min_ns,
+        "max_ns": class.waits.max_ns,
+        "locations": class.waits.locations.iter().map(|l| summary.location_name(*l)).collect::<Vec<_>>(),
+        "longest": {"location_index": longest.location.0, "enter_ns": longest.enter_ns, "minus_ns": longest.since_ns},
+        "plus": path(summary, &class.plus),
+        "minus": path(summary, &class.minus),
+        "left_out_ns": {"plus": class.dropped_ns.0, "minus": class.dropped_ns.1},
+    })
+}
+
+fn place(summary: &WaitSummary, id: CodeId) -> Value {
+    let code = summary.code(id);
+    let mut value =
+        json!({"call": code.call, "function": code.function(), "file": code.file, "line": summary.line(id), "stack": code.path});
+    if let Some(taken) = &code.taken {
+        value["path"] = json!({"function": taken.function, "lines": &*taken.lines});
+    }
+    value
+}
+
+fn path(summary: &WaitSummary, steps: &[(Step, u64)]) -> Vec<Value> {
+    let step = |(step, ns): &(Step, u64)| {
+        let mut value = place(summary, step.code);
+        value["state"] = step.state.name().into();
+        value["ns"] = (*ns).into();
+        with_location(summary, step.location, value)
+    };
+    steps.iter().map(step).collect()
+}

@@ -1,0 +1,68 @@
+//! One self-contained HTML page: wait sites with the two paths of their classes, source with the waiting that each line causes, a
+//! time line.
+
+use super::json;
+use crate::Sources;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_waits_file::summary::WaitSummary;
+use trodden_waits_file::timeline::Activity;
+
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+/// Lines of a source file around those that cause waits.
+const CONTEXT: u32 = 8;
+/// Source lines in the page.
+const MOST_LINES: usize = 4000;
+
+/// The page.
+pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
+    let mut data = json::value(summary);
+    data["timeline"] = timeline(summary);
+    data["source"] = source(summary, sources);
+    data["title"] = title.into();
+    // A script's data must not end it.
+    let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
+    PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT).replace("/*DATA*/", &data)
+}
+
+fn timeline(summary: &WaitSummary) -> Value {
+    let bars = summary.replayed.timeline.bars.iter().map(|bar| {
+        let code = summary.code(bar.code);
+        let (kind, name) = match bar.activity {
+            Activity::Computing => (0, code.function()),
+            Activity::Communicating => (1, code.call.unwrap_or("call")),
+            Activity::Waiting(_) => (2, code.call.unwrap_or("call")),
+        };
+        let releaser = if let Activity::Waiting(releaser) = bar.activity { Some(releaser.0) } else { None };
+        json!([bar.location.0, bar.from_ns, bar.ns, kind, name, code.function(), releaser])
+    });
+    json!({"bars": bars.collect::<Vec<_>>(), "least_ns": summary.replayed.timeline.least_ns})
+}
+
+/// Lines that cause waits, and those around them, by file.
+fn source(summary: &WaitSummary, sources: &Sources) -> Value {
+    let mut files: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
+    for (file, line, ns) in &summary.lines {
+        *files.entry(file).or_default().entry(*line).or_default() += ns;
+    }
+    let mut left = MOST_LINES;
+    let mut shown = Vec::new();
+    for (file, lines) in files {
+        let Some(text) = sources(file) else {
+            shown.push(json!({"file": file, "missing": true, "lines": []}));
+            continue;
+        };
+        let near: BTreeSet<u32> = lines.keys().flat_map(|line| line.saturating_sub(CONTEXT)..=line + CONTEXT).collect();
+        let rows: Vec<Value> = (1..)
+            .zip(text.lines())
+            .filter(|(number, _)| near.contains(number))
+            .take(left)
+            .map(|(number, text)| json!([number, text, lines.get(&number).copied().unwrap_or(0)]))
+            .collect();
+        left -= rows.len();
+        shown.push(json!({"file": file, "lines": rows}));
+    }
+    Value::Array(shown)
+}

@@ -1,0 +1,279 @@
+//! The report on a terminal.
+
+use crate::escape;
+use crate::words::plural;
+use anyhow::Result;
+use std::io::{self, Write};
+use std::path::Path;
+use trodden_waits::{LocationState, Step};
+use trodden_waits_file::causes::Cause;
+use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
+
+/// Steps of a path that are shown.
+const STEPS: usize = 4;
+/// Callers of a cause that are shown.
+const CALLERS: usize = 3;
+/// Classes of a site that are shown.
+const CLASSES: usize = 3;
+
+/// Writes the report, with at most `top` causes and wait sites.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> Result<()> {
+    headline(out, summary)?;
+    causes(out, summary, top)?;
+    for site in summary.sites.iter().take(top) {
+        write_site(out, summary, site)?;
+    }
+    if summary.sites.len() > top {
+        writeln!(out, "\n{} more wait sites (--top)", summary.sites.len() - top)?;
+    }
+    let classes: usize = summary.sites.iter().map(|site| site.classes.len()).sum();
+    let others = summary.replayed.outcome.other_classes.iter().map(|(threshold, count)| format!("{count} at {threshold}"));
+    writeln!(out, "\n{classes} classes at threshold {} ({})", summary.threshold, others.collect::<Vec<_>>().join(", "))?;
+    overview(out, summary, top)?;
+    lacks(out, summary)?;
+    Ok(())
+}
+
+fn headline(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
+    let outcome = &summary.replayed.outcome;
+    let locations = summary.replayed.locations.len();
+    let all_ns = outcome.run_ns.saturating_mul(locations as u64).max(1);
+    writeln!(
+        out,
+        "{} on {locations} location{}, {} calls; {} waits take {} ({:.1} % of all locations' time)",
+        time(outcome.run_ns),
+        if locations == 1 { "" } else { "s" },
+        summary.replayed.calls,
+        outcome.waits,
+        time(outcome.wait_ns),
+        percent(outcome.wait_ns, all_ns)
+    )?;
+    for (name, family, occurrences, ns) in &summary.kinds {
+        writeln!(out, "  {:>10}  {:5.1} %  {name} ({family}), {occurrences} times", time(*ns), percent(*ns, outcome.wait_ns))?;
+    }
+    Ok(())
+}
+
+fn causes(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
+    if summary.sites.is_empty() {
+        return writeln!(out, "\nNo location waits.");
+    }
+    if !summary.causes.is_empty() {
+        writeln!(out, "\nCauses: the code that others wait for, summed over all waits")?;
+        write_causes(out, summary, &summary.causes, top)?;
+    }
+    if !summary.communication.is_empty() {
+        writeln!(out, "\nNot caused by code: calls that take long to complete, code without a processor, start-up")?;
+        write_causes(out, summary, &summary.communication, top.min(4))?;
+    }
+    Ok(())
+}
+
+fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], top: usize) -> io::Result<()> {
+    for cause in causes.iter().take(top) {
+        let place = place(&cause.file, cause.line);
+        let state = if cause.state == LocationState::Computing { String::new() } else { format!(", {}", cause.state.name()) };
+        let caller = callers(cause);
+        writeln!(
+            out,
+            "  {:>10}  {:5.1} %  {}{place}{caller} on {}{state}",
+            time(cause.ns),
+            percent(cause.ns, summary.replayed.outcome.wait_ns),
+            cause.function,
+            summary.location_name(cause.location)
+        )?;
+    }
+    Ok(())
+}
+
+/// Who calls a cause: alone, or each with its share of the waiting.
+fn callers(cause: &Cause) -> String {
+    let share = |(caller, ns): &(String, u64)| format!("{caller} ({:.0} %)", percent(*ns, cause.ns));
+    match cause.callers.as_slice() {
+        [] => String::new(),
+        [(caller, _)] => format!(" in {caller}"),
+        callers => {
+            let shown: Vec<String> = callers.iter().take(CALLERS).map(share).collect();
+            let more = callers.len().saturating_sub(CALLERS);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!(" in {}{more}", shown.join(", "))
+        }
+    }
+}
+
+fn write_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -> io::Result<()> {
+    let code = summary.code(site.code);
+    writeln!(
+        out,
+        "\n{} in {}{}: {}, {} times, {}",
+        code.call.unwrap_or("wait"),
+        code.function(),
+        place(&code.file, summary.line(site.code)),
+        site.kind,
+        site.occurrences,
+        time(site.total_ns)
+    )?;
+    for class in site.classes.iter().take(CLASSES) {
+        write_class(out, summary, class)?;
+    }
+    if site.classes.len() > CLASSES {
+        writeln!(out, "  {} more classes at threshold {}", site.classes.len() - CLASSES, summary.threshold)?;
+    }
+    Ok(())
+}
+
+fn write_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary) -> io::Result<()> {
+    let mut who: Vec<String> = class.waits.locations.iter().take(4).map(|l| summary.location_name(*l)).collect();
+    if class.waits.locations.len() > 4 {
+        who.push(format!("{} more", class.waits.locations.len() - 4));
+    }
+    writeln!(
+        out,
+        "  {} times, {} ({} to {}): {} {}, because",
+        class.waits.occurrences,
+        time(class.waits.total_ns),
+        time(class.waits.min_ns),
+        time(class.waits.max_ns),
+        who.join(", "),
+        if class.waits.locations.len() == 1 { "waits" } else { "wait" }
+    )?;
+    write_path(out, summary, "executed", &class.plus, class)?;
+    write_path(out, summary, "instead of", &class.minus, class)?;
+    let (plus, minus) = class.dropped_ns;
+    if plus + minus > 0 {
+        writeln!(out, "      (left out: what both executed, {} and {})", time(plus), time(minus))?;
+    }
+    Ok(())
+}
+
+fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(Step, u64)], class: &ClassSummary) -> io::Result<()> {
+    for (index, (step, ns)) in path.iter().take(STEPS).enumerate() {
+        writeln!(
+            out,
+            "    {:10} {:>10}  {:5.1} %  {} on {}",
+            if index == 0 { what } else { "" },
+            time(*ns),
+            percent(*ns, class.waits.total_ns),
+            step_name(summary, step),
+            summary.location_name(step.location)
+        )?;
+    }
+    if path.len() > STEPS {
+        let rest: u64 = path.iter().skip(STEPS).map(|(_, ns)| ns).sum();
+        writeln!(
+            out,
+            "    {:10} {:>10}  {:5.1} %  {}",
+            "",
+            time(rest),
+            percent(rest, class.waits.total_ns),
+            plural((path.len() - STEPS) as u128, "more step", "more steps")
+        )?;
+    }
+    Ok(())
+}
+
+/// A step's code in words.
+fn step_name(summary: &WaitSummary, step: &Step) -> String {
+    let code = summary.code(step.code);
+    let at = place(&code.file, summary.line(step.code));
+    let taken = match &code.taken {
+        Some(taken) if taken.function == code.function() => format!(", path {}", taken.lines),
+        Some(taken) => format!(", path of {} {}", taken.function, taken.lines),
+        None => String::new(),
+    };
+    match (step.state, code.call) {
+        (LocationState::Computing, _) => match code.path.iter().rev().nth(1) {
+            Some(caller) => format!("{}{at} in {caller}{taken}", code.function()),
+            None => format!("{}{at}{taken}", code.function()),
+        },
+        (state, Some(call)) => format!("{call} in {}{at}, {}", code.function(), state.name()),
+        (state, None) => format!("{}{at}, {}", code.function(), state.name()),
+    }
+}
+
+fn overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
+    let run_ns = summary.replayed.outcome.run_ns;
+    writeln!(out, "\nCritical path: what decides the run time")?;
+    for (name, ns) in summary.critical.iter().take(top.min(5)) {
+        writeln!(out, "  {:>10}  {:5.1} %  {name}", time(*ns), percent(*ns, run_ns))?;
+    }
+    if summary.replayed.locations.len() > 1 {
+        writeln!(out, "\nImbalance: the greatest time of a location over the mean of all")?;
+        for found in summary.imbalance.iter().filter(|i| i.most_ns > i.mean_ns).take(top.min(5)) {
+            let location = summary.location_name(found.location);
+            writeln!(
+                out,
+                "  {:>10}  {} on {location}: {}, mean of all {}",
+                time(found.most_ns - found.mean_ns),
+                found.function,
+                time(found.most_ns),
+                time(found.mean_ns)
+            )?;
+        }
+    }
+    for (function, percent_less, ns) in &summary.replayed.answers {
+        writeln!(out, "\nIf {function} took {percent_less} % less, the run would take {} instead of {}", time(*ns), time(run_ns))?;
+    }
+    Ok(())
+}
+
+fn lacks(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
+    let outcome = &summary.replayed.outcome;
+    let mut notes: Vec<String> = Vec::new();
+    if outcome.unexplained_ns > 0 {
+        notes.push(format!("{} of waiting is not explained", time(outcome.unexplained_ns)));
+    }
+    for (diagnostic, found) in outcome.diagnostics.iter() {
+        let location = summary.location_name(found.location);
+        notes.push(format!("{diagnostic} ({} times, first at {} on {location})", found.count, time(found.time_ns)));
+    }
+    for (name, (calls, ns)) in &summary.replayed.uncovered {
+        notes.push(format!("{name}: no rule says who waits for whom ({calls} calls, {})", time(*ns)));
+    }
+    for name in summary.replayed.locations.iter().enumerate() {
+        let (index, location) = name;
+        if location.computing_ns > 10_000_000 && location.processor_ns * 10 < location.computing_ns * 9 {
+            notes.push(format!(
+                "{} had a processor for {:.0} % of its computing time: the rest, in calls that are not recorded, or for want of a \
+                    processor where the kernel does not report it, is counted as computation; fewer threads than processors avoid the \
+                    latter",
+                summary.location_name(trodden_waits::LocationId(index as u32)),
+                percent(location.processor_ns, location.computing_ns)
+            ));
+        }
+    }
+    notes.extend(summary.replayed.notes.iter().cloned());
+    notes.extend(summary.replayed.names.symbols.notes.iter().cloned());
+    if !notes.is_empty() {
+        writeln!(out, "\nNotes")?;
+        notes.iter().try_for_each(|note| writeln!(out, "  {}", escape::line(note)))?;
+    }
+    Ok(())
+}
+
+/// `(file:line)` with a blank before it, or nothing.
+fn place(file: &str, line: u32) -> String {
+    let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
+    match (name.is_empty(), line) {
+        (true, _) => String::new(),
+        (false, 0) => format!(" ({name})"),
+        (false, line) => format!(" ({name}:{line})"),
+    }
+}
+
+/// A time with its unit.
+fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}

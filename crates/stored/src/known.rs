@@ -1,0 +1,43 @@
+//! Sets of known paths by name: files of them, profiles, runs, suites.
+
+use crate::named;
+use anyhow::{Context, Result};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use trodden_unit::KnownPaths;
+
+/// The paths that a name stands for: those of a file, run or suite, or of several, divided by commas.
+///
+/// # Errors
+/// There is none of these, or it is damaged.
+pub fn known_paths(wanted: &OsStr) -> Result<KnownPaths> {
+    if Path::new(wanted).is_file() {
+        return paths_in_file(Path::new(wanted));
+    }
+    let mut known = KnownPaths::default();
+    let names = wanted.to_str().with_context(|| format!("there is no file {}", wanted.display()))?;
+    for name in names.split(',') {
+        known.unite(match known_in(Path::new(name))? {
+            Some(known) => known,
+            None => named::load(name)?.known_paths()?,
+        })?;
+    }
+    Ok(known)
+}
+
+fn paths_in_file(file: &Path) -> Result<KnownPaths> {
+    match known_in(file)? {
+        Some(known) => Ok(known),
+        None => Ok(named::load_file(file)?.known_paths()?),
+    }
+}
+
+/// What a file of known paths holds; `None` if the name is not of one.
+///
+/// # Errors
+/// It is damaged.
+pub fn known_in(file: &Path) -> Result<Option<KnownPaths>> {
+    let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::is_begun_in(bytes));
+    bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())).transpose()
+}

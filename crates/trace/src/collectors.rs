@@ -1,0 +1,38 @@
+//! Collectors of traces by the names that options and jobs have: the one list.
+
+use crate::collect::{Collector, Compiled, Hardware, PtraceBreakpoints, SingleStep, Trampolines, Uprobes};
+use serde::{Deserialize, Serialize};
+
+/// Ways to see that a program comes to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CollectorKind {
+    /// Jumps, written into the program in memory, to copies of blocks that record themselves.
+    Trampolines,
+    /// Jumps in sleds that were compiled into the program.
+    Compiled,
+    /// Breakpoints by ptrace, with displaced instructions.
+    Ptrace,
+    /// Every instruction by ptrace.
+    SingleStep,
+    /// The four debug registers.
+    Hardware,
+    /// Probes of the kernel with a BPF program.
+    Uprobes,
+}
+
+impl CollectorKind {
+    /// All collectors.
+    pub const ALL: [Self; 6] = [Self::Trampolines, Self::Compiled, Self::Ptrace, Self::SingleStep, Self::Hardware, Self::Uprobes];
+
+    /// The collector itself, which knows its name.
+    pub fn collector(self) -> &'static dyn Collector {
+        match self {
+            Self::Trampolines => &Trampolines,
+            Self::Compiled => &Compiled,
+            Self::Ptrace => &PtraceBreakpoints,
+            Self::SingleStep => &SingleStep,
+            Self::Hardware => &Hardware,
+            Self::Uprobes => &Uprobes,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Branches through the model of the hardware path profiler: a source is opened, read to its end, and its paths are placed in the code.
+//!
+//! | file | what |
+//! |---|---|
+//! | `open.rs` | opening a source: QEMU with the plugin, files |
+//! | `places.rs` | what lies at an address: file, function, source line, code |
+//! | `walk.rs` | from a path descriptor to its instructions |
+//! | `table_profile.rs` | a table's profile as paths of the program's units |
+
+mod open;
+mod places;
+mod table_profile;
+mod walk;
+
+pub use open::{EmulatedProgram, OpenedSource, QEMU, SourceFormat, open_file, qemu_version};
+pub use places::{Memory, Places, SourcePlace};
+pub use table_profile::{ProfileKind, check_mapping, table_profile};
+pub use walk::{InstructionStep, InstructionWalk, walk};
+
+use crate::sources::{Batch, RecordedWriter, Recording, SourceNotes};
+use anyhow::{Context, Result};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use trodden_hardware::processor::ProcessorParameters;
+use trodden_hardware::{CompletedPath, Lane, OperationMapping, ThreadId};
+
+/// A file that is written while a source is read.
+pub struct WrittenFile<'a> {
+    /// Takes what is written.
+    pub out: &'a mut dyn Write,
+    /// Its name in messages.
+    pub path: &'a Path,
+}
+
+/// Reads a source to its end, into a lane, and, where that is wanted, into a recording and the sequence of paths (a line each: thread,
+/// start, outcomes, what ended it).
+///
+/// # Errors
+/// The source cannot be read, or is damaged and `keeps_partial` is not set; or a file cannot be written.
+pub fn simulate(
+    opened: &mut OpenedSource,
+    lane: &mut Lane,
+    keeps_partial: bool,
+    recording: Option<WrittenFile>,
+    mut sequence: Option<WrittenFile>,
+) -> Result<SourceNotes> {
+    let (level, knows_return_addresses) = (opened.source.level(), opened.source.knows_return_addresses());
+    let about = Recording { origin: opened.origin.clone(), level, knows_return_addresses };
+    let mut writer = match recording {
+        Some(file) => Some((RecordedWriter::new(file.out, &about)?, file.path)),
+        None => None,
+    };
+    let mut failure = None;
+    let mut observe = |thread: ThreadId, completed: &CompletedPath| {
+        let path = &completed.path;
+        if let Some(file) = &mut sequence
+            && let Err(error) = writeln!(file.out, "{} {} {} {}", thread.0, path.start, path.outcome_digits(), completed.end.name())
+        {
+            failure.get_or_insert(error);
+        }
+    };
+    let mut batch = Batch::default();
+    let mut goes_on = true;
+    while goes_on {
+        batch.clear();
+        match opened.source.read(&mut batch) {
+            Ok(more) => goes_on = more,
+            Err(error) if keeps_partial => {
+                log::warn!("{error}");
+                goes_on = false;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        lane.feed(&batch.events, &batch.instructions, &mut observe)?;
+        if let Some((writer, path)) = &mut writer {
+            writer.write(&batch).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    lane.finish(&mut observe)?;
+    let notes = opened.source.notes();
+    if let Some((writer, path)) = writer {
+        writer.finish(&notes).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(file) = &sequence {
+        failure.map_or(Ok(()), Err).with_context(|| format!("cannot write {}", file.path.display()))?;
+    }
+    Ok(notes)
+}
+
+/// The parameters of a processor in a file (TOML).
+///
+/// # Errors
+/// It cannot be read, or a parameter is out of its range.
+pub fn processor_of_file(file: &Path) -> Result<ProcessorParameters> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())
+}
+
+/// What each class of branches does, of a file (TOML).
+///
+/// # Errors
+/// It cannot be read, or is not understood.
+pub fn mapping_of_file(file: &Path) -> Result<OperationMapping> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    OperationMapping::from_toml(&text).with_context(|| file.display().to_string())
+}

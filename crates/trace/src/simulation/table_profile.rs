@@ -1,0 +1,146 @@
+//! What the first table holds, as paths of the program's units: a profile that report, diff and pgo read.
+//!
+//! The program was built with the addresses of its blocks. A descriptor is walked through the code, and the walk
+//! becomes what it does to the numbers of the units' paths.
+
+use super::places::Places;
+use super::walk::{InstructionWalk, walk};
+use crate::hot_paths::{HotPath, HotPathImport, import_hot_paths};
+use anyhow::{Result, bail, ensure};
+use std::collections::BTreeSet;
+use std::path::Path;
+use trodden_binary::{MappedFile, ProbedImage};
+use trodden_hardware::{
+    BranchType, DetectorCounts, DetectorParameters, Extension, Metric, OperationMapping, Overflow, PathDescriptor, PathProfile, Profiler,
+};
+use trodden_profile::{Profile, Run};
+use trodden_unit::UnitStore;
+
+/// Which profile becomes paths of units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileKind {
+    /// What the first table holds.
+    Table,
+    /// All paths that the detector found.
+    Complete,
+}
+
+/// Whether a detector's paths can become paths of units.
+///
+/// # Errors
+/// They cross procedures, or end at calls.
+pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
+    let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
+    ensure!(
+        follows && !matches!(mapping.extension, Extension::Calls(_)),
+        "--profile needs paths of procedures: take the preset ball-larus or extended-loops"
+    );
+    Ok(())
+}
+
+/// Makes the profile of a run, and reports what could not be counted. `store` has the units of programs that do not bring their own.
+///
+/// # Errors
+/// No mapped program has addresses of blocks, or none of the paths lies in one.
+pub fn table_profile(
+    kind: ProfileKind,
+    detector: &DetectorParameters,
+    profiler: &Profiler,
+    (places, mappings): (&Places, &[MappedFile]),
+    store: Option<&UnitStore>,
+    run: Run,
+) -> Result<Profile> {
+    let held = match kind {
+        ProfileKind::Table => profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
+        ProfileKind::Complete => profiler.complete(Metric::Frequency).cloned().unwrap_or_default(),
+    };
+    let images = images(mappings, store)?;
+    let paths = hot_paths(&held, detector, places);
+    let imported = import_hot_paths(images, mappings, &paths, run)?;
+    log::info!(
+        "the profile has {} executions of paths, {} of them joined of pieces (estimates); of {} executions the detector found, {} lie in \
+        other code",
+        imported.whole + imported.joined,
+        imported.joined,
+        held.total(),
+        imported.elsewhere
+    );
+    report_losses(kind, detector, &imported, &profiler.detector_counts());
+    Ok(imported.profile)
+}
+
+/// Reports what was not counted, and why: a table holds only some of the detector's paths, and the detector itself drops some.
+fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &HotPathImport, counts: &DetectorCounts) {
+    let losses = imported.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
+    let parts = [
+        (imported.without_beginning, "paths of which the profile holds the end, but not all before it"),
+        (imported.without_end, "paths of which it holds the beginning, but not the end"),
+    ];
+    let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} executions of {what}")).collect();
+    if !parts.is_empty() {
+        let mut why: Vec<String> = Vec::new();
+        if kind == ProfileKind::Table {
+            why.push("the table holds only some of the paths (--profile-of complete takes all)".to_owned());
+        }
+        let is_dropped = detector.overflow == Overflow::Drop;
+        for (number, what) in [
+            (
+                if is_dropped { counts.overflows } else { 0 },
+                "were dropped when the path stack was full (--stack-overflow spill keeps them)",
+            ),
+            (counts.repairs, "repairs of the path stack after longjmp or an exception dropped what was under way"),
+            (counts.unfinished, "were under way at the end of a thread, a longjmp or an exception"),
+            (counts.gaps, "gaps in the stream cut what was under way"),
+            (losses.ambiguous, "times the code does not say which blocks without instructions of their own were executed"),
+        ] {
+            why.extend((number > 0).then(|| format!("{number} {what}")));
+        }
+        log::info!("not counted: {}", parts.join(", and "));
+        if !why.is_empty() {
+            log::info!("why: {}", why.join("; "));
+        }
+    }
+    if losses.inconsistent > 0 {
+        log::warn!("{} times blocks follow each other that the graphs do not allow: is this the program that ran?", losses.inconsistent);
+    }
+}
+
+/// The mapped programs that have addresses of blocks.
+fn images(mappings: &[MappedFile], store: Option<&UnitStore>) -> Result<Vec<ProbedImage>> {
+    let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
+    let (mut images, mut why) = (Vec::new(), Vec::new());
+    for path in paths {
+        match ProbedImage::read(Path::new(path), store) {
+            Ok(image) => images.push(image),
+            Err(error) => why.push(error.to_string()),
+        }
+    }
+    if images.is_empty() {
+        bail!("no program that ran has addresses of its blocks; build it with `trodden build --addresses`:\n{}", why.join("\n"));
+    }
+    for image in &images {
+        image.without.iter().for_each(|what| log::warn!("no addresses: {}: {what}", image.path.display()));
+    }
+    Ok(images)
+}
+
+fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places) -> Vec<HotPath> {
+    let memory = places.space();
+    let hot = |(path, count): (PathDescriptor, u64)| {
+        let walk = walk(&memory, detector, &path);
+        HotPath { runs: runs(&walk), exit: walk.exit, count }
+    };
+    held.hottest().into_iter().map(hot).collect()
+}
+
+/// Straight runs of code.
+fn runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for step in &walk.steps {
+        match runs.last_mut() {
+            Some((_, last)) if !step.is_jumped_to => *last = step.address.0,
+            _ => runs.push((step.address.0, step.address.0)),
+        }
+    }
+    runs
+}

@@ -1,0 +1,179 @@
+//! From a path descriptor to the path's instructions: walks the code, and asks the outcomes at each branch that the mapping records.
+//!
+//! A descriptor does not say how its path ended. After the last outcome the walk ends where the mapping ends paths;
+//! else it goes on to the next branch, which is not recorded. A path with as many branches as the detector's limit ends
+//! behind its last one. Extension counters are followed as the detector counts them.
+
+use super::places::Memory;
+use crate::hot_paths::HotPathExit;
+use trodden_binary::instruction::{BranchInstruction, branch, decode, text};
+use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, OperationMapping, PathDescriptor};
+
+/// No path has more instructions than the walk goes.
+const LONGEST: usize = 1 << 14;
+
+/// An instruction of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstructionStep {
+    /// Its address.
+    pub address: Address,
+    /// Its text.
+    pub text: String,
+    /// Whether it was taken, of a branch that the path records.
+    pub outcome: Option<bool>,
+    /// It does not follow the instruction before it in memory.
+    pub is_jumped_to: bool,
+}
+
+/// The instructions of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstructionWalk {
+    /// Instructions, as far as the code is known.
+    pub steps: Vec<InstructionStep>,
+    /// Why the walk could not go to the path's end.
+    pub stopped: Option<&'static str>,
+    /// How the path ended.
+    pub exit: HotPathExit,
+}
+
+/// Walks a path of a detector with these parameters.
+pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescriptor) -> InstructionWalk {
+    let is_split = path.length == detector.length_limit;
+    let outcomes = path.outcomes().collect();
+    let mut walker = Walker { outcomes, used: 0, extensions: 0, returns: Vec::new(), mapping: &detector.mapping, is_split };
+    let mut walk = InstructionWalk { steps: Vec::new(), stopped: None, exit: HotPathExit::Unknown };
+    let mut address = path.start.0;
+    let mut is_jumped_to = false;
+    while walk.steps.len() < LONGEST {
+        let Some(instruction) = memory.code(Address(address)).and_then(|code| decode(code, address)) else {
+            walk.stopped = Some("no file holds the code here");
+            return walk;
+        };
+        let behind = address + instruction.len() as u64;
+        let used = walker.used;
+        let next = walker.next(branch(&instruction), address, behind);
+        if next == Next::Before {
+            walk.exit = HotPathExit::At(address);
+            return walk;
+        }
+        let outcome = (walker.used > used).then(|| walker.outcomes[used]);
+        walk.steps.push(InstructionStep { address: Address(address), text: text(&instruction), outcome, is_jumped_to });
+        match next {
+            Next::At(next) => {
+                is_jumped_to = next != behind;
+                address = next;
+            }
+            Next::Unknown(why) => {
+                walk.stopped = Some(why);
+                return walk;
+            }
+            Next::End(exit) => {
+                walk.exit = exit;
+                return walk;
+            }
+            Next::Before => return walk,
+        }
+    }
+    walk
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The path goes on there.
+    At(u64),
+    /// This instruction is its last.
+    End(HotPathExit),
+    /// The one before was its last.
+    Before,
+    /// It goes on where the code alone does not say.
+    Unknown(&'static str),
+}
+
+struct Walker<'a> {
+    outcomes: Vec<bool>,
+    used: usize,
+    extensions: u16,
+    returns: Vec<u64>,
+    mapping: &'a OperationMapping,
+    /// It has as many branches as the detector's limit.
+    is_split: bool,
+}
+
+impl Walker<'_> {
+    fn next(&mut self, branch: Option<BranchInstruction>, address: u64, behind: u64) -> Next {
+        match branch {
+            None | Some(BranchInstruction::System) => Next::At(behind),
+            Some(BranchInstruction::Stop) => Next::End(HotPathExit::Unknown),
+            Some(BranchInstruction::Conditional(target) | BranchInstruction::Jump(target)) => self.jump(target, address, behind),
+            Some(BranchInstruction::IndirectJump) => match self.outcome(BranchType::Indirect) {
+                None => Next::Before,
+                Some(_) if self.ends(BranchType::Indirect) || self.is_at_limit() => Next::End(HotPathExit::Indirect),
+                Some(_) => Next::Unknown("an indirect branch, whose target the path does not record"),
+            },
+            Some(call @ (BranchInstruction::Call(_) | BranchInstruction::IndirectCall)) => self.call(call.target(), behind),
+            Some(BranchInstruction::Return) => self.come_back(),
+        }
+    }
+
+    fn jump(&mut self, target: u64, address: u64, behind: u64) -> Next {
+        let is_backward = target <= address;
+        let class = |is_taken| match (is_backward, is_taken) {
+            (false, _) => BranchType::Forward,
+            (true, true) => BranchType::Backward,
+            (true, false) => BranchType::BackwardNotTaken,
+        };
+        let expected = self.outcomes.get(self.used).copied().unwrap_or(true);
+        let Some(is_taken) = self.outcome(class(expected)) else { return Next::Before };
+        let next = if is_taken { target } else { behind };
+        if is_backward
+            && let Extension::Loops(most) = self.mapping.extension
+            && self.extensions < most
+        {
+            self.extensions += 1;
+        } else if self.ends(class(is_taken)) {
+            return Next::End(HotPathExit::At(next));
+        }
+        if self.is_at_limit() { Next::End(HotPathExit::At(next)) } else { Next::At(next) }
+    }
+
+    fn call(&mut self, target: Option<u64>, behind: u64) -> Next {
+        if let Extension::Calls(most) = self.mapping.extension
+            && self.extensions < most
+        {
+            self.extensions += 1;
+            self.returns.push(behind);
+            return target.map_or(Next::Unknown("an indirect call, whose target the path does not record"), Next::At);
+        }
+        if self.ends(BranchType::Call) { Next::End(HotPathExit::Unknown) } else { Next::At(behind) }
+    }
+
+    fn come_back(&mut self) -> Next {
+        match self.returns.pop() {
+            Some(behind) => {
+                self.extensions = self.extensions.saturating_sub(1);
+                Next::At(behind)
+            }
+            None if self.used < self.outcomes.len() => Next::Unknown("a return, whose target the path does not record"),
+            None => Next::End(HotPathExit::Returned),
+        }
+    }
+
+    /// Whether the path was split behind the branch that was taken last.
+    fn is_at_limit(&self) -> bool {
+        self.is_split && self.used == self.outcomes.len()
+    }
+
+    /// The next outcome; `None` if there are no more. A branch whose class the mapping does not record has been taken.
+    fn outcome(&mut self, class: BranchType) -> Option<bool> {
+        if !self.mapping.operations(class).update {
+            return Some(true);
+        }
+        let outcome = self.outcomes.get(self.used).copied()?;
+        self.used += 1;
+        Some(outcome)
+    }
+
+    fn ends(&self, class: BranchType) -> bool {
+        self.mapping.operations(class).pop
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether a collector can work here: it follows a program for a moment, and must see one place of it.
+
+use crate::collect::Collector;
+use crate::collectors::CollectorKind;
+use crate::command;
+use crate::follow::FollowEnding;
+use crate::launcher::ProgramStart;
+use crate::ptrace::wait_child;
+use crate::repeat::RepeatRecipe;
+use crate::run::{RunTarget, TraceRun};
+use crate::sink::{Sink, SinkFlow, ThreadNumber};
+use crate::sleds;
+use crate::subject::Executable;
+use anyhow::{Context, Result, ensure};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use trodden_binary::Binary;
+
+/// Sees the first thing, and has enough.
+struct First(u64);
+
+impl Sink for First {
+    fn record(&mut self, _: ThreadNumber, _: u64) -> io::Result<SinkFlow> {
+        self.0 += 1;
+        Ok(SinkFlow::Enough)
+    }
+}
+
+/// Tries a collector on a program: on its first witness sled if the collector needs one, else on its entry. The program is started with
+/// `--version`.
+///
+/// # Errors
+/// The collector does not work, or not with this program: why.
+pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
+    ensure!(program.exists(), "the file of this program was replaced while it runs ({}): start it again", program.display());
+    let place = match kind {
+        CollectorKind::Compiled => sleds::first(&Binary::read(program)?).context("the program that was compiled has no sled")?,
+        _ => Executable::read(program)?.entry,
+    };
+    sees(kind.collector(), program, place)
+}
+
+fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
+    let executable = Executable::read(program)?;
+    let sites = [place];
+    let block = place..place + 8;
+    let mut trial = Command::new(program);
+    trial.arg("--version");
+    let mut start = ProgramStart::new(command::launcher(), &trial);
+    let nothing = || io::Result::Ok(Some(File::options().read(true).write(true).open("/dev/null")?.into()));
+    start.streams = [nothing()?, nothing()?, nothing()?];
+    let stop = AtomicBool::new(false);
+    let target = RunTarget::Start(Box::new(start));
+    let (sender, begun) = channel();
+    let run = TraceRun {
+        target,
+        executable: &executable,
+        sites: &sites,
+        jumps: &[],
+        blocks: std::slice::from_ref(&block),
+        guarded: &HashSet::new(),
+        libraries: &[],
+        recipe: RepeatRecipe::NONE,
+        first: None,
+        stop: &stop,
+        limit: None,
+        begun: Some(sender),
+        note: |_| {},
+    };
+    let mut seen = First(0);
+    let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {
+        wait_child(process as i32)?;
+    }
+    ensure!(seen.0 > 0, "the collector `{}` saw nothing", collector.name());
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Line tables for unit maps, where the user asks for no debug information.
+//!
+//! The maps take lines from the debug information of clang. An object gets what the user asked for: where that is none, the compile units
+//! carry [`ONLY_FOR_MAPS`], and the plugin strips the debug information once it has described the unit. The mark is in the bitcode, so it
+//! holds for objects that are rebuilt from it, and for merged modules.
+
+use super::arguments::CommandLine;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use trodden_unit::ONLY_FOR_MAPS;
+
+/// Beginnings of options for which clang itself keeps source locations up to code generation, without writing line tables.
+const NEED_LOCATIONS: &[&str] = &[
+    "-Rpass",
+    "-fsave-optimization-record",
+    "-foptimization-record-",
+    "-fauto-profile",
+    "-fprofile-sample-use",
+    "-fdebug-info-for-profiling",
+    "-fpseudo-probe-for-profiling",
+];
+
+/// The options that are added to compile by this clang.
+pub fn options(line: &CommandLine, clang: &Path) -> Vec<OsString> {
+    if line.debug {
+        return Vec::new();
+    }
+    let mut added = vec!["-gline-tables-only"];
+    if !needs_locations(line) && !reads_configuration(line, clang) {
+        added.extend(["-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS]);
+    }
+    added.into_iter().map(OsString::from).collect()
+}
+
+fn needs_locations(line: &CommandLine) -> bool {
+    let needs = |text: &str| NEED_LOCATIONS.iter().any(|beginning| text.starts_with(beginning));
+    line.arguments.iter().filter_map(|argument| argument.to_str()).any(needs)
+}
+
+/// Whether clang reads a configuration file, which may ask for debug information: one that the user names, or one beside clang itself.
+fn reads_configuration(line: &CommandLine, clang: &Path) -> bool {
+    if line.arguments.iter().filter_map(|argument| argument.to_str()).any(|text| text.starts_with("--config")) {
+        return true;
+    }
+    let beside = fs::canonicalize(clang).ok().and_then(|file| fs::read_dir(file.parent()?).ok());
+    beside.is_some_and(|files| files.flatten().any(|file| Path::new(&file.file_name()).extension().is_some_and(|end| end == "cfg")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn added(text: &str, clang: &Path) -> Vec<String> {
+        let arguments: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
+        let line = CommandLine::read(&arguments, &|_| None);
+        options(&line, clang).into_iter().map(|argument| argument.into_string().unwrap()).collect()
+    }
+
+    const KEPT: &[&str] = &["-gline-tables-only"];
+    const STRIPPED: &[&str] = &["-gline-tables-only", "-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS];
+
+    #[test]
+    fn what_the_user_says_about_debug_information_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let clang = folder.path().join("clang");
+        fs::write(&clang, "").unwrap();
+        for text in ["-g -c a.c", "-g0 -c a.c", "-g -g0 -c a.c", "-ggdb3 -c a.c", "-gmlt -c a.c", "-gline-tables-only -c a.c"] {
+            assert!(added(text, &clang).is_empty(), "{text}");
+        }
+        for text in ["-c a.c", "-O2 -gsplit-dwarf -c a.c", "-gz -c a.c", "-flto -c a.c"] {
+            assert_eq!(added(text, &clang), STRIPPED, "{text}");
+        }
+    }
+
+    #[test]
+    fn locations_that_clang_needs_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let clang = folder.path().join("clang");
+        fs::write(&clang, "").unwrap();
+        for text in ["-Rpass=regalloc -c a.c", "-fsave-optimization-record=yaml -c a.c", "-fprofile-sample-use=a.prof -c a.c"] {
+            assert_eq!(added(text, &clang), KEPT, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_file_may_ask_for_debug_information() {
+        let folder = tempfile::tempdir().unwrap();
+        let clang = folder.path().join("clang");
+        fs::write(&clang, "").unwrap();
+        assert_eq!(added("--config=mine.cfg -c a.c", &clang), KEPT);
+        assert_eq!(added("--config mine.cfg -c a.c", &clang), KEPT);
+        assert_eq!(added("-c a.c", &clang), STRIPPED);
+        fs::write(folder.path().join("clang.cfg"), "-g\n").unwrap();
+        assert_eq!(added("-c a.c", &clang), KEPT);
+    }
+}

@@ -1,0 +1,84 @@
+//! Objects have the debug information that the user asked for; unit maps have lines all the same.
+
+use super::place::Place;
+use super::{MAIN, STEP, two_units};
+use trodden_unit::UnitMap;
+
+/// Names of a file's sections of debug information.
+fn sections(place: &Place, file: &str) -> Vec<String> {
+    let table = String::from_utf8(place.tool("readelf", &format!("--section-headers --wide {file}")).stdout).unwrap();
+    let names = table.split_whitespace().filter(|word| word.starts_with(".debug_"));
+    names.map(str::to_owned).collect()
+}
+
+/// Lines of one of a program's functions, in its unit's map.
+fn lines(place: &Place, program: &str, function: &str) -> Vec<u32> {
+    let maps: Vec<UnitMap> = place.image(program).frames.iter().map(|frame| frame.map().unwrap()).collect();
+    let function = maps.iter().flat_map(|map| &map.functions).find(|f| f.name == function).expect("the function is counted");
+    function.blocks.iter().flat_map(|block| &block.positions).map(|position| position.line).collect()
+}
+
+#[test]
+fn objects_have_none_unless_it_is_asked_for() {
+    for more in ["-O0", "-O2", "-O2 --sample", "-O2 --trodden-stream", "-O2 --trodden-coverage", "-O2 --trodden-events=tsc"] {
+        let place = two_units();
+        place.cc(&format!("{more} main.c step.c -o prog"));
+        assert!(sections(&place, "prog").is_empty(), "{more}: {:?}", sections(&place, "prog"));
+        assert!(lines(&place, "prog", "step").contains(&1), "{more}");
+        let text = String::from_utf8(place.cc(&format!("{more} -S step.c -o -")).stdout).unwrap();
+        assert!(!text.contains("\t.loc\t"), "{more}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_stays() {
+    let place = two_units();
+    for (option, all) in [("-g", true), ("-ggdb", true), ("-gmlt", false), ("-gline-tables-only", false)] {
+        place.cc(&format!("-O2 {option} main.c step.c -o prog"));
+        let sections = sections(&place, "prog");
+        assert!(sections.contains(&".debug_line".into()), "{option}");
+        assert!(lines(&place, "prog", "step").contains(&1), "{option}");
+        let variables = String::from_utf8(place.tool("llvm-dwarfdump-22", "--debug-info prog").stdout).unwrap();
+        assert_eq!(variables.contains("DW_TAG_formal_parameter"), all, "{option}");
+    }
+    place.cc("-O2 -g0 main.c step.c -o prog");
+    assert!(sections(&place, "prog").is_empty());
+    assert!(lines(&place, "prog", "step").is_empty(), "the user wants no lines");
+}
+
+/// Their lines are looked up in the program.
+#[test]
+fn programs_that_are_traced_have_line_tables() {
+    let place = two_units();
+    for option in ["--trodden-addresses", "--trodden-witnesses"] {
+        place.cc(&format!("-O2 {option} main.c step.c -o prog"));
+        assert!(sections(&place, "prog").contains(&".debug_line".into()), "{option}");
+    }
+}
+
+#[test]
+fn kept_bitcode_has_lines_and_gives_objects_without() {
+    let place = two_units();
+    place.cc("-O2 main.c step.c -o prog");
+    place.trodden("instrument prog -o other --chords off");
+    assert!(sections(&place, "other").is_empty());
+    assert_eq!(lines(&place, "other", "step"), lines(&place, "prog", "step"));
+    place.trodden("instrument other -o third");
+    assert_eq!(lines(&place, "third", "step"), lines(&place, "prog", "step"));
+    place.cc("-O2 -g main.c step.c -o prog");
+    place.trodden("instrument prog -o other --chords off");
+    assert!(sections(&place, "other").contains(&".debug_info".into()));
+}
+
+#[test]
+fn whole_programs_have_what_one_of_their_units_asks_for() {
+    let kept = format!("__attribute__((noinline)) {STEP}");
+    let place = Place::with(&[("main.c", MAIN), ("step.c", &kept)]);
+    for (option, has) in [("", false), ("-g", true)] {
+        place.cc("--trodden-lto -O2 -c main.c");
+        place.cc(&format!("--trodden-lto -O2 {option} -c step.c"));
+        place.cc("--trodden-lto -O2 main.o step.o -o prog");
+        assert_eq!(sections(&place, "prog").contains(&".debug_line".into()), has, "{option}");
+        assert!(lines(&place, "prog", "step").contains(&1), "{option}");
+    }
+}
