@@ -87,9 +87,9 @@ pub enum PackagePurpose {
     Test,
     /// `cargo xtask corpus`
     Corpus,
-    /// `cargo xtask bench`
+    /// `trodden-lab experiment bench`
     Bench,
-    /// `cargo xtask waits`
+    /// `trodden-lab experiment waits`
     Waits,
 }
 

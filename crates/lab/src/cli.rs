@@ -1,5 +1,6 @@
 //! The syntax of `trodden-lab`. Man pages and `--help` come from here.
 
+mod convert;
 mod extract;
 mod grammar;
 mod graph;
@@ -9,6 +10,7 @@ mod plan;
 mod sweep;
 mod witnesses;
 
+pub use convert::Convert;
 pub use extract::{Extract, GraphFormat};
 pub use grammar::Grammar;
 pub use graph::Graph;
@@ -54,6 +56,8 @@ pub enum Command {
     Loops(Loops),
     /// Try the configurations of an experiment with the hardware path profiler (TOML), reading each recording once.
     Sweep(Sweep),
+    /// Make a recording for `trodden simulate --from` of a trace of another simulator (CBP-5, CBP2025, ChampSim).
+    Convert(Convert),
     /// Compare methods of compressing a sequence of paths and calls: bytes, items, depth, time.
     Grammar(Grammar),
     /// Run a command of trodden with a published method in the place of its own.

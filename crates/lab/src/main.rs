@@ -5,6 +5,7 @@
 //! | `cli.rs`, `cli/` | the syntax of the command line |
 //! | `graph/` | algorithms on graphs from files; graphs of programs |
 //! | `experiments/` | experiments with real programs |
+//! | `convert.rs` | traces of other simulators to recordings |
 //! | `sweep/` | configurations of the hardware path profiler beside each other |
 //! | `grammar.rs` | methods of compressing sequences beside each other |
 //! | `loops/` | hot loops' machine code without and with counting |
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod convert;
 mod experiments;
 mod grammar;
 mod graph;
@@ -44,6 +46,7 @@ fn run(command: Command, color: Color) -> Result<ExitCode> {
         Command::Plan(job) => plan::run(&job),
         Command::Loops(job) => loops::run(&job, color),
         Command::Sweep(job) => sweep::run(&job),
+        Command::Convert(job) => convert::run(&job),
         Command::Grammar(job) => grammar::run(&job),
         Command::With(job) => with::run(&job),
         Command::Experiment(job) => experiments::run(&job).map(|()| ExitCode::SUCCESS),

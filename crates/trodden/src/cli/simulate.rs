@@ -18,7 +18,6 @@ Examples:
   trodden simulate --from b.trodrec --preset extended-loops --extensions 2 --json
   trodden simulate --profile hot.trodden -- ./prog    the table's profile, of a program built with --addresses, for report and diff
   trodden simulate --event l2-misses --event mispredictions --branch-queue 4 -- bzip2 -k -9 file
-  trodden simulate --from trace.bt9.gz             a trace of CBP-5; --format says what a file is where its beginning does not
 
 Programs run under QEMU's user mode (Debian: qemu-user 7.2 or later, built with plugins). What they write to standard output goes to \
 standard
@@ -123,18 +122,18 @@ const PROFILES: [Choice<ProfileKind>; 2] =
     [(ProfileKind::Table, "table", "What the first table holds"), (ProfileKind::Complete, "complete", "All paths that the detector found")];
 
 /// The formats of a file of branches.
-fn formats() -> [Choice<SourceFormat>; 6] {
-    SourceFormat::NAMED.map(|(format, name)| {
+fn formats() -> Vec<Choice<SourceFormat>> {
+    let choices = SourceFormat::NAMED.into_iter().filter_map(|(format, name)| {
         let about = match format {
             SourceFormat::Auto => "What its beginning says",
             SourceFormat::Recorded => "A recording of `trodden simulate --record`",
-            SourceFormat::Bt9 => "A text trace of CBP-5",
-            SourceFormat::Cbp2025 => "A trace of CBP2025",
-            SourceFormat::Champsim => "A trace of ChampSim",
+            // `trodden-lab convert` reads them.
+            SourceFormat::Bt9 | SourceFormat::Cbp2025 | SourceFormat::Champsim => return None,
             SourceFormat::PerfScript => "The text of `perf script`: branch stacks, or branches of Intel PT",
         };
-        (format, name, about)
-    })
+        Some((format, name, about))
+    });
+    choices.collect()
 }
 
 /// An event of the processor model.

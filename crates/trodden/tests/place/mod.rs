@@ -168,6 +168,14 @@ pub fn laboratory() -> &'static Path {
     beside("trodden-lab", option_env!("CARGO_BIN_EXE_trodden-lab"))
 }
 
+/// The program that has a command, of which this is the first word.
+pub fn program_of(command: &str) -> &'static Path {
+    match command {
+        "convert" | "grammar" | "graph" | "loops" | "plan" | "sweep" => laboratory(),
+        _ => trodden(),
+    }
+}
+
 /// One of the two programs: cargo names that of the tests' own crate.
 fn beside(name: &str, own: Option<&'static str>) -> &'static Path {
     static OTHER: OnceLock<PathBuf> = OnceLock::new();

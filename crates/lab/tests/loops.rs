@@ -1,9 +1,10 @@
-//! `trodden loops`: hot loops' code without and with counting. Iterations are known from the program's text, the plain
+//! `trodden-lab loops`: hot loops' code without and with counting. Iterations are known from the program's text, the plain
 //! code from clang itself.
 
+#[path = "../../trodden/tests/place/mod.rs"]
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, laboratory, must, trodden};
 use serde_json::Value;
 
 /// A loop of one block in `sum`; one with a choice in `mix`, inside of another.
@@ -21,7 +22,7 @@ fn recorded() -> Place {
 }
 
 fn loops(place: &Place, arguments: &str) -> Vec<Value> {
-    let found: Value = serde_json::from_slice(&place.trodden(&format!("loops --json {arguments}")).stdout).unwrap();
+    let found: Value = serde_json::from_slice(&place.laboratory(&format!("loops --json {arguments}")).stdout).unwrap();
     assert_eq!(found["schema_version"], 1);
     found["loops"].as_array().unwrap().clone()
 }
@@ -69,7 +70,7 @@ fn inner_blocks_are_not_the_outer_loops() {
 #[test]
 fn other_parameters_give_other_code() {
     let place = recorded();
-    let text = |arguments: &str| String::from_utf8(place.trodden(&format!("loops ./prog --function mix {arguments}")).stdout).unwrap();
+    let text = |arguments: &str| String::from_utf8(place.laboratory(&format!("loops ./prog --function mix {arguments}")).stdout).unwrap();
     assert!(text("").contains("machine instructions per iteration: "));
     assert_ne!(text(""), text("--max-paths 1"));
 }
@@ -78,7 +79,7 @@ fn other_parameters_give_other_code() {
 fn what_cannot_be_shown_is_said_with_the_remedy() {
     let place = recorded();
     let error = |arguments: &str| {
-        let output = place.command(trodden()).args(arguments.split(' ')).output().unwrap();
+        let output = place.command(laboratory()).args(arguments.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments}");
         String::from_utf8(output.stderr).unwrap()
     };
