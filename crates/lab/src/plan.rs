@@ -1,4 +1,5 @@
-//! `trodden-lab plan`: how the counting of a program would be divided among copies of it, and what each copy would cost, without running any.
+//! `trodden-lab plan`: how the counting of a program would be divided among copies of it, and what each copy would cost, without running
+//! any.
 
 use crate::cli;
 use anyhow::{Context, Result};

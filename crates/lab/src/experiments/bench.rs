@@ -54,7 +54,7 @@ Examples:
   trodden-lab experiment bench                                            four programs, trodden and clang's edge profile
   trodden-lab experiment bench --programs lua --short                     a first impression
   trodden-lab experiment bench --programs all --variants all --rebuild    everything, on a quiet machine: tables, plot, JSON
-  trodden-lab experiment bench --programs all --variants all --prepare    builds, instructions, oracles: now, so that the former takes less time later
+  trodden-lab experiment bench --programs all --variants all --prepare    builds, instructions, oracles: so that the former takes less time
   trodden-lab experiment bench --variants trodden,trodden:max-paths=64    what do other parameters cost?
   trodden-lab experiment bench --programs lua --compare docs/benchmarks/2026-01-31.json
   trodden-lab experiment bench --compare old.json --with new.json         two results, nothing measured

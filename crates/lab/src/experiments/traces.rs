@@ -1,5 +1,5 @@
-//! `trodden-lab experiment traces`: what collecting the whole trace of an unmodified program costs, by runs, strategies and weights, beside the
-//! program alone and other tools, all in the same session.
+//! `trodden-lab experiment traces`: what collecting the whole trace of an unmodified program costs, by runs, strategies and weights,
+//! beside the program alone and other tools, all in the same session.
 //!
 //! Collection time is that of the slowest machine, each run on a machine of its own. Runs are made one after the other (`--jobs 1`), so
 //! that they do not slow each other down. gdb is given up after some steps; what it would take for the whole run is computed from the

@@ -22,8 +22,8 @@ use trodden_profile::Run;
 use trodden_recording::one_run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
-    EmulatedProgram, OpenedSource, Places, SourceFormat, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file, qemu_version,
-    simulate, table_profile,
+    EmulatedProgram, OpenedSource, Places, SourceFormat, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file,
+    qemu_version, simulate, table_profile,
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
@@ -51,10 +51,7 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
         bail!("{0} is a trace of another simulator: `trodden-lab convert {0} -o FILE` makes a recording of it for --from", opened.origin);
     }
     if level == Level::Instructions && opened.source.level() == Level::Branches {
-        bail!(
-            "{} holds branches only: events but instructions need whole instructions (a program, or a recording of one)",
-            opened.origin
-        );
+        bail!("{} holds branches only: events but instructions need whole instructions (a program, or a recording of one)", opened.origin);
     }
     if !opened.source.knows_return_addresses() {
         parameters.detector.repair = Repair::None;
