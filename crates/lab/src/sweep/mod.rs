@@ -75,7 +75,7 @@ fn write_parquet(results: &Results, file: &Path) -> Result<()> {
 #[cfg(not(feature = "parquet"))]
 fn write_parquet(_: &Results, file: &Path) -> Result<()> {
     bail!(
-        "{}: this trodden-lab cannot write Parquet: build it with `cargo build --release --package trodden-lab --features parquet`, or name \
+        "{}: this trodden-lab cannot write Parquet: build it with `cargo build --release -p trodden-lab --features parquet`, or name \
             a file that ends in .csv",
         file.display()
     )
