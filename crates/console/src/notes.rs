@@ -27,7 +27,8 @@ pub fn warn(text: impl Display) {
     say(format_args!("trodden: warning: {text}\n"));
 }
 
-/// Shows what libraries report through `log`: `info!` as notes, `warn!` and `error!` as warnings. Lower levels are not shown.
+/// Shows what libraries report through `log`: `info!` as notes, `warn!` as warnings, `error!` as reasons of failures. Lower levels are not
+/// shown.
 pub fn show_log() {
     if log::set_logger(&LibraryMessages).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
@@ -45,7 +46,8 @@ impl log::Log for LibraryMessages {
     fn log(&self, message: &log::Record) {
         match message.level() {
             _ if !self.enabled(message.metadata()) => {}
-            log::Level::Error | log::Level::Warn => warn(message.args()),
+            log::Level::Error => fail(message.args()),
+            log::Level::Warn => warn(message.args()),
             // What experiments do, step by step.
             log::Level::Info if message.target().starts_with("trodden_corpus") => say(format_args!("{}\n", message.args())),
             log::Level::Info => note(message.args()),

@@ -1,8 +1,9 @@
 //! Path profiles, traces, waiting time and simulations to what people see.
 //!
 //! Functions from a [`trodden_profile::Profile`] and the like to strings and bytes. Nothing here reads the environment or the clock, or a
-//! file but the recording that is shown: source text comes from a [`Sources`] provider, widths and colour are options. [`trace`] has traces,
-//! [`waits`] waiting time, [`simulation`] the hardware path profiler's model. The journey of a profile:
+//! file but the recording that is shown: source text comes from a [`Sources`] provider ([`source_files`] has one of files), widths and
+//! colour are options. [`trace`] has traces, [`waits`] waiting time, [`simulation`] the hardware path profiler's model, [`streams`] and
+//! [`sequences`] recorded streams. The journey of a profile:
 //!
 //! 1. [`View`]: every function decoded, with readable names and its share of the program ([`view`], [`names`]);
 //! 2. [`Selection`]: which functions and paths, in which order ([`select`]);
@@ -10,7 +11,7 @@
 //! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
 //!    [`advice`] (what counts of paths show and counts of edges cannot), [`difference`] (of two profiles);
 //!    What is printed of names passes [`escape`];
-//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`], LLVM's [`proftext`] and [`profraw`]; graphs of functions: [`dot`].
+//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`]; graphs of functions: [`dot`].
 #![forbid(unsafe_code)]
 
 pub mod advice;
@@ -38,8 +39,6 @@ pub mod measure;
 pub mod paint;
 pub mod path_listing;
 pub mod pprof;
-pub mod profraw;
-pub mod proftext;
 pub mod residual;
 pub mod runs;
 mod sampled;

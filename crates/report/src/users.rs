@@ -91,7 +91,7 @@ impl Tomography {
     /// Who reported of which copy, whose functions are given, and for how many users estimates are: by default for those who reported.
     ///
     /// # Errors
-    /// Nobody reported, or more users than there are.
+    /// No user reported, or more users than there are.
     pub fn new(population: Option<u64>, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<Tomography> {
         let reported = reporting.users();
         let all = population.unwrap_or(reported);

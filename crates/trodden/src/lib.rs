@@ -4,13 +4,12 @@
 //! |---|---|
 //! | `cli` | syntax of the command line, and nothing else |
 //! | `commands` | one file or folder for each verb |
-//! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
-//! | `surroundings.rs`, `temporary.rs` | what libraries are given of this process; where temporary files lie |
+//! | `context.rs`, `surroundings.rs`, `temporary.rs` | what libraries are given of this process; where temporary files lie |
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
-pub mod driver;
+mod context;
 mod surroundings;
 mod temporary;
 
@@ -18,8 +17,7 @@ use anyhow::Result;
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue};
 use cli::Cli;
-use driver::compile_step::SourceLanguage;
-use driver::{cargo, cc, stand_ins};
+use context::context;
 use signal_hook::consts::signal::SIGXFSZ;
 use std::env;
 use std::ffi::OsString;
@@ -30,6 +28,8 @@ use std::sync::atomic::AtomicBool;
 use trodden_console::arguments::laboratory::LaboratoryChoices;
 use trodden_console::program;
 use trodden_console::{notes, output};
+use trodden_driver::compile_step::SourceLanguage;
+use trodden_driver::{cc, stand_ins};
 
 /// Commands that are the laboratory's.
 const IN_THE_LABORATORY: [&str; 3] = ["graph", "loops", "plan"];
@@ -57,18 +57,18 @@ fn survive_file_size_limit() {
 fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
     match name {
-        "trodden-cc" => return cc::drive(SourceLanguage::C, rest(1)),
-        "trodden-c++" => return cc::drive(SourceLanguage::Cxx, rest(1)),
-        "cargo-trodden" => return cargo::run(rest(1)),
+        "trodden-cc" => return cc::drive(context(), SourceLanguage::C, rest(1)),
+        "trodden-c++" => return cc::drive(context(), SourceLanguage::Cxx, rest(1)),
+        "cargo-trodden" => return commands::cargo(rest(1)),
         _ => {}
     }
     if let Some(language) = stand_ins::language(name) {
-        return cc::drive(language, rest(1));
+        return cc::drive(context(), language, rest(1));
     }
     // The arguments of compiler drivers are clang's: nothing else reads them first.
     match arguments.get(1).and_then(|a| a.to_str()) {
-        Some("cc") => cc::drive(SourceLanguage::C, rest(2)),
-        Some("c++") => cc::drive(SourceLanguage::Cxx, rest(2)),
+        Some("cc") => cc::drive(context(), SourceLanguage::C, rest(2)),
+        Some("c++") => cc::drive(context(), SourceLanguage::Cxx, rest(2)),
         _ => {
             let parsed = cli::command_line().try_get_matches_from(arguments);
             match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, LaboratoryChoices::from_environment()?))) {
@@ -94,7 +94,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
 /// What the laboratory (`trodden-lab`) uses of the command.
 pub mod laboratory {
     pub use crate::commands::copies::make::CopiedProgram;
-    pub use crate::driver;
+    pub use crate::context::context;
     pub use crate::surroundings::folders;
 }
 

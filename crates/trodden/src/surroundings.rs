@@ -1,9 +1,9 @@
 //! What libraries are given of this process's environment, which they do not read themselves.
 
-use crate::driver::assets;
-use crate::driver::cc::CARGO_FOLDER_VARIABLE;
-use crate::driver::rust::ROLE_VARIABLE;
+use crate::context::context;
 use std::env;
+use trodden_driver::cc::CARGO_FOLDER_VARIABLE;
+use trodden_driver::rust::ROLE_VARIABLE;
 use trodden_recording::{Surroundings, TEST_VARIABLE};
 use trodden_stored::Folders;
 
@@ -14,7 +14,7 @@ pub fn surroundings() -> Surroundings {
     Surroundings {
         directory: env::current_dir().unwrap_or_default(),
         temporary: env::temp_dir(),
-        units: assets::store().ok(),
+        units: context().store().ok(),
         withheld: if is_called_by_cargo { vec![ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"] } else { Vec::new() },
         test: env::var(TEST_VARIABLE).ok().filter(|name| !name.is_empty()),
     }
@@ -22,5 +22,5 @@ pub fn surroundings() -> Surroundings {
 
 /// The folders that the environment names.
 pub fn folders() -> Folders {
-    Folders { units: assets::store().ok(), temporary: env::temp_dir(), current: env::current_dir().unwrap_or_default() }
+    Folders { units: context().store().ok(), temporary: env::temp_dir(), current: env::current_dir().unwrap_or_default() }
 }

@@ -24,19 +24,8 @@ pub const MAX_SIZE: usize = EXTENTS[3];
 /// A rest of an extent that is smaller gets no chunk.
 const MIN_SIZE: usize = 480;
 
-/// What is reserved on the disk at a time, since each forked child takes a small extent.
-const RESERVED_STEP: u64 = 64 << 10;
-
-/// The file's room, in memory that the program shares with its forked children.
-struct Room {
-    /// Where the next extent begins.
-    end: AtomicU64,
-    /// Up to here all blocks are allocated on the disk.
-    reserved: AtomicU64,
-}
-
-/// The file's room. None: the file is not open.
-static ROOM: AtomicPtr<Room> = AtomicPtr::new(null_mut());
+/// Size of the file, in memory that the program shares with its forked children. None: the file is not open.
+static SIZE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 
 /// A mapped part of the file. It lies in a page of its own behind the mapping.
 struct Extent {
@@ -79,8 +68,8 @@ static STATE: Lock<ThreadsFile> = Lock::new(ThreadsFile::NONE);
 /// Makes the file. False if that is not possible.
 pub fn open() -> bool {
     let file = naming::path(b".threads").and_then(|path| OwnFile::create(&path, 0));
-    let (Some(file), Some(room)) = (file, memory::memory_shared::<Room>()) else { return false };
-    ROOM.store(room, Ordering::Release);
+    let (Some(file), Some(size)) = (file, memory::memory_shared::<AtomicU64>()) else { return false };
+    SIZE.store(size, Ordering::Release);
     STATE.with(|state| state.file = file);
     true
 }
@@ -213,7 +202,7 @@ impl ThreadsFile {
 
 fn new_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent> {
     // SAFETY: null, or memory that stays mapped.
-    let Room { end, reserved } = unsafe { ROOM.load(Ordering::Acquire).as_ref() }?;
+    let end = unsafe { SIZE.load(Ordering::Acquire).as_ref() }?;
     // A file over its limit is a signal that ends the program.
     if end.load(Ordering::Relaxed) + size as u64 > output::file_limit() {
         return None;
@@ -223,7 +212,9 @@ fn new_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent
     if offset + size as u64 > output::file_limit() {
         return None;
     }
-    if !reserve(file, reserved, offset + size as u64) {
+    // Blocks are allocated now: a full disk is an error here, not a signal later.
+    // SAFETY: the file is open.
+    if unsafe { libc::posix_fallocate(file, offset as i64, size as i64) } != 0 {
         // What is left of the disk is for the program.
         say_disk_full();
         return None;
@@ -233,20 +224,6 @@ fn new_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent
     // SAFETY: an extent is larger.
     unsafe { (*extent).base.cast::<ExtentHeader>().write(ExtentHeader::new(process, start, size as u32)) };
     Some(extent)
-}
-
-/// Allocates the file's blocks up to `end`, so that a full disk is an error here, not a signal later. False if there is no room.
-fn reserve(file: libc::c_int, reserved: &AtomicU64, end: u64) -> bool {
-    let from = reserved.load(Ordering::Acquire);
-    if end <= from {
-        return true;
-    }
-    let ahead = end.next_multiple_of(RESERVED_STEP).min(output::file_limit()).max(end);
-    // SAFETY: the file is open.
-    let allocate = |to: u64| unsafe { libc::posix_fallocate(file, from as i64, (to - from) as i64) } == 0;
-    let Some(to) = [ahead, end].into_iter().find(|to| allocate(*to)) else { return false };
-    reserved.fetch_max(to, Ordering::AcqRel);
-    true
 }
 
 fn map(file: libc::c_int, offset: u64, size: usize, page: usize) -> Option<*mut Extent> {

@@ -10,7 +10,7 @@ use trodden_stored::Folders;
 
 /// Profiles of the field.
 pub struct FieldProfiles {
-    /// The paths that they counted, without the known ones unless [`FieldProfiles::gather`] was told to keep them.
+    /// The paths that they counted, without the known ones unless [`FieldProfiles::gather`] kept them.
     pub profile: Profile,
     /// The segments across calls that they counted.
     pub across: Option<ObservedSegments>,
@@ -32,7 +32,7 @@ impl FieldProfiles {
         let mut known = KnownInput::default();
         tests.iter().try_for_each(|wanted| known.add_named(wanted))?;
         let (mut sightings, mut runs) = (Sightings::default(), Vec::new());
-        let (mut field, mut across) = (Merger::new(Builds::Separate), SegmentProfiles::new());
+        let (mut field, mut across) = (Merger::new(Builds::Separate), SegmentProfiles::default());
         for input in inputs {
             let Some((label, mut profile)) = input.read(one_run, folders)? else { continue };
             across.take(&label.words, &mut profile)?;

@@ -1,6 +1,7 @@
 //! Which paths are known, of which those of the field are filtered.
 //!
-//! What a build knew is named by its units' experiments: the file of that identity lies in the store (`inputs/`), where `--residual` put it.
+//! What a build knew is named by its units' experiments: the file of that identity lies in the store (`inputs/`), where `--residual` put
+//! it.
 
 use crate::untested;
 use anyhow::{Context, Result, bail};

@@ -46,12 +46,14 @@ pub struct UntestedSegmentSelection<'a> {
     pub least_count: u64,
 }
 
-impl SegmentProfiles {
+impl Default for SegmentProfiles {
     /// Nothing yet.
-    pub fn new() -> SegmentProfiles {
+    fn default() -> SegmentProfiles {
         SegmentProfiles { merger: Merger::new(Builds::Separate) }
     }
+}
 
+impl SegmentProfiles {
     /// Takes the images that count segments out of a profile.
     ///
     /// # Errors

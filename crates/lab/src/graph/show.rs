@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use trodden_command::laboratory::driver::assets;
+use trodden_command::laboratory::context;
 use trodden_report::{Name, dot};
 use trodden_unit::{FunctionMap, Image, UnitMap};
 
@@ -15,7 +15,7 @@ use trodden_unit::{FunctionMap, Image, UnitMap};
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
-    let store = assets::store().ok();
+    let store = context().store().ok();
     let mut maps: Vec<UnitMap> = Vec::new();
     for placed in &image.units {
         // A unit whose map is lost cannot have the function; `info` lists such units.

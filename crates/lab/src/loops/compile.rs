@@ -8,11 +8,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_command::laboratory::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
-use trodden_command::laboratory::driver::other_programs::run;
-use trodden_command::laboratory::driver::rebuild::codegen_of;
-use trodden_command::laboratory::driver::toolchain::{LLVM_MAJOR, Tool, is_program};
-use trodden_command::laboratory::driver::{assets, experiment};
+use trodden_driver::assets;
+use trodden_driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
+use trodden_driver::experiment;
+use trodden_driver::other_programs::run;
+use trodden_driver::rebuild::codegen_of;
+use trodden_driver::toolchain::{LLVM_MAJOR, Tool, is_program};
+use trodden_command::laboratory::context;
 use trodden_console::arguments::Parameters;
 use trodden_launch::temporary::folder_in;
 use trodden_unit::experiment::Keep;
@@ -47,7 +49,7 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
     let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
     // The unit with names is another unit, which does not belong in the store.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.settings().over(Settings::from(&map.experiment)) };
-    let request = experiment::resolve(settings).and_then(|request| experiment::file(&request));
+    let request = experiment::resolve(context(), settings).and_then(|request| experiment::file(context(), &request));
     let request = request.with_context(|| format!("unit of {}", map.source))?;
     let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
     Ok(Assembly { labels: labels(&text), plain: machine::read(&plain), counted: machine::read(&counted) })
@@ -55,7 +57,7 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
 
 fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
     let codegen = codegen_of(map).with_context(|| format!("unit of {}", map.source))?;
-    let mut command = Command::new(Tool::Clang.find()?);
+    let mut command = Command::new(Tool::Clang.find(context())?);
     command.args(codegen.arguments()).args([
         "-Qunused-arguments",
         "-Wno-override-module",
@@ -67,7 +69,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
         "-enable-tail-merge=false",
     ]);
     if let Some((request, folder)) = counting {
-        command.arg(assets::plugin_option()?).env(STORE_VARIABLE, folder.join("store"));
+        command.arg(assets::plugin_option(context())?).env(STORE_VARIABLE, folder.join("store"));
         experiment::set(&mut command, request);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }
@@ -77,7 +79,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
 
 /// LLVM's optimiser as a command, beside clang.
 fn opt() -> Result<PathBuf> {
-    let clang = fs::canonicalize(Tool::Clang.find()?)?;
+    let clang = fs::canonicalize(Tool::Clang.find(context())?)?;
     let opt = clang.with_file_name("opt");
     if !is_program(&opt) {
         bail!("{} is not there: run `apt-get install llvm-{LLVM_MAJOR}`", opt.display());

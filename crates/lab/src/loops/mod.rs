@@ -26,6 +26,7 @@ use serde::{Serialize, Serializer};
 use std::collections::{HashMap, hash_map::Entry};
 use std::fs;
 use std::process::ExitCode;
+use trodden_command::laboratory::context;
 use trodden_console::notes::note;
 use trodden_console::output::{Color, json_text, print_found, wants_color};
 use trodden_profile::{ImageProfile, Profile};
@@ -157,7 +158,7 @@ fn frame(image: &Image, unit: Identity) -> Result<Frame> {
     if let Some(frame) = own.filter(|f| f.has_bitcode()) {
         return Ok(frame.clone());
     }
-    let store = trodden_command::laboratory::driver::assets::store()?;
+    let store = context().store()?;
     let found = store.get(unit)?.or_else(|| own.cloned());
     found.with_context(|| {
         format!("unit {unit} is neither in the program nor in the store {}: build the program again", store.root().display())

@@ -91,7 +91,8 @@ fn is_runtime(function: &str) -> bool {
 }
 
 impl ImageSummary {
-    /// Summarises an image. Maps that are not in it come from the unit store; `libraries` are those that it needs, or why that is not known.
+    /// Summarises an image. Maps that are not in it come from the unit store; `libraries` are those that it needs, or why that is not
+    /// known.
     ///
     /// # Errors
     /// A map is damaged, or of another build.

@@ -3,20 +3,22 @@
 
 use crate::cli::{Advise, Color};
 use crate::commands::remarks;
-use crate::driver::properties::{self, KnownProperties};
-use crate::notes::note;
+use crate::context::context;
+use crate::notes::{listed, note};
 use crate::output;
 use crate::surroundings::folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::advise::{AdviceKind, AdviseOptions};
 use trodden_analysis::sequences::IterationPattern;
+use trodden_driver::properties::{self, KnownProperties};
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::sarif::append;
 use trodden_report::sequences::in_report;
 use trodden_report::source_files;
-use trodden_report::{SourceCache, View};
+use trodden_report::{Function, SourceCache, View};
 use trodden_stored::named;
+use trodden_unit::{Identity, UnitMap};
 
 /// Looks for findings and writes them.
 ///
@@ -29,10 +31,10 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let provider = source_files::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match wanted.includes(AdviceKind::Redundant) {
-        true => properties::of(&wanted.functions(&view)?)?,
+        true => properties::of(context(), units(&wanted.functions(&view)?))?,
         false => KnownProperties::default(),
     };
-    let advice = wanted.advise(&view, &|function| known.of(function))?;
+    let advice = wanted.advise(&view, &|function| known.of(function.unit.unit, function.map))?;
     // Of iterations only the sequence says which follows which.
     let patterns = if wanted.includes(AdviceKind::Loop) { patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {
@@ -52,8 +54,21 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
         output::print_text(&String::from_utf8_lossy(&report))?;
     }
     remarks::remarks(&view, &sources);
-    known.remark(&advice.without_bitcode);
+    remark(&known, &advice.without_bitcode);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The units of functions, with the paths of their images.
+fn units<'a>(functions: &'a [&Function]) -> impl Iterator<Item = (&'a str, Identity, &'a UnitMap)> {
+    functions.iter().map(|function| (&*function.image.path, function.unit.unit, &*function.unit.map))
+}
+
+/// Says of which functions nothing is known, and why.
+fn remark(known: &KnownProperties, functions: &[&Function]) {
+    let names: Vec<&str> = functions.iter().map(|f| f.name.short.as_str()).collect();
+    if let (false, Some(reason)) = (names.is_empty(), known.missing()) {
+        note(format_args!("redundant results were not looked for in {}: {reason}", listed(&names, 1)));
+    }
 }
 
 /// Patterns that iterations repeat, if the run has a stream.

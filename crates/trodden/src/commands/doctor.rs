@@ -1,9 +1,7 @@
 //! `trodden doctor`: is everything there that trodden needs, and does it work together? Each missing piece comes with
 //! the command that mends it; at the end a program of five lines is compiled, run and counted.
 
-use crate::driver::assets;
-use crate::driver::other_programs::run as printed;
-use crate::driver::toolchain::{LLVM_MAJOR, Tool, on_path};
+use crate::context::context;
 use crate::notes::reasons;
 use crate::output;
 use crate::surroundings::surroundings;
@@ -16,6 +14,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use trodden_driver::assets;
+use trodden_driver::other_programs::run as printed;
+use trodden_driver::toolchain::{LLVM_MAJOR, Tool, on_path};
 use trodden_recording::record;
 
 /// Version of the JSON.
@@ -106,21 +107,21 @@ fn print(out: &mut impl Write, checks: &[Finding]) -> io::Result<()> {
 }
 
 fn clang() -> Result<String> {
-    let clang = Tool::Clang.find()?;
-    let cxx = Tool::ClangCxx.find()?;
+    let clang = Tool::Clang.find(context())?;
+    let cxx = Tool::ClangCxx.find(context())?;
     let version = first_line(Command::new(&clang).arg("--version"))?;
     ensure!(version.contains(&format!("version {LLVM_MAJOR}.")), "{} is `{version}`, not version {LLVM_MAJOR}", clang.display());
     Ok(format!("{}, {} ({version})", clang.display(), cxx.display()))
 }
 
 fn binutils() -> Result<String> {
-    let ar = on_path(OsStr::new("ar")).context("ar is not installed")?;
+    let ar = on_path(context(), OsStr::new("ar")).context("ar is not installed")?;
     let version = first_line(Command::new("ld").arg("--version"))?;
     Ok(format!("{version}; {}", ar.display()))
 }
 
 fn c_library() -> Result<String> {
-    let clang = Tool::Clang.find()?;
+    let clang = Tool::Clang.find(context())?;
     let mut found = Vec::new();
     for file in ["crt1.o", "crtbegin.o"] {
         let path = first_line(Command::new(&clang).arg(format!("-print-file-name={file}")))?;
@@ -131,17 +132,17 @@ fn c_library() -> Result<String> {
 }
 
 fn plugin() -> Result<String> {
-    let path = assets::plugin()?;
-    let clang = Tool::Clang.find()?;
+    let path = assets::PLUGIN.find(context())?;
+    let clang = Tool::Clang.find(context())?;
     let mut command = Command::new(clang);
-    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(assets::plugin_option()?);
-    command.env(trodden_unit::store::STORE_VARIABLE, assets::store()?.root());
+    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(assets::plugin_option(context())?);
+    command.env(trodden_unit::store::STORE_VARIABLE, context().store()?.root());
     first_line(&mut command).with_context(|| format!("clang does not load {}", path.display()))?;
     Ok(path.display().to_string())
 }
 
 fn store() -> Result<String> {
-    let store = assets::store()?;
+    let store = context().store()?;
     let object = assets::runtime_object(&store)?;
     let trial = tempfile::tempfile_in(store.root()).with_context(|| format!("{} cannot be written", store.root().display()))?;
     drop(trial);
@@ -164,9 +165,9 @@ fn proc() -> Result<String> {
 }
 
 fn lto() -> Result<String> {
-    let lld = Tool::Lld.find()?;
+    let lld = Tool::Lld.find(context())?;
     let version = first_line(Command::new(&lld).arg("--version"))?;
-    let clang = fs::canonicalize(Tool::Clang.find()?)?;
+    let clang = fs::canonicalize(Tool::Clang.find(context())?)?;
     for tool in ["llvm-ar", "llvm-nm", "llvm-ranlib"] {
         let path = clang.with_file_name(tool);
         ensure!(path.is_file(), "{} is not installed", path.display());
@@ -178,7 +179,7 @@ fn lto() -> Result<String> {
 fn profile_tools() -> Result<String> {
     let mut found = Vec::new();
     for tool in [Tool::Cov, Tool::Profdata] {
-        let path = tool.find()?;
+        let path = tool.find(context())?;
         let output = Command::new(&path).arg("--version").output().with_context(|| format!("cannot run {}", path.display()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.lines().find_map(|l| l.trim().split_once("LLVM version ")).map_or("?", |(_, version)| version);
@@ -212,7 +213,7 @@ fn trial() -> Result<String> {
     let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, PROGRAM)?;
-    let trodden = assets::own_folder()?.join("trodden");
+    let trodden = context().own_folder()?.join("trodden");
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     first_line(&mut compile).context("the program cannot be compiled")?;

@@ -3,12 +3,13 @@
 use super::coverage::{files::Files, view_of};
 use super::remarks::{left_out, report_partial};
 use crate::cli::{Export, Format};
-use crate::driver::profdata;
+use crate::context::context;
 use crate::output::{json_text, write_or_print};
 use crate::surroundings::folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_analysis::residual::known_to;
+use trodden_driver::profdata;
 use trodden_report::html::{self, HtmlOptions};
 use trodden_report::source_files::{locate, sources};
 use trodden_report::view::MappedLines;
@@ -30,7 +31,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     let selection = Selection { function: job.function.clone(), measure: job.measure, top: usize::MAX, min_share: 0.0 };
     events::check(&profile, selection.measure)?;
     let bytes = match job.format {
-        Format::Profdata => profdata::indexed(&profile)?,
+        Format::Profdata => profdata::indexed(context(), &profile)?,
         Format::Proftext => profdata::text(&profile)?,
         Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
         Format::Pprof => pprof::pprof(&view, &selection)?,

@@ -1,7 +1,7 @@
 //! Manual pages, completions and links, all from the definition of the command line.
 
 use crate::cli::Cli;
-use crate::driver::assets;
+use crate::context::context;
 use crate::notes::note;
 use crate::output::write_file;
 use anyhow::{Context, Result};
@@ -9,6 +9,7 @@ use clap::CommandFactory;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trodden_driver::assets;
 
 /// `trodden completions SHELL`
 ///
@@ -49,9 +50,9 @@ fn write_pages(command: &clap::Command, folder: &Path) -> Result<()> {
 pub fn drivers(folder: Option<PathBuf>) -> Result<ExitCode> {
     let folder = match folder {
         Some(folder) => std::path::absolute(folder)?,
-        None => assets::own_folder()?,
+        None => context().own_folder()?.to_owned(),
     };
-    assets::link_drivers(&assets::own_program()?, &folder)?;
+    assets::link_drivers(context(), &folder)?;
     note(format_args!("trodden-cc, trodden-c++ and cargo-trodden are in {}", folder.display()));
     Ok(ExitCode::SUCCESS)
 }

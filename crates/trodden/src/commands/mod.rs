@@ -2,10 +2,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `build.rs` | running a build whose compilers are the drivers |
+//! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
 //! | `sample.rs` | counting sampled programs that run already |
-//! | `stream/`, `sequences.rs` | sequences of paths and calls, flight recorders; questions asked of sequences |
+//! | `stream.rs`, `sequences.rs` | sequences of paths and calls, flight recorders; questions asked of sequences |
 //! | `report.rs`, `annotate.rs`, `export.rs`, `find.rs` | showing and searching profiles |
 //! | `runs.rs`, `merge.rs`, `diff.rs` | listing, merging, comparing profiles |
 //! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
@@ -13,14 +13,15 @@
 //! | `pgo.rs`, `instrument.rs` | faster programs; variants without sources |
 //! | `copies/` | copies that share the counting of a program: building, running and adding up |
 //! | `simulate.rs`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
-//! | `trace/` | exact traces of programs that were not built for it |
-//! | `waits.rs`, `waits/` | waiting time: recording it, and the code that causes it |
+//! | `trace.rs`, `trace/` | exact traces of programs that were not built for it |
+//! | `waits.rs` | waiting time: recording it, and the code that causes it |
 //! | `info.rs`, `store.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
 //! | `manual.rs` | manual pages, completions, links to drivers |
 
 mod advise;
 mod annotate;
 mod build;
+mod cargo;
 pub mod copies;
 mod coverage;
 mod diff;
@@ -50,17 +51,20 @@ mod suite;
 mod trace;
 mod waits;
 
+pub use cargo::run as cargo;
+
 use crate::cli::{Cli, Command};
-use crate::driver::cc;
-use crate::driver::compile_step::SourceLanguage;
+use crate::context::context;
 use anyhow::Result;
 use std::process::ExitCode;
+use trodden_driver::cc;
+use trodden_driver::compile_step::SourceLanguage;
 
 /// Runs the command that the line names.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Command::Cc { arguments } => cc::drive(SourceLanguage::C, arguments),
-        Command::Cxx { arguments } => cc::drive(SourceLanguage::Cxx, arguments),
+        Command::Cc { arguments } => cc::drive(context(), SourceLanguage::C, arguments),
+        Command::Cxx { arguments } => cc::drive(context(), SourceLanguage::Cxx, arguments),
         Command::Build(build) => build::run(&build),
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
@@ -81,7 +85,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Export(job) => export::run(&job),
         Command::Coverage(job) => coverage::run(&job),
         Command::Suite(job) => suite::run(&job),
-        Command::Waits(job) => waits::run(&job, cli.color),
+        Command::Waits(job) => waits::run(&job),
         Command::Runs(job) => runs::run(&job),
         Command::Merge(job) => merge::run(&job),
         Command::Diff(job) => diff::run(&job),

@@ -1,33 +1,18 @@
-//! `trodden pgo`: a program made faster by what its own runs say, in one command.
-//!
-//! ```text
-//! build with markers -> train -> edge profile -> build by it, paths counted -> train again -> transformation plan -> code changed by them
-//! ```
-//!
-//! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works
-//! on the bitcode that was kept of it; so what paths say is not lost between two compilations. What is made of paths
-//! is described in [`trodden_analysis::transformations`].
-
-mod building;
-mod hot_paths;
+//! `trodden pgo`: a program made faster by what its own runs say, in one command. See [`trodden_driver::guided`]; what is made of paths is
+//! described in [`trodden_analysis::transformations`].
 
 use crate::cli::Pgo;
-use crate::commands::instrument;
-use crate::driver::experiment;
-use crate::driver::profdata;
+use crate::context::context;
 use crate::notes::note;
 use crate::surroundings::surroundings;
-use crate::temporary;
-use anyhow::{Context, Result, ensure};
-use building::Building;
-use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
+use anyhow::{Result, ensure};
+use std::cell::RefCell;
+use std::path::Path;
 use std::process::ExitCode;
 use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, plan, transformed};
-use trodden_recording::record;
-use trodden_unit::experiment::SettingsFile;
-use trodden_unit::{Settings, Transformation};
+use trodden_driver::guided::{self, Guided, Training, hot_paths};
+use trodden_recording::{PROGRAM_VARIABLE, record};
+use trodden_unit::{Transformation, TransformationPlan};
 
 /// Builds, trains, builds, trains, and makes the program.
 ///
@@ -35,28 +20,27 @@ use trodden_unit::{Settings, Transformation};
 /// A build, a training or a tool fails, or it is not clear which program is meant.
 pub fn run(job: &Pgo) -> Result<ExitCode> {
     check_places(job)?;
-    let folder = temporary::folder("trodden-pgo-")?;
-    let profile = folder.path().join("edges.profdata");
-    note("1 of 5: building to collect an edge profile");
-    let building = Building::from_job(job)?;
-    let program = building.run(None)?;
-    note("2 of 5: training");
-    fs::write(&profile, profdata::indexed(&record::train(&job.train, &program, &surroundings())?)?)
-        .with_context(|| format!("cannot write {}", profile.display()))?;
-    let how = if job.hot_paths.is_some() { "addresses of blocks" } else { "paths counted" };
-    note(format_args!("3 of 5: building by the edge profile, with {how}"));
-    let again = building.run(Some(&profile))?;
-    ensure!(again == program, "the second build made {} instead of {}: name one with --program", again.display(), program.display());
-    let transformed = if job.edges { Vec::new() } else { by_paths(job, &program)? };
-    note("5 of 5: making the program, with nothing counted");
-    let output = job.output.clone().unwrap_or_else(|| with_ending(&program));
-    let file = folder.path().join("transformation-plan");
-    fs::write(&file, plan(&transformed).to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
-    let settings = Settings { apply: Some(SettingsFile::File(file)), ..Settings::default() };
-    instrument::make(&program, &output, &experiment::resolve(settings)?)?;
-    report(&output, &transformed);
+    let guided = Guided {
+        command: job.command.clone(),
+        clean: job.clean.clone(),
+        program: job.program.clone(),
+        only_variables: job.only_variables,
+        addresses: job.hot_paths.is_some(),
+        output: job.output.clone(),
+    };
+    let functions = RefCell::new(Vec::new());
+    let edges = |program: &Path| record::train(&job.train, program, &surroundings());
+    let paths = |program: &Path| -> Result<TransformationPlan> {
+        let found = by_paths(job, program)?;
+        let plan = plan(&found);
+        functions.replace(found);
+        Ok(plan)
+    };
+    let training = Training { edges: &edges, paths: if job.edges { None } else { Some(&paths) } };
+    let made = guided::make(context(), &guided, &training)?;
+    report(&made.output, &functions.take());
     if let Some(kept) = &job.keep_profile {
-        crate::output::write_file(kept, &fs::read(&profile)?)?;
+        crate::output::write_file(kept, &made.profile)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -76,20 +60,12 @@ fn check_places(job: &Pgo) -> Result<()> {
 
 /// What the paths of the second training say.
 fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
-    note("4 of 5: training again, for paths");
     let options = TransformationOptions { least_saving: job.min_share / 100.0, ..TransformationOptions::default() };
     let profile = match &job.hot_paths {
-        Some(table) => hot_paths::train(&job.train, program, table)?,
+        Some(table) => hot_paths::train(context(), &job.train, PROGRAM_VARIABLE, program, table)?,
         None => record::train(&job.train, program, &surroundings())?,
     };
     Ok(transformed(&profile, &options)?)
-}
-
-/// `prog.fast` for `prog`, in the current folder.
-fn with_ending(program: &Path) -> PathBuf {
-    let mut name = program.file_name().unwrap_or_default().to_owned();
-    name.push(".fast");
-    env::current_dir().unwrap_or_default().join(name)
 }
 
 fn report(output: &Path, transformed: &[TransformedFunction]) {

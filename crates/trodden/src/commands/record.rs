@@ -2,11 +2,12 @@
 
 use crate::cli::{Branches, Collect, Record};
 use crate::commands::copies;
-use crate::driver::other_programs::named;
+use crate::context::context;
 use crate::surroundings::surroundings;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::process::ExitCode;
+use trodden_driver::other_programs::named;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::branches::{self, BranchKind, BranchRecording};
 use trodden_recording::streams::record as streams;
@@ -44,11 +45,11 @@ fn follows(job: &Record) -> bool {
 
 /// perf, and the programs whose branches are wanted: those given, else the command's.
 fn branch_recording(options: &Branches, kind: BranchKind, program: &OsStr) -> Result<BranchRecording> {
-    let perf = named("perf".as_ref())
+    let perf = named(context(), "perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
     let mut programs = options.programs.clone();
     if programs.is_empty() {
-        let found = named(program).filter(|file| file.is_file());
+        let found = named(context(), program).filter(|file| file.is_file());
         programs.push(found.with_context(|| format!("cannot run {}: there is no such program", program.display()))?);
     }
     Ok(BranchRecording { kind, perf, event: options.event.clone(), programs })

@@ -1,9 +1,7 @@
 //! `trodden simulate`: the hardware path profiler's model on a program that QEMU runs, or on recorded branches.
 
 use crate::cli::Simulate;
-use crate::driver::assets::{self, installed_library, named_library};
-use crate::driver::other_programs::named;
-use crate::driver::toolchain::is_program;
+use crate::context::context;
 use crate::notes::note;
 use crate::output::OutputFile;
 use crate::temporary;
@@ -13,6 +11,9 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
+use trodden_driver::assets::OwnLibrary;
+use trodden_driver::other_programs::named;
+use trodden_driver::toolchain::is_program;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParameters};
 use trodden_hardware::{
     CounterWidth, DetectorParameters, Lane, Metric, OperationMapping, Preset, ProfilerParameters, Repair, TableParameters,
@@ -27,10 +28,9 @@ use trodden_trace::simulation::{
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
-/// The file name of the plugin for QEMU.
-const PLUGIN: &str = "libtrodden_qemu_plugin.so";
-/// Variable that names another plugin file.
-const PLUGIN_VARIABLE: &str = "TRODDEN_QEMU_PLUGIN";
+/// The plugin for QEMU.
+const PLUGIN: OwnLibrary =
+    OwnLibrary { what: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
 
 /// Runs or reads, and reports.
 ///
@@ -110,7 +110,7 @@ fn write_profile(
     (places, notes): (&Places, &SourceNotes),
 ) -> Result<()> {
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let (run, store) = (Run { command, ..one_run() }, assets::store().ok());
+    let (run, store) = (Run { command, ..one_run() }, context().store().ok());
     let in_code = (places, notes.mappings.as_slice());
     let profile = table_profile(job.profile_of, &parameters.detector, &lane.profiler, in_code, store.as_ref(), run)?;
     profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
@@ -137,7 +137,7 @@ fn program(command: &[OsString], moves_output: bool, level: Level) -> Result<Ope
 
 fn emulated<T>(command: &[OsString], moves_output: bool, level: Level, work: impl FnOnce(EmulatedProgram) -> Result<T>) -> Result<T> {
     let name = &command[0];
-    let file = named(name).filter(|path| is_program(path));
+    let file = named(context(), name).filter(|path| is_program(path));
     let file = file.ok_or_else(|| anyhow!("{} is no program that can be executed", name.display()))?;
     let (plugin, folder) = (plugin()?, temporary::folder("trodden-simulate-")?);
     let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
@@ -146,14 +146,15 @@ fn emulated<T>(command: &[OsString], moves_output: bool, level: Level, work: imp
 
 /// The plugin's file.
 fn plugin() -> Result<PathBuf> {
-    if let Some(named) = named_library(PLUGIN_VARIABLE, PLUGIN)? {
+    if let Some(named) = PLUGIN.named(context())? {
         return Ok(named);
     }
-    installed_library(PLUGIN)?.map_err(|places| {
+    PLUGIN.beside(context())?.map_err(|places| {
         let [one, other] = places.each_ref().map(|place| place.display());
         anyhow!(
-            "the plugin is neither {one} nor {other}: build it with `cargo build --release -p trodden-qemu-plugin`, or name it by \
-            {PLUGIN_VARIABLE}"
+            "the plugin is neither {one} nor {other}: build it with `cargo build --release -p {}`, or name it by {}",
+            PLUGIN.package,
+            PLUGIN.variable
         )
     })
 }

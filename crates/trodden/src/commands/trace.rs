@@ -5,8 +5,7 @@
 mod record;
 
 use crate::cli::{Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceShow};
-use crate::driver::assets;
-use crate::driver::other_programs::succeeded;
+use crate::context::context;
 use crate::notes::note;
 use crate::output;
 use crate::surroundings::surroundings;
@@ -22,6 +21,7 @@ use trodden_distributed::files::Files;
 use trodden_distributed::occurrences::occurrences;
 use trodden_distributed::path_profile::path_profile;
 use trodden_distributed::place::TraceLocation;
+use trodden_driver::other_programs::succeeded;
 use trodden_profile::{Collected, Run};
 use trodden_recording::{deliver, one_run};
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
@@ -151,7 +151,7 @@ fn try_one(kind: CollectorKind) -> Result<()> {
     let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
-    let mut compile = Command::new(assets::own_folder()?.join("trodden"));
+    let mut compile = Command::new(context().own_folder()?.join("trodden"));
     compile.args(["cc", "--trodden-witnesses"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     let output = compile.output().context("trodden cc cannot be run")?;
     succeeded(output, "trodden cc fails")?;

@@ -1,19 +1,18 @@
 //! `trodden waits`: recording who waits for whom, and explaining each wait as the difference of two execution paths.
-//!
-//! `waits/paths.rs` says which paths samples interrupted, by the streams of the same run.
 
-mod paths;
-
-use crate::cli::{Color, Waits, WaitsRecord, WaitsReport};
-use crate::driver::assets;
+use crate::cli::{Waits, WaitsRecord, WaitsReport};
+use crate::context::context;
 use crate::output::{self, print_json, write_file};
+use crate::surroundings::folders;
 use crate::temporary;
 use anyhow::Result;
 use std::env;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_driver::assets::OwnLibrary;
 use trodden_launch::process::exit_code;
+use trodden_report::waits::paths::StreamPaths;
 use trodden_report::waits::{chrome, json, page, text};
 use trodden_stored::decompress;
 use trodden_waits_file::import;
@@ -23,14 +22,22 @@ use trodden_waits_file::replay::{ReportOptions, replay};
 use trodden_waits_file::sample_paths::SamplePaths;
 use trodden_waits_file::summary::WaitSummary;
 
+/// The library that is preloaded.
+const RECORDER: OwnLibrary = OwnLibrary {
+    what: "recorder",
+    file: trodden_waits_file::symbols::RECORDER,
+    package: "trodden-waits-recorder",
+    variable: "TRODDEN_WAITS_RECORDER",
+};
+
 /// Does what the command line says.
 ///
 /// # Errors
 /// The program cannot be started; the recording cannot be read.
-pub fn run(job: &Waits, color: Color) -> Result<ExitCode> {
+pub fn run(job: &Waits) -> Result<ExitCode> {
     match job {
         Waits::Record(job) => record(job),
-        Waits::Report(job) => report(job, color),
+        Waits::Report(job) => report(job),
     }
 }
 
@@ -50,10 +57,10 @@ pub fn trial() -> Result<String> {
 }
 
 fn recorder() -> Result<Recorder> {
-    Ok(Recorder { library: assets::waits_recorder()?, others: env::var_os("LD_PRELOAD") })
+    Ok(Recorder { library: RECORDER.find_preloadable(context())?, others: env::var_os("LD_PRELOAD") })
 }
 
-fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
+fn report(job: &WaitsReport) -> Result<ExitCode> {
     let options = ReportOptions {
         threshold: job.threshold,
         rule: job.rule,
@@ -61,7 +68,7 @@ fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
         timeline: job.html.is_some() || job.chrome.is_some(),
     };
     let replayed = if !import::ctf::is_trace(&job.recording) && (job.recording.is_dir() || !job.recording.exists()) {
-        let paths = job.paths.as_deref().map(paths::Paths::open).transpose()?;
+        let paths = job.paths.as_deref().map(|run| StreamPaths::open(run, &folders())).transpose()?;
         let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
         replay(&Recording::open(&job.recording)?, &options, paths)?
     } else {

@@ -5,7 +5,7 @@
 
 use super::make::{COPY, CopiedProgram, PathPartition};
 use crate::cli::FieldCopies;
-use crate::driver::assets;
+use crate::context::context;
 use crate::notes::note;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -123,7 +123,7 @@ impl Made {
     fn read(file: &Path) -> Result<Made> {
         let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         let image = Image::read(&bytes).with_context(|| file.display().to_string())?;
-        let store = assets::store().ok();
+        let store = context().store().ok();
         let map = |unit: Identity| {
             let frame = image.frame(unit, store.as_ref())?;
             let frame = frame.with_context(|| {

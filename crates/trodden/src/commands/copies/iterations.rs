@@ -11,7 +11,7 @@ use super::shared::{self, Divided, Partition, divide};
 use super::spec::file;
 use super::weights::recent;
 use crate::cli::Record;
-use crate::driver::experiment;
+use crate::context::context;
 use crate::notes::note;
 use crate::surroundings::surroundings;
 use anyhow::{Context, Result, ensure};
@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use trodden_driver::experiment;
 use trodden_profile::private;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::words::{plural, shell_word};
@@ -106,7 +107,7 @@ impl Partition for IterationPartition {
                 observe: Some(Observe::Stream),
                 scheme: Some(ExperimentScheme::BallLarus),
                 max_paths: Some(self.max_paths),
-                interesting: Some(experiment::stored(functions)?),
+                interesting: Some(experiment::stored(context(), functions)?),
                 ..Settings::default()
             })
         };

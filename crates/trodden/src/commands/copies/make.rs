@@ -3,14 +3,15 @@
 use super::objects::Objects;
 use super::procedures::units;
 use crate::cli::Copies;
-use crate::commands::instrument::Inputs;
-use crate::driver::experiment;
+use crate::context::context;
 use crate::notes::note;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trodden_driver::experiment;
+use trodden_driver::variant::Inputs;
 use trodden_flow::partition::tasks::are_too_many;
 use trodden_flow::partition::{self, CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, cross_check, hits, weighted};
 use trodden_launch::LaunchStop;
@@ -195,11 +196,11 @@ impl PathPartition {
     /// Bitcode or link recipe are missing, a tool fails, or a signal asks us to end.
     pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &LaunchStop) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
-        let inputs = Inputs::from_program(Path::new(&self.program.path))?;
+        let inputs = Inputs::from_program(context(), Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
         let mut objects = Objects::with(&settings)?;
         // What links and the plugin ask a part for is asked of each unit.
-        let request = experiment::file(&experiment::resolve(Settings { count_hits: None, ..settings.clone() })?)?;
+        let request = experiment::file(context(), &experiment::resolve(context(), Settings { count_hits: None, ..settings.clone() })?)?;
         let copies: Vec<HashMap<Identity, PathBuf>> = self
             .copies
             .iter()
@@ -217,7 +218,7 @@ impl PathPartition {
             let own = folder.join(format!("{COPY}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
-            inputs.link_with(objects, &program, &request, writes).with_context(|| format!("copy {at} cannot be linked"))?;
+            inputs.link_with(context(), objects, &program, &request, writes).with_context(|| format!("copy {at} cannot be linked"))?;
             Ok(program)
         };
         copies.into_iter().enumerate().map(link).collect()

@@ -27,13 +27,10 @@ mod spec;
 mod weights;
 mod worker;
 
-pub use objects::FOLDER as OBJECTS;
 pub use worker::work;
 
 use crate::cli::{COPY_STRATEGIES, Copies, EngineKind, HITS, Record, word, word_for};
-use crate::driver::assets;
-use crate::driver::other_programs::named;
-use crate::driver::recipe::SystemText;
+use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output;
 use crate::surroundings::surroundings;
@@ -49,6 +46,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use trodden_analysis::copies::{CopyChoices, Costs};
+use trodden_driver::other_programs::named;
+use trodden_driver::recipe::SystemText;
 use trodden_launch::{Engine, JobEvent, Kubernetes, LaunchJob, LaunchStop, LaunchTask, Local, Slurm, Template};
 use trodden_profile::copies::{
     CopiesError, CopyMeasurements, CopyTimes, MergedCopies, counted_hits, differences, different_edges, edges, merge_copies,
@@ -336,7 +335,7 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
 
 /// The file of a program, as a shell would find it.
 fn program(word: &OsStr) -> Result<PathBuf> {
-    let path = named(word).filter(|p| p.is_file()).with_context(|| format!("there is no program {}", word.display()))?;
+    let path = named(context(), word).filter(|p| p.is_file()).with_context(|| format!("there is no program {}", word.display()))?;
     Ok(fs::canonicalize(path)?)
 }
 
@@ -411,7 +410,7 @@ fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32
 /// The same with scripts in a folder of their own.
 fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -> Result<Vec<u32>> {
     let trodden = std::env::current_exe()?;
-    let store = assets::store()?.root().as_os_str().to_owned();
+    let store = context().store()?.root().as_os_str().to_owned();
     let task = |copy: &usize| LaunchTask {
         command: vec![trodden.clone().into(), "copy".into(), folder.into(), copy.to_string().into()],
         environment: vec![(STORE_VARIABLE.into(), store.clone())],

@@ -3,9 +3,7 @@
 //! `ROOT/copies/ab/abcdef....o`: the name is a hash of all that the object follows from, which is the unit, the copy's
 //! part of it, the plugin's parameters and the compiler.
 
-use crate::driver::assets;
-use crate::driver::experiment;
-use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
+use crate::context::context;
 use crate::notes::note;
 use crate::temporary;
 use anyhow::{Context, Result};
@@ -13,13 +11,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use trodden_driver::experiment;
+use trodden_driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
+use trodden_driver::store_size::COPIES;
 use trodden_launch::LaunchStop;
 use trodden_report::words::plural;
 use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
-
-/// Their folder in the store.
-pub const FOLDER: &str = "copies";
 
 /// Makes objects of copies, each once.
 pub struct Objects<'a> {
@@ -39,9 +37,9 @@ impl<'a> Objects<'a> {
     /// # Errors
     /// Clang, the plugin or the store is missing.
     pub fn with(settings: &'a Settings) -> Result<Objects<'a>> {
-        let compiler = DriverCompiler::new(OsString::new())?;
+        let compiler = DriverCompiler::new(context(), OsString::new())?;
         let common = Identity::from_content(format!("{} {settings}", compiler.identity()?).as_bytes());
-        Ok(Objects { folder: assets::store()?.root().join(FOLDER), compiler, common, settings, open: BTreeMap::new(), wanted: 0 })
+        Ok(Objects { folder: context().store()?.root().join(COPIES), compiler, common, settings, open: BTreeMap::new(), wanted: 0 })
     }
 
     /// Where the object of a unit in a copy with these parts will be; without parts, that of all of the unit.
@@ -69,12 +67,12 @@ impl<'a> Objects<'a> {
         ));
         let scratch = temporary::folder("trodden-parts-")?;
         if let Some(known) = self.settings.known.as_ref().and_then(SettingsFile::stored) {
-            InputFolder::at(scratch.path()).put(&experiment::inputs()?.get(InputKind::Known, known)?)?;
+            InputFolder::at(scratch.path()).put(&context().inputs()?.get(InputKind::Known, known)?)?;
         }
         let mut open: Vec<_> = self.open.iter().collect();
         // Large ones first, so that none is left over when all others are done.
         open.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
-        on_all_processors(&open, "units", |(path, (frame, parts))| {
+        on_all_processors(context(), &open, "units", |(path, (frame, parts))| {
             stop.check()?;
             self.compile(frame, parts.as_deref(), path, scratch.path())
         })

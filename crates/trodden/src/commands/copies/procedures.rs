@@ -1,6 +1,6 @@
 //! The units of programs.
 
-use crate::driver::assets;
+use crate::context::context;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use trodden_unit::{Frame, Image, UnitMap};
 pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
-    let store = assets::store().ok();
+    let store = context().store().ok();
     let mut units = Vec::new();
     for placed in &image.units {
         let Some(frame) = image.frame(placed.unit, store.as_ref()).with_context(|| program.display().to_string())? else {

@@ -7,7 +7,7 @@
 
 use super::shared::{self, Divided, Partition, divide};
 use crate::cli::Record;
-use crate::driver::experiment;
+use crate::context::context;
 use crate::notes::note;
 use crate::surroundings::folders;
 use anyhow::{Result, ensure};
@@ -68,7 +68,7 @@ impl Partition for SegmentPartition {
     fn settings(&self) -> Result<Vec<Settings>> {
         let of = |functions: &BTreeSet<u32>| {
             let part = self.set.part(|number| functions.contains(&number));
-            let segments = Some(SettingsFile::Stored(experiment::inputs()?.put(&part.to_bytes())?));
+            let segments = Some(SettingsFile::Stored(context().inputs()?.put(&part.to_bytes())?));
             Ok(Settings { segments, ..Settings::default() })
         };
         self.copies.iter().map(of).collect()

@@ -9,15 +9,16 @@ use super::{
 };
 use crate::cli::Record;
 use crate::commands::copies::spec::CopyOutcome;
-use crate::commands::instrument;
-use crate::driver::experiment;
-use crate::driver::recipe::SystemText;
+use crate::context::context;
 use crate::surroundings::surroundings;
 use anyhow::{Context, Result, ensure};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trodden_driver::experiment;
+use trodden_driver::recipe::SystemText;
+use trodden_driver::variant::{self, Defaults};
 use trodden_launch::LaunchStop;
 use trodden_profile::{Collected, ImageProfile, Profile};
 use trodden_unit::Settings;
@@ -119,7 +120,7 @@ pub fn run<S: Partition>(record: &Record, share: impl FnOnce(&Path) -> Result<S>
 fn make(settings: &[Settings], program: &Path, work: &Path) -> Result<Vec<PathBuf>> {
     let make = |(at, settings): (usize, &Settings)| {
         let output = work.join(format!("copy-{at:04}"));
-        let made = instrument::make(program, &output, &experiment::resolve(settings.clone())?)?;
+        let made = variant::make(context(), program, &output, &experiment::resolve(context(), settings.clone())?, &Defaults::default())?;
         ensure!(made.is_some(), "{} has no instrumented unit: build it with trodden", program.display());
         Ok(output)
     };

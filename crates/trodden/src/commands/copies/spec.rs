@@ -3,13 +3,13 @@
 //! `job.json` says what to run, and is removed at the end; `result-N` is what copy N counted, how it ended and hashes of what it printed,
 //! the same however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
 
-use crate::driver::recipe::SystemText;
 use crate::output::{BEGUN, write_file};
 use crate::temporary;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
+use trodden_driver::recipe::SystemText;
 use trodden_profile::whole_file::{self, Access};
 use trodden_profile::{ProcessEnding, Profile};
 

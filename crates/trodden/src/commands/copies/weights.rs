@@ -8,15 +8,16 @@ use super::objects::Objects;
 use super::spec::Spec;
 use super::{Failed, Runner, launch, results};
 use crate::cli::Record;
-use crate::commands::instrument::Inputs;
-use crate::driver::experiment;
-use crate::driver::recipe::SystemText;
+use crate::context::context;
 use crate::notes::{note, warn};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trodden_driver::experiment;
+use trodden_driver::recipe::SystemText;
+use trodden_driver::variant::Inputs;
 use trodden_flow::partition::PartitionStrategy;
 use trodden_profile::merge::{Builds, Merger};
 use trodden_profile::{Profile, RunEntry, RunStore};
@@ -180,14 +181,14 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
 }
 
 fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &Runner) -> Result<PathBuf> {
-    let inputs = Inputs::from_program(Path::new(&program.divided.path))?;
+    let inputs = Inputs::from_program(context(), Path::new(&program.divided.path))?;
     let settings = program.sampled();
     let mut objects = Objects::with(&settings)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();
     objects.make(runner.stop)?;
     let sampled = folder.join("sampled");
     inputs
-        .link_with(made, &sampled, &experiment::file(&experiment::resolve(settings.clone())?)?, None)
+        .link_with(context(), made, &sampled, &experiment::file(context(), &experiment::resolve(context(), settings.clone())?)?, None)
         .context("the program cannot be linked for a first run")?;
     Ok(sampled)
 }

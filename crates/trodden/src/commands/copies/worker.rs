@@ -6,7 +6,7 @@
 
 use super::folders;
 use super::spec::{CopyOutcome, Spec, file, write_result};
-use crate::driver::assets;
+use crate::context::context;
 use crate::output::write_file;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
@@ -62,7 +62,7 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = ending(status);
     let run = Run { ending: Some(ending), ..one_run() };
-    let collected = collect(raw_files(place.raw.path())?, run, assets::store().ok().as_ref());
+    let collected = collect(raw_files(place.raw.path())?, run, context().store().ok().as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
         bail!("counts are lost: {problem}");
     }

@@ -7,8 +7,7 @@
 use super::files::Files;
 use super::not_executed::{Counters, NotExecuted};
 use crate::cli::{Covered, CoveredFiles};
-use crate::driver::profdata;
-use crate::driver::toolchain::Tool;
+use crate::context::context;
 use crate::notes::{note, warn};
 use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +18,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_driver::profdata;
+use trodden_driver::toolchain::Tool;
 use trodden_flow::{CutReason, Edge};
 use trodden_launch::temporary::TemporaryFolder;
 use trodden_profile::{Beginning, EdgeCounts, ImageProfile, PathEnd, Profile};
@@ -64,7 +65,8 @@ impl CoverageMapping {
         if wanted.like.is_none() {
             correct(&mut images, profile, &mut counters, folder.path())?;
         }
-        fs::write(folder.path().join(PROFILE), profdata::indexed_form(counters)?).context("cannot write into the temporary folder")?;
+        fs::write(folder.path().join(PROFILE), profdata::indexed_form(context(), counters)?)
+            .context("cannot write into the temporary folder")?;
         let own = wanted.ignore_filename_regex.clone();
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
         let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
@@ -112,7 +114,7 @@ impl CoverageMapping {
     /// # Errors
     /// It is missing or fails.
     pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
-        let tool = Tool::Cov.find()?;
+        let tool = Tool::Cov.find(context())?;
         let Some((first, others)) = self.images.split_first() else { bail!("the profile has no program") };
         let mut command = Command::new(&tool);
         command.arg(verb).arg(first).arg("-instr-profile").arg(self.folder.path().join(PROFILE)).args(options);

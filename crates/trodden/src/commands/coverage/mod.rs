@@ -28,12 +28,12 @@ mod report;
 mod stops;
 mod true_counts;
 
-use crate::driver::other_programs::joined;
+use crate::context::context;
 pub use lines::Lines;
 pub use mapping::CoverageMapping;
+use trodden_driver::other_programs::joined;
 
 use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, CoveredFiles};
-use crate::driver::toolchain::{LLVM_MAJOR, Tool};
 use crate::notes::{note, reasons, warn};
 use crate::output::{print, print_text, write_file};
 use anyhow::{Context, Result, bail, ensure};
@@ -42,6 +42,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use trodden_analysis::changes::plain;
+use trodden_driver::toolchain::{LLVM_MAJOR, Tool};
 use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
@@ -99,7 +100,7 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
     let (profile, mapping) = CoverageMapping::load(&job.covered)?;
-    let mut arguments: Vec<OsString> = vec![joined("-Xdemangler=", Tool::Cxxfilt.find()?)];
+    let mut arguments: Vec<OsString> = vec![joined("-Xdemangler=", Tool::Cxxfilt.find(context())?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.branches {
         option("-show-branches=count");

@@ -1,7 +1,8 @@
 //! `trodden suite run`, `trodden suite step`: tests from a list of commands, from ctest, from cargo.
 
 use crate::cli::SuiteRun;
-use crate::driver::cargo;
+use crate::commands::cargo::take_settings;
+use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output;
 use crate::surroundings::surroundings;
@@ -12,6 +13,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
+use trodden_driver::cargo;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::suite::libtest::{self, TestBinary};
 use trodden_recording::suite::{Recorder, SuiteOutcome, TestSource, all_kept, run_all, tests};
@@ -54,9 +56,10 @@ fn by_cargo(job: &SuiteRun) -> Result<ExitCode> {
         "--jobs is for --commands and --ctest: cargo has `-- -- --test-threads N` behind its options, nextest `-- -j N`"
     );
     let verb: &[&str] = if job.from.nextest { &["nextest", "run"] } else { &["test"] };
-    let arguments = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
+    let mut arguments: Vec<OsString> = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
     let before = runs_of(&job.suite)?;
-    let status = cargo::test_as_suite(arguments, &job.suite)?;
+    let settings = take_settings(&mut arguments)?;
+    let status = cargo::test_as_suite(context(), arguments, settings, &job.suite)?;
     note(format_args!(
         "recorded {} in the suite {}",
         plural((runs_of(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),

@@ -1,7 +1,7 @@
 //! `trodden trace record`, and the runs of it on another machine.
 
 use crate::cli::{Condition, RepeatPart, TraceEngine, TraceRecord};
-use crate::driver::other_programs::named;
+use crate::context::context;
 use crate::output;
 use anyhow::{Context, Result};
 use std::env;
@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_distributed::plan::PlanOptions;
 use trodden_distributed::recording::{OtherMachines, RecordOptions, Recording, RecordingHost, RunOptions, work as execute_runs};
+use trodden_driver::other_programs::named;
 use trodden_launch::{Engine, RESULT_VARIABLE, Slurm, alive};
 use trodden_report::trace::plan;
 use trodden_trace::{OutputStream, RepeatRecipe};
@@ -94,7 +95,7 @@ fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
         })
     };
     Ok(RecordingHost {
-        program: job.command.first().and_then(|name| named(name)),
+        program: job.command.first().and_then(|name| named(context(), name)),
         machines: (job.engine == TraceEngine::Slurm).then(other_machines).transpose()?,
         own_program,
         temporary: env::temp_dir(),

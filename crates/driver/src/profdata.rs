@@ -3,10 +3,12 @@
 //!
 //! The text is made here, its indexed form by LLVM's own tool, whose format is that of the compilers of the same LLVM.
 
-use crate::driver::other_programs::succeeded;
-use crate::driver::toolchain::Tool;
-use crate::notes::{listed, note};
-use crate::temporary;
+mod raw;
+mod text;
+
+use crate::context::DriverContext;
+use crate::other_programs::succeeded;
+use crate::toolchain::Tool;
 use anyhow::{Context, Result, bail};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{HashMap, HashSet};
@@ -14,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use trodden_profile::{CallTarget, EdgeCounts, EdgeError, ImageProfile, Profile, Targets};
-use trodden_report::{profraw, proftext};
+use trodden_text::words::listed;
 use trodden_unit::EdgeProfile;
 
 /// The profile as text.
@@ -22,14 +24,14 @@ use trodden_unit::EdgeProfile;
 /// # Errors
 /// The program was built without markers.
 pub fn text(profile: &Profile) -> Result<Vec<u8>> {
-    Ok(proftext::proftext(&edges(profile)?).into_bytes())
+    Ok(text::proftext(&edges(profile)?).into_bytes())
 }
 
 fn edges(profile: &Profile) -> Result<EdgeCounts> {
     let edges = EdgeCounts::new(profile, &targets)?;
     if !edges.without_markers.is_empty() {
         let sources = listed(&edges.without_markers, 1);
-        note(format_args!("built without LLVM's counters, and not in the profile: {sources}"));
+        log::info!("built without LLVM's counters, and not in the profile: {sources}");
     }
     Ok(edges)
 }
@@ -59,23 +61,23 @@ pub fn coverage(profile: &Profile) -> Result<EdgeCounts> {
 ///
 /// # Errors
 /// The program was built without markers, or `llvm-profdata` is missing or fails.
-pub fn indexed(profile: &Profile) -> Result<Vec<u8>> {
-    indexed_form(edges(profile)?)
+pub fn indexed(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
+    indexed_form(context, edges(profile)?)
 }
 
 /// Counters in LLVM's indexed form.
 ///
 /// # Errors
 /// `llvm-profdata` is missing or fails.
-pub fn indexed_form(mut edges: EdgeCounts) -> Result<Vec<u8>> {
-    let tool = Tool::Profdata.find()?;
-    let folder = temporary::folder("trodden-profdata-")?;
+pub fn indexed_form(context: &DriverContext, mut edges: EdgeCounts) -> Result<Vec<u8>> {
+    let tool = Tool::Profdata.find(context)?;
+    let folder = context.folder("trodden-profdata-")?;
     let to = folder.path().join("prog.profdata");
-    let (raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(profraw::is_needed);
+    let (in_raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(raw::is_needed);
     edges.functions = rest;
-    let mut parts = vec![("prog.proftext", proftext::proftext(&edges).into_bytes())];
-    if !raw.is_empty() {
-        parts.push(("prog.profraw", profraw::profraw(&raw, edges.version)));
+    let mut parts = vec![("prog.proftext", text::proftext(&edges).into_bytes())];
+    if !in_raw.is_empty() {
+        parts.push(("prog.profraw", raw::profraw(&in_raw, edges.version)));
         // LLVM's tool calls a text without functions empty, and refuses it.
         parts.retain(|(name, _)| *name == "prog.profraw" || !edges.functions.is_empty());
     }
@@ -101,7 +103,7 @@ fn targets(image: &ImageProfile) -> Targets {
     }
     let changed = || {
         let path = if image.path.is_empty() { "an image without a path" } else { &image.path };
-        note(format_args!("{path} is not there as it ran: targets of indirect calls are left out"));
+        log::info!("{path} is not there as it ran: targets of indirect calls are left out");
         Targets::new()
     };
     let Ok(bytes) = fs::read(&image.path) else { return changed() };

@@ -3,31 +3,33 @@
 //! Which files a link reads is the linker's to say: all of GNU ld, gold, lld and mold write it with `--dependency-file`. Files that other
 //! options name (version scripts, lists of symbols) are found among the arguments of the command line.
 
-use crate::driver::assets;
-use crate::driver::cc::arguments::{CommandLine, InputKind};
-use crate::driver::compile_step::{SourceLanguage, with_added};
-use crate::driver::events::{self, DriverEvent};
-use crate::driver::experiment::request_in;
-use crate::driver::frames;
-use crate::driver::other_programs::{joined, succeeded};
-use crate::driver::recipe::{BuildProduct, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
-use crate::notes::{fail, reasons, warn};
-use crate::temporary;
+use crate::assets;
+use crate::cc::arguments::{CommandLine, InputKind};
+use crate::compile_step::{SourceLanguage, with_added};
+use crate::context::DriverContext;
+use crate::events::{self, DriverEvent};
+use crate::experiment::request_in;
+use crate::frames;
+use crate::other_programs::{joined, succeeded};
+use crate::recipe::{BuildProduct, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
+use crate::toolchain::LLVM_VARIABLE;
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
 use std::collections::{BTreeSet, HashSet};
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use trodden_text::words::reasons;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, PluginRequest};
 use trodden_unit::{Identity, Image, UnitStore};
 
 /// A link to make.
 #[derive(Debug)]
 pub struct LinkJob<'a> {
+    /// The process that links.
+    pub context: &'a DriverContext,
     /// The compiler driver.
     pub clang: &'a Path,
     /// The user's arguments.
@@ -38,6 +40,24 @@ pub struct LinkJob<'a> {
     pub added: Vec<OsString>,
     /// Variables to set for compiling.
     pub environment: Vec<(OsString, OsString)>,
+    /// The folder in which to link; `None` for the working folder.
+    pub directory: Option<&'a Path>,
+}
+
+impl LinkJob<'_> {
+    /// A file that the command line or the linker names.
+    fn place(&self, file: impl AsRef<Path>) -> PathBuf {
+        self.directory.map_or_else(|| file.as_ref().to_owned(), |directory| directory.join(&file))
+    }
+
+    /// Clang in the folder of the link.
+    fn clang(&self) -> Command {
+        let mut command = Command::new(self.clang);
+        if let Some(directory) = self.directory {
+            command.current_dir(directory);
+        }
+        command
+    }
 }
 
 /// Code finds its counters by distances of 32 bits.
@@ -78,14 +98,14 @@ fn report_other_options(job: &LinkJob, image: &Image) -> Result<()> {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    warn(format_args!(
+    log::warn!(
         "{}{more}, in {}, was built with other options of counting than this link has ({}; here {}): build it again, and give each set of \
             options a build folder and, for ccache, a CCACHE_NAMESPACE of its own",
         first.source,
         Path::new(job.line.image()).display(),
         only_in(&other, &own),
         only_in(&own, &other)
-    ));
+    );
     Ok(())
 }
 
@@ -94,15 +114,15 @@ fn report_other_options(job: &LinkJob, image: &Image) -> Result<()> {
 /// # Errors
 /// Clang cannot be run, or the store cannot be written.
 pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<Image>)> {
-    let (store, request) = (assets::store()?, request_of(job)?);
-    let folder = temporary::folder("trodden-link-")?;
+    let (store, request) = (job.context.store()?, request_of(job)?);
+    let folder = job.context.folder("trodden-link-")?;
     let dependencies = folder.path().join("dependencies.d");
     fs::write(&dependencies, "").with_context(|| format!("cannot write {}", dependencies.display()))?;
     let listed = listed_dependencies(job.line, &dependencies);
     let mut added = job.added.clone();
     let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
     added.extend(link_options(job.line, &store, dependencies, request.counts_nothing())?);
-    let path = Path::new(job.line.image());
+    let path = job.place(job.line.image());
     let status = match is_without_start_up(job.line) && !request.counts_nothing() {
         true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
         false => linker(job, &added).status().with_context(|| cannot_run(job))?,
@@ -111,34 +131,38 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<Image>)> {
         explain(job);
         return Ok((status, None));
     }
-    let image = read_image(path);
+    let image = read_image(&path);
     if let Some(image) = &image
         // Without bitcode no variant can be made, so no recipe is wanted.
         && request.keep == Keep::Bitcode
         && let Err(error) = keep(job, &store, image, listed.as_deref())
     {
-        warn(format_args!("other variants of {} cannot be made later: {}", Path::new(job.line.image()).display(), reasons(&error)));
+        log::warn!(
+            "other variants of {} cannot be made later: {}",
+            Path::new(job.line.image()).display(),
+            reasons(error.chain().map(ToString::to_string))
+        );
     }
-    events::log(&DriverEvent::linked(&std::path::absolute(job.line.image())?, image.as_ref()));
+    events::log(job.context, &DriverEvent::linked(&std::path::absolute(path)?, image.as_ref()));
     Ok((status, image))
 }
 
 /// Says why a link failed, if its counters take more than code can reach: linkers complain of relocations then, by the thousand.
 fn explain(job: &LinkJob) {
-    let files = job.line.inputs_of(InputKind::Linkable).filter_map(|file| fs::read(file).ok());
+    let files = job.line.inputs_of(InputKind::Linkable).filter_map(|file| fs::read(job.place(file)).ok());
     let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
     if bytes >= MOST_COUNTER_BYTES {
-        fail(format_args!(
+        log::error!(
             "the counters of {} take {:.1} GiB, and code reaches less than 2: build with tables of fewer slots (--table-slots), or \
                 without tables",
             Path::new(job.line.image()).display(),
             bytes as f64 / f64::from(1 << 30)
-        ));
+        );
     }
 }
 
 fn linker(job: &LinkJob, added: &[OsString]) -> Command {
-    let mut command = Command::new(job.clang);
+    let mut command = job.clang();
     command.args(with_added(job.arguments, added)).envs(job.environment.iter().map(|(k, v)| (k, v)));
     command
 }
@@ -151,7 +175,7 @@ fn cannot_run(job: &LinkJob) -> String {
 /// reference to `_start` is weak: if that finds none, an archive may have one, which `-u` pulls in. Without any, it is
 /// linked as it is without us: linkers warn, and enter it where they like.
 fn link_with_entry(job: &LinkJob, added: &[OsString], object: &Path) -> Result<ExitStatus> {
-    let image = Path::new(job.line.image());
+    let image = &job.place(job.line.image());
     let entry: [OsString; 3] = ["-Xlinker".into(), object.into(), format!("-Wl,-e,{}", assets::START_SYMBOL).into()];
     let entered = [added, &entry].concat();
     let status = linker(job, &entered).status().with_context(|| cannot_run(job))?;
@@ -227,26 +251,26 @@ fn read_image(path: &Path) -> Option<Image> {
 
 /// What the units that are linked were made by.
 fn request_of(job: &LinkJob) -> Result<PluginRequest> {
-    request_in(experiment_file(job))
+    request_in(experiment_file(job).as_deref())
 }
 
 /// The file that says it; `None` or an empty name if nothing but the defaults is asked for.
 fn experiment_file(job: &LinkJob) -> Option<OsString> {
     let own = job.environment.iter().rfind(|(name, _)| name == EXPERIMENT_VARIABLE).map(|(_, file)| file.clone());
-    own.or_else(|| env::var_os(EXPERIMENT_VARIABLE))
+    own.or_else(|| job.context.variable(EXPERIMENT_VARIABLE).map(OsStr::to_owned))
 }
 
 /// Keeps the recipe of a link that was made.
 fn keep(job: &LinkJob, store: &UnitStore, image: &Image, listed: Option<&Path>) -> Result<()> {
     let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list what it reads", linker_name(job.line).display()))?;
-    let directory = env::current_dir()?;
+    let directory = job.directory.map_or_else(|| job.context.directory(), Ok)?;
     let recipes = RecipeStore::beside(store);
-    let paths = own_files(&fs::read(listed)?, job.line, &directory);
+    let paths = own_files(job, &fs::read(job.place(listed))?, directory);
     let mut files = Vec::new();
     let mut known = HashSet::new();
     for path in &paths {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let bytes = frames::self_contained(path, bytes)?;
+        let bytes = frames::self_contained(job.context, path, bytes)?;
         known.extend(frames::of_file(&bytes).iter().map(|f| f.unit));
         files.push(FileInput { path: path.as_os_str().into(), content: recipes.put_content(&bytes)? });
     }
@@ -255,7 +279,7 @@ fn keep(job: &LinkJob, store: &UnitStore, image: &Image, listed: Option<&Path>) 
         driver: if job.clang.to_string_lossy().contains("++") { SourceLanguage::Cxx } else { SourceLanguage::C },
         arguments: job.line.arguments.iter().map(|w| w.as_os_str().into()).collect(),
         directory: directory.as_os_str().into(),
-        environment: HEEDED.iter().filter_map(|n| env::var_os(n).map(|v| ((*n).to_owned(), v.as_os_str().into()))).collect(),
+        environment: HEEDED.iter().filter_map(|n| job.context.variable(n).map(|v| ((*n).to_owned(), v.into()))).collect(),
         sources: if job.line.compiles { sources(job, store, &recipes, image, &known)? } else { assembled(job, &recipes)? },
         files,
     };
@@ -263,14 +287,15 @@ fn keep(job: &LinkJob, store: &UnitStore, image: &Image, listed: Option<&Path>) 
 }
 
 /// The user's own files among those that a link read.
-fn own_files(listed: &[u8], line: &CommandLine, directory: &Path) -> BTreeSet<PathBuf> {
+fn own_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
+    let line = job.line;
     let named = line.arguments.iter().flat_map(|argument| names_in(argument));
     let sources: HashSet<usize> = line.inputs.iter().filter(|i| i.kind != InputKind::Linkable).map(|i| i.at).collect();
     let not_inputs: HashSet<&OsStr> =
         sources.iter().map(|at| line.arguments[*at].as_os_str()).chain([line.image()]).chain(line.dependency_file.as_deref()).collect();
     let named = named.filter(|n| !not_inputs.contains(n));
-    let all = dependencies(listed).into_iter().chain(named.map(PathBuf::from));
-    all.map(|path| directory.join(path)).filter(|path| path.is_file() && !is_of_the_system(path)).collect()
+    let all = dependencies(listed, directory).into_iter().chain(named.map(PathBuf::from));
+    all.map(|path| directory.join(path)).filter(|path| path.is_file() && !is_of_the_system(job.context, path)).collect()
 }
 
 /// What in an argument may be a file's name: the argument, its parts between commas, and what follows a `=`.
@@ -282,12 +307,12 @@ pub fn names_in(argument: &OsStr) -> Vec<&OsStr> {
 }
 
 /// Reads the list of dependencies, one on each line after the first. lld escapes blanks and others, GNU ld does not.
-fn dependencies(listed: &[u8]) -> Vec<PathBuf> {
+fn dependencies(listed: &[u8], directory: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for line in listed.split(|b| *b == b'\n').skip(1).take_while(|l| l.starts_with(b" ")) {
         let name = line.strip_suffix(b" \\").unwrap_or(line).trim_ascii_start();
         let plain = PathBuf::from(OsStr::from_bytes(name));
-        out.push(if plain.exists() { plain } else { unescaped(name) });
+        out.push(if directory.join(&plain).exists() { plain } else { unescaped(name) });
     }
     out
 }
@@ -304,11 +329,11 @@ fn unescaped(name: &[u8]) -> PathBuf {
 }
 
 /// Files of the system, of LLVM and of the Rust toolchain are taken from there again.
-pub fn is_of_the_system(path: &Path) -> bool {
+pub fn is_of_the_system(context: &DriverContext, path: &Path) -> bool {
     const SYSTEM: &[&str] =
         &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
-    let llvm = env::var_os("TRODDEN_LLVM").filter(|v| !v.is_empty());
-    let ours = assets::store().is_ok_and(|s| path.starts_with(s.root().join("runtime")));
+    let llvm = context.value(LLVM_VARIABLE);
+    let ours = context.store().is_ok_and(|s| path.starts_with(s.root().join("runtime")));
     ours || SYSTEM.iter().any(|s| path.starts_with(s))
         || llvm.is_some_and(|l| path.starts_with(l))
         || path.to_string_lossy().contains("/lib/rustlib/")
@@ -350,11 +375,11 @@ fn object_of(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> 
     if source == "-" {
         bail!("a source came from standard input and left no instrumented unit");
     }
-    let folder = temporary::folder("trodden-object-")?;
+    let folder = job.context.folder("trodden-object-")?;
     let object = folder.path().join("object.o");
     let others: HashSet<usize> = job.line.inputs.iter().map(|i| i.at).filter(|other| *other != at).collect();
     let arguments = without_output(&job.line.arguments, &others);
-    let mut command = Command::new(job.clang);
+    let mut command = job.clang();
     command.args(arguments).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(&object).stdin(Stdio::null());
     let output = command.envs(job.environment.iter().map(|(k, v)| (k, v))).output()?;
     succeeded(output, format_args!("{} cannot be compiled a second time", source.display()))?;
@@ -386,9 +411,9 @@ mod tests {
     #[test]
     fn lists_of_dependencies_are_read_in_the_linkers_forms() {
         let gnu = b"prog: \\\n  /lib/crt1.o \\\n  a b.o \\\n  c.o\n\n/lib/crt1.o:\n";
-        assert_eq!(dependencies(gnu), ["/lib/crt1.o", "a b.o", "c.o"].map(PathBuf::from));
+        assert_eq!(dependencies(gnu, Path::new("")), ["/lib/crt1.o", "a b.o", "c.o"].map(PathBuf::from));
         let lld = b"prog: \\\n /lib/crt1.o \\\n a\\ b.o \\\n c$$.o\n\n/lib/crt1.o:\n";
-        assert_eq!(dependencies(lld), ["/lib/crt1.o", "a b.o", "c$.o"].map(PathBuf::from));
+        assert_eq!(dependencies(lld, Path::new("")), ["/lib/crt1.o", "a b.o", "c$.o"].map(PathBuf::from));
     }
 
     #[test]

@@ -4,12 +4,12 @@
 //! loaded. An object whose symbols would not all come back (it was edited after the compiler, or merged it with
 //! assembly) is kept as it is, and the caller learns of it.
 
-use crate::driver::assets;
-use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
-use crate::driver::frames::{self, ArchiveMember};
-use crate::driver::other_programs::succeeded;
-use crate::driver::toolchain::Tool;
-use crate::notes::Progress;
+use crate::assets;
+use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
+use crate::context::DriverContext;
+use crate::frames::{self, ArchiveMember};
+use crate::other_programs::{joined, succeeded};
+use crate::toolchain::Tool;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 #[derive(Debug)]
 pub struct DriverCompiler {
     clang: PathBuf,
-    plugin: OsString,
+    plugin: PathBuf,
     store: PathBuf,
     request: OsString,
 }
@@ -37,9 +37,9 @@ impl DriverCompiler {
     ///
     /// # Errors
     /// Clang, the plugin or the store is missing.
-    pub fn new(request: OsString) -> Result<DriverCompiler> {
-        let plugin = assets::plugin_option()?;
-        Ok(DriverCompiler { clang: Tool::Clang.find()?, plugin, store: assets::store()?.root().to_owned(), request })
+    pub fn new(context: &DriverContext, request: OsString) -> Result<DriverCompiler> {
+        let plugin = assets::PLUGIN.find(context)?;
+        Ok(DriverCompiler { clang: Tool::Clang.find(context)?, plugin, store: context.store()?.root().to_owned(), request })
     }
 
     /// Makes an object.
@@ -58,8 +58,7 @@ impl DriverCompiler {
     pub fn identity(&self) -> Result<Identity> {
         let clang = fs::canonicalize(&self.clang).with_context(|| format!("cannot find {}", self.clang.display()))?;
         let file = fs::metadata(&clang).with_context(|| format!("cannot read {}", clang.display()))?;
-        let plugin = assets::plugin()?;
-        let content = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
+        let content = fs::read(&self.plugin).with_context(|| format!("cannot read {}", self.plugin.display()))?;
         let all = format!("{} {} {:?} {}", clang.display(), file.len(), file.modified()?, Identity::from_content(&content));
         Ok(Identity::from_content(all.as_bytes()))
     }
@@ -70,7 +69,7 @@ impl DriverCompiler {
         command
             .args(codegen.arguments())
             .args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"])
-            .arg(&self.plugin);
+            .arg(joined("-fpass-plugin=", &self.plugin));
         command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
         command.env(STORE_VARIABLE, &self.store).env(EXPERIMENT_VARIABLE, &self.request).env_remove(SETTINGS_VARIABLE);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
@@ -102,12 +101,12 @@ impl Rebuilder {
     ///
     /// # Errors
     /// A unit's bitcode was not kept, or does not compile.
-    pub fn compile(compiler: &DriverCompiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
+    pub fn compile(context: &DriverContext, compiler: &DriverCompiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
         let mut distinct: Vec<&Frame> = frames.iter().collect();
         distinct.sort_by_key(|f| f.unit);
         distinct.dedup_by_key(|f| f.unit);
         fs::create_dir_all(folder)?;
-        on_all_processors(&distinct, "units", |frame| compile_unit(compiler, frame, folder))?;
+        on_all_processors(context, &distinct, "units", |frame| compile_unit(compiler, frame, folder))?;
         Ok(Rebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
     }
 
@@ -181,13 +180,18 @@ impl Rebuilder {
 ///
 /// # Errors
 /// It fails for one.
-pub fn on_all_processors<T: Sync>(items: &[T], what: &'static str, work: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
+pub fn on_all_processors<T: Sync>(
+    context: &DriverContext,
+    items: &[T],
+    what: &'static str,
+    work: impl Fn(&T) -> Result<()> + Sync,
+) -> Result<()> {
     let next = AtomicUsize::new(0);
-    let progress = Progress::new(items.len(), what);
+    let step = (context.progress)(items.len(), what);
     let each = || -> Result<()> {
         while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
             work(item)?;
-            progress.step();
+            step();
         }
         Ok(())
     };

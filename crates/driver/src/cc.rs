@@ -2,8 +2,8 @@
 //!
 //! The user's arguments reach clang as they are; a few are added, depending on what the command does ([`arguments::CommandLine`]):
 //!
-//! - compiling: the plugin, line tables for it if nothing is said about debug information ([`debug_information`]), `-fno-lto` if the user asks for LTO
-//!   (the plugin works on the machine code of each unit; LTO would make it elsewhere);
+//! - compiling: the plugin, line tables for it if nothing is said about debug information ([`debug_information`]), `-fno-lto` if the user
+//!   asks for LTO (the plugin works on the machine code of each unit; LTO would make it elsewhere);
 //! - linking: the runtime object, a build id, and a file of dependencies from which the link's recipe is made ([`crate::link`]);
 //! - neither: nothing.
 //!
@@ -15,18 +15,17 @@ mod options;
 pub mod pgo;
 mod response_files;
 
-use crate::driver::assets;
-use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, SourceLanguage, read, with_added};
-use crate::driver::events::{self, DriverEvent};
-use crate::driver::experiment;
-use crate::driver::link;
-use crate::notes::note;
+use crate::assets;
+use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, SourceLanguage, read, with_added};
+use crate::context::DriverContext;
+use crate::events::{self, DriverEvent};
+use crate::experiment;
+use crate::link;
 use anyhow::{Context, Result, ensure};
 use arguments::CommandLine;
-use std::env;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use trodden_unit::Settings;
 use trodden_unit::experiment::Observe;
@@ -55,19 +54,19 @@ const SETTING_OPTIONS: [(&str, &str); 10] = [
 ///
 /// # Errors
 /// Clang or a part of trodden is missing.
-pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
+pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let own = take_settings(&mut arguments)?;
-    if own != Settings::default() || experiment::settings_variable().is_some() {
-        return drive_again(language, &arguments, own);
+    if own != Settings::default() || experiment::settings_variable(context).is_some() {
+        return drive_again(context, language, &arguments, own);
     }
-    let clang = language.tool().find()?;
-    let lto = take_lto_option(&mut arguments);
+    let clang = language.tool().find(context)?;
+    let lto = take_lto_option(context, &mut arguments);
     let line = read(&arguments);
-    if is_host_code_of_cargo() || (!line.compiles && !line.links) {
+    if is_host_code_of_cargo(context) || (!line.compiles && !line.links) {
         return become_clang(&clang, &arguments, &[], &[]);
     }
     if let Some(machine) = &line.foreign {
-        note(format_args!("nothing is instrumented for {machine}: trodden knows x86-64 Linux only"));
+        log::info!("nothing is instrumented for {machine}: trodden knows x86-64 Linux only");
         return become_clang(&clang, &arguments, &[], &[]);
     }
     ensure!(
@@ -75,46 +74,56 @@ pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<E
         "-fsanitize=cfi needs clang's own -flto, which does not go together with counting: leave it out of the instrumented build"
     );
     ensure!(
-        !has_emulated_tls(&line) || experiment::of_environment()?.observe == Some(Observe::Addresses),
+        !has_emulated_tls(&line) || experiment::of_environment(context)?.observe == Some(Observe::Addresses),
         "-femulated-tls does not go together with counting, which needs the thread-local storage of ELF: leave it out of the instrumented \
             build"
     );
     // Assembly cannot wait for the link: it is instrumented now.
     let to_assembly = line.arguments.iter().any(|w| w == "-S");
     if lto && !to_assembly {
-        return crate::driver::lto::drive(&clang, &arguments, &line);
+        return crate::lto::drive(context, &clang, &arguments, &line);
     }
-    let added = compile_options(&line, &clang)?;
-    let environment = compile_environment(&line)?;
+    let added = compile_options(context, &line, &clang)?;
+    let environment = compile_environment(context, &line)?;
     if line.links {
         let environment = if line.compiles { environment } else { Vec::new() };
-        return link::drive(&link::LinkJob { clang: &clang, arguments: &arguments, line: &line, added, environment });
+        return link::drive(&link::LinkJob {
+            context,
+            clang: &clang,
+            arguments: &arguments,
+            line: &line,
+            added,
+            environment,
+            directory: None,
+        });
     }
-    events::log(&DriverEvent::compiled(&line));
+    events::log(context, &DriverEvent::compiled(&line));
     become_clang(&clang, &arguments, &added, &environment)
 }
 
 /// What is added to compile.
-fn compile_options(line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
+fn compile_options(context: &DriverContext, line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.compiles {
-        added.push(assets::plugin_option()?);
+        added.push(assets::plugin_option(context)?);
         added.extend(debug_information::options(line, clang));
-        let counters = pgo::compile_options(line)?;
+        let counters = pgo::compile_options(context, line)?;
         // A coverage build knows lines by its mapping.
         if counters.is_empty() && is_optimised(line) && !is_bitcode(line) {
             // The plugin takes it out again, with the graphs of lines before the optimiser.
             added.extend(["-Xclang", "-fembed-bitcode=bitcode"].map(OsString::from));
         }
         added.extend(counters);
-        added.extend(pgo::use_options(line));
+        added.extend(pgo::use_options(context, line));
     }
     if line.compiles && embeds_bitcode(line) {
-        note("-fembed-bitcode has no effect here: paths are counted in code that clang makes in one step");
+        log::info!("-fembed-bitcode has no effect here: paths are counted in code that clang makes in one step");
         added.push("-fembed-bitcode=off".into());
     }
     if line.lto {
-        note("-flto has no effect here: each unit is instrumented as it is compiled (`trodden build --lto` optimises the whole program)");
+        log::info!(
+            "-flto has no effect here: each unit is instrumented as it is compiled (`trodden build --lto` optimises the whole program)"
+        );
         added.push("-fno-lto".into());
         if line.whole_program_vtables {
             added.push("-fno-whole-program-vtables".into());
@@ -153,8 +162,8 @@ fn embeds_bitcode(line: &CommandLine) -> bool {
 }
 
 /// What the plugin finds in its environment.
-fn compile_environment(line: &CommandLine) -> Result<Vec<(OsString, OsString)>> {
-    let store = assets::store()?;
+fn compile_environment(context: &DriverContext, line: &CommandLine) -> Result<Vec<(OsString, OsString)>> {
+    let store = context.store()?;
     let codegen = line.codegen.join(CODEGEN_SEPARATOR);
     Ok(vec![(trodden_unit::store::STORE_VARIABLE.into(), store.root().into()), (CODEGEN_VARIABLE.into(), codegen.into())])
 }
@@ -166,17 +175,17 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
 }
 
 /// Runs the driver again with its settings resolved where all of its parts find them: in the environment.
-fn drive_again(language: SourceLanguage, arguments: &[OsString], own: Settings) -> Result<ExitCode> {
-    let request = experiment::resolve(own.over(experiment::of_environment()?))?;
-    let trodden = assets::own_folder()?.join("trodden");
+fn drive_again(context: &DriverContext, language: SourceLanguage, arguments: &[OsString], own: Settings) -> Result<ExitCode> {
+    let request = experiment::resolve(context, own.over(experiment::of_environment(context)?))?;
+    let trodden = context.own_folder()?.join("trodden");
     let mut command = Command::new(&trodden);
     command.arg(if language == SourceLanguage::C { "cc" } else { "c++" }).args(arguments);
-    experiment::set(&mut command, &experiment::file(&request)?);
+    experiment::set(&mut command, &experiment::file(context, &request)?);
     Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
 }
 
-fn take_lto_option(arguments: &mut Vec<OsString>) -> bool {
-    take_option(arguments, LTO_OPTION) || env::var_os(LTO_VARIABLE).is_some_and(|v| v == "1")
+fn take_lto_option(context: &DriverContext, arguments: &mut Vec<OsString>) -> bool {
+    take_option(arguments, LTO_OPTION) || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1")
 }
 
 fn take_option(arguments: &mut Vec<OsString>, option: &str) -> bool {
@@ -202,7 +211,7 @@ fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
 /// themselves goes elsewhere, is linked by another linker, and is no part of the subject.
 pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
 
-fn is_host_code_of_cargo() -> bool {
-    let (Some(folder), Some(out)) = (env::var_os(CARGO_FOLDER_VARIABLE), env::var_os("OUT_DIR")) else { return false };
-    !PathBuf::from(out).starts_with(folder)
+fn is_host_code_of_cargo(context: &DriverContext) -> bool {
+    let (Some(folder), Some(out)) = (context.variable(CARGO_FOLDER_VARIABLE), context.variable("OUT_DIR")) else { return false };
+    !Path::new(out).starts_with(folder)
 }

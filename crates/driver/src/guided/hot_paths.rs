@@ -4,7 +4,7 @@
 //! Trainings call the program by its name. So a script takes the program's place while they run, and starts `trodden
 //! simulate` on the program, which lies beside it.
 
-use crate::temporary;
+use crate::context::DriverContext;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,24 +13,23 @@ use std::process::Command;
 use trodden_hardware::TableParameters;
 use trodden_profile::temporary::names;
 use trodden_profile::{Merger, Profile};
-use trodden_recording::PROGRAM_VARIABLE;
 
 /// What is added to the program's name while the script is in its place.
 const ENDING: &str = ".trodden-trained";
 
-/// Runs the trainings, and gives what the table held of all runs together.
+/// Runs the trainings, with the path of the program in a variable, and gives what the table held of all runs together.
 ///
 /// # Errors
 /// The table is not understood, a training fails, or it did not run the program.
-pub fn train(commands: &[String], program: &Path, table: &str) -> Result<Profile> {
-    let folder = temporary::folder("trodden-train-")?;
+pub fn train(context: &DriverContext, commands: &[String], variable: &str, program: &Path, table: &str) -> Result<Profile> {
+    let folder = context.folder("trodden-train-")?;
     let of = match table {
         "complete" => "--profile-of complete".to_owned(),
         table => format!("--table {}", TableParameters::parse(table)?.name()),
     };
-    let place = TakenPlace::take(program, folder.path(), &of)?;
+    let place = TakenPlace::take(context, program, folder.path(), &of)?;
     for line in commands {
-        let status = Command::new("sh").arg("-c").arg(line).env(PROGRAM_VARIABLE, program).status().context("cannot run sh")?;
+        let status = Command::new("sh").arg("-c").arg(line).env(variable, program).status().context("cannot run sh")?;
         ensure!(status.success(), "the training `{line}` ends with {status}");
     }
     drop(place);
@@ -52,7 +51,7 @@ struct TakenPlace {
 }
 
 impl TakenPlace {
-    fn take(program: &Path, folder: &Path, of: &str) -> Result<TakenPlace> {
+    fn take(context: &DriverContext, program: &Path, folder: &Path, of: &str) -> Result<TakenPlace> {
         let mut name = program.file_name().unwrap_or_default().to_owned();
         name.push(ENDING);
         let place = TakenPlace { program: program.to_owned(), beside: program.with_file_name(name) };
@@ -60,7 +59,7 @@ impl TakenPlace {
             let text = path.to_str().with_context(|| format!("{} is no Unicode", path.display()))?;
             Ok(shlex::try_quote(text)?.into_owned())
         };
-        let (tool, folder) = (quoted(&std::env::current_exe()?)?, quoted(folder)?);
+        let (tool, folder) = (quoted(context.own_program()?)?, quoted(folder)?);
         let script = format!(
             "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {of} -o {folder}/$$.txt -- {} \"$@\"\n",
             quoted(&place.beside)?

@@ -12,19 +12,19 @@
 //! | `rlib` | nothing yet: it becomes part of programs |
 //! | `staticlib` | nothing: it is linked elsewhere |
 
-use crate::driver::assets;
-use crate::driver::cc::pgo;
-use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, read};
-use crate::driver::experiment;
-use crate::driver::link as linking;
-use crate::driver::other_programs::joined;
-use crate::driver::rebuild::DriverCompiler;
-use crate::driver::toolchain::Tool;
-use crate::notes::{note, warn};
+use crate::assets;
+use crate::cc::pgo;
+use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, read};
+use crate::context::DriverContext;
+use crate::experiment;
+use crate::link as linking;
+use crate::other_programs::joined;
+use crate::rebuild::DriverCompiler;
+use crate::toolchain::Tool;
 use anyhow::{Context, Result, bail};
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -41,28 +41,28 @@ pub const WAY_VARIABLE: &str = "TRODDEN_CARGO_WAY";
 /// Variable that names the bitcode for the linker.
 const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 
-/// Runs rustc: `arguments` begin with its name.
+/// Runs rustc: `arguments` begin with its name. `out` takes what is added to what rustc prints.
 ///
 /// # Errors
 /// rustc cannot be run.
-pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
+pub fn wrap(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<ExitCode> {
     let Some((rustc, rest)) = arguments.split_first() else { bail!("cargo names no rustc") };
     let Some(job) = Job::read(rest) else {
         if rest == ["-vV"] {
-            return version(rustc);
+            return version(context, rustc, out);
         }
         let error = Command::new(rustc).args(rest).exec();
         return Err(error).with_context(|| format!("cannot run {}", rustc.display()));
     };
     let mut last = None;
-    for mut command in job.commands(rustc)? {
+    for mut command in job.commands(context, rustc)? {
         let status = command.status().with_context(|| format!("cannot run {}", rustc.display()))?;
         if !status.success() {
             return Ok(trodden_launch::process::exit_code(status));
         }
         last = Some(status);
     }
-    if names_matter()? {
+    if names_matter(context)? {
         job.remove_temporaries()?;
     }
     Ok(last.map_or(ExitCode::SUCCESS, trodden_launch::process::exit_code))
@@ -71,17 +71,18 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
 /// rustc's version with the way of counting, which makes it another compiler for cargo. Cargo makes names of it, too:
 /// where those have to be the plain build's, it is left as it is, and only builds with such a profile are distinguished from
 /// those without.
-fn version(rustc: &OsStr) -> Result<ExitCode> {
+fn version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
-    if !names_matter()? {
-        println!("trodden: {}", env::var(WAY_VARIABLE).unwrap_or_default());
+    if !names_matter(context)? {
+        writeln!(out, "trodden: {}", context.variable(WAY_VARIABLE).and_then(OsStr::to_str).unwrap_or_default())?;
+        out.flush()?;
     }
     Ok(trodden_launch::process::exit_code(status))
 }
 
 /// Whether a profile is collected or used, which goes by names.
-fn names_matter() -> Result<bool> {
-    Ok(pgo::names_matter(&experiment::of_environment()?))
+fn names_matter(context: &DriverContext) -> Result<bool> {
+    Ok(pgo::names_matter(context, &experiment::of_environment(context)?))
 }
 
 /// A crate that rustc compiles for the target.
@@ -179,19 +180,19 @@ impl Job {
     }
 
     /// The commands that make everything that cargo wants: rustc once, or once for each way.
-    fn commands(&self, rustc: &OsStr) -> Result<Vec<Command>> {
+    fn commands(&self, context: &DriverContext, rustc: &OsStr) -> Result<Vec<Command>> {
         let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
         let (wholes, others): (Vec<&str>, Vec<&str>) = types.iter().partition(|t| ["bin", "cdylib"].contains(t));
         if self.test || others.is_empty() {
-            return Ok(vec![self.program(rustc, &types, &self.emit)?]);
+            return Ok(vec![self.program(context, rustc, &types, &self.emit)?]);
         }
         if others.contains(&"staticlib") {
-            note(format_args!("static library of crate {}: not instrumented", self.name));
+            log::info!("static library of crate {}: not instrumented", self.name);
         }
-        let mut commands = vec![self.library(rustc, &others)?];
+        let mut commands = vec![self.library(context, rustc, &others)?];
         if !wholes.is_empty() {
             let emit: Vec<String> = self.emit.iter().filter(|e| *e == "link").cloned().collect();
-            let mut second = self.program(rustc, &wholes, &emit)?;
+            let mut second = self.program(context, rustc, &wholes, &emit)?;
             // The first run has given its warnings.
             second.args(["--cap-lints", "allow"]);
             commands.push(second);
@@ -200,16 +201,16 @@ impl Job {
     }
 
     /// One module of everything.
-    fn program(&self, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
-        let mut command = self.base(rustc, types)?;
-        if names_matter()? {
+    fn program(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
+        let mut command = self.base(context, rustc, types)?;
+        if names_matter(context)? {
             // Asked for bitcode, rustc makes one part of a crate rather than as many as otherwise, and a profile would
             // not fit the names in them.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
         } else {
             command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");
         }
-        self.with_linker(&mut command)?;
+        self.with_linker(context, &mut command)?;
         Ok(command)
     }
 
@@ -227,30 +228,30 @@ impl Job {
     }
 
     /// Libraries of Rust's own kinds.
-    fn library(&self, rustc: &OsStr, types: &[&str]) -> Result<Command> {
-        let mut command = self.base(rustc, types)?;
+    fn library(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
+        let mut command = self.base(context, rustc, types)?;
         if !types.contains(&"dylib") {
             command.arg(format!("--emit={}", self.emit.join(",")));
             command.args(self.lto.iter().map(|l| format!("-Clto={l}")));
             return Ok(command);
         }
         command.arg(format!("--emit={},llvm-bc", self.emit.join(","))).arg("-Ccodegen-units=1");
-        self.with_linker(&mut command)?;
+        self.with_linker(context, &mut command)?;
         Ok(command)
     }
 
-    fn base(&self, rustc: &OsStr, types: &[&str]) -> Result<Command> {
+    fn base(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
         let mut command = Command::new(rustc);
         command.args(&self.arguments).args(types.iter().map(|t| format!("--crate-type={t}")));
         if !self.debug {
             command.arg("-Cdebuginfo=line-tables-only");
         }
-        command.args(pgo::rustc_options()?);
+        command.args(pgo::rustc_options(context)?);
         Ok(command)
     }
 
-    fn with_linker(&self, command: &mut Command) -> Result<()> {
-        let linker = joined("-Clinker=", assets::for_cargo(&assets::store()?)?);
+    fn with_linker(&self, context: &DriverContext, command: &mut Command) -> Result<()> {
+        let linker = joined("-Clinker=", assets::for_cargo(context, &context.store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
         command.env(ROLE_VARIABLE, LINKER).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));
@@ -288,19 +289,27 @@ fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsStr
 ///
 /// # Errors
 /// Clang or a part of trodden is missing, or the module cannot be compiled.
-pub fn link(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let clang = Tool::Clang.find()?;
+pub fn link(context: &DriverContext, arguments: Vec<OsString>) -> Result<ExitCode> {
+    let clang = Tool::Clang.find(context)?;
     let mut arguments = read(&arguments).arguments;
-    if pgo::wanted()?.is_some() {
+    if pgo::wanted(context)?.is_some() {
         pgo::without_runtime(&mut arguments);
     }
-    let written = env::var_os(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
+    let written = context.variable(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
     match written.or_else(|| saved_module(&arguments)) {
-        Some(module) => swap(&mut arguments, &module)?,
-        None => warn("rustc calls the linker without having written bitcode: the result is not instrumented"),
+        Some(module) => swap(context, &mut arguments, &module)?,
+        None => log::warn!("rustc calls the linker without having written bitcode: the result is not instrumented"),
     }
     let line = read(&arguments);
-    linking::drive(&linking::LinkJob { clang: &clang, arguments: &arguments, line: &line, added: Vec::new(), environment: Vec::new() })
+    linking::drive(&linking::LinkJob {
+        context,
+        clang: &clang,
+        arguments: &arguments,
+        line: &line,
+        added: Vec::new(),
+        environment: Vec::new(),
+        directory: None,
+    })
 }
 
 /// The bitcode beside the object of it that rustc links.
@@ -309,7 +318,7 @@ fn saved_module(arguments: &[OsString]) -> Option<PathBuf> {
     objects.map(|o| Path::new(o).with_extension("bc")).find(|m| m.is_file())
 }
 
-fn swap(arguments: &mut [OsString], module: &Path) -> Result<()> {
+fn swap(context: &DriverContext, arguments: &mut [OsString], module: &Path) -> Result<()> {
     let is_object = |w: &OsString| w.to_string_lossy().ends_with(".rcgu.o");
     let objects: Vec<usize> = (0..arguments.len()).filter(|at| is_object(&arguments[*at])).collect();
     let of_code = objects.iter().copied().find(|at| arguments[*at].to_string_lossy().contains("-cgu."));
@@ -322,10 +331,10 @@ fn swap(arguments: &mut [OsString], module: &Path) -> Result<()> {
             module.display()
         ),
     };
-    let kept = env::var(CODEGEN_VARIABLE).unwrap_or_default();
+    let kept = context.variable(CODEGEN_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
     let codegen = CodegenOptions::from_command_line(kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect());
     let object = module.with_extension("trodden.o");
-    let compiler = DriverCompiler::new(experiment::variable_for_plugin())?;
+    let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
     compiler.object(module, &codegen, &object)?;
     arguments[at] = object.into();
     Ok(())
@@ -349,7 +358,9 @@ mod tests {
     #[test]
     fn programs_write_bitcode_and_call_us() {
         let job = read(&format!("{BASE} --crate-type bin -C incremental=/i")).unwrap();
-        let commands = job.commands(OsStr::new("rustc")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let context = DriverContext::in_folder(folder.path(), &[]);
+        let commands = job.commands(&context, OsStr::new("rustc")).unwrap();
         assert_eq!(commands.len(), 1);
         let found = arguments(&commands[0]);
         for expected in ["--emit=dep-info,link,llvm-bc", "-Clto=fat", "--crate-type=bin", "-Cdebuginfo=line-tables-only", "-Copt-level=3"] {
@@ -370,7 +381,9 @@ mod tests {
     #[test]
     fn libraries_of_two_kinds_are_compiled_twice() {
         let job = read(&format!("{BASE} --crate-type rlib --crate-type cdylib")).unwrap();
-        let commands = job.commands(OsStr::new("rustc")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let context = DriverContext::in_folder(folder.path(), &[]);
+        let commands = job.commands(&context, OsStr::new("rustc")).unwrap();
         assert_eq!(commands.len(), 2);
         assert!(arguments(&commands[0]).contains(&"--crate-type=rlib".to_owned()));
         assert!(!arguments(&commands[0]).iter().any(|w| w.contains("llvm-bc")));

@@ -3,11 +3,11 @@
 //! The linker wants files, so each object is written to the store once, under its content's hash: another version of trodden never
 //! reads it by mistake, and processes that write it at the same time write the same.
 
-use crate::driver::other_programs::joined;
-use crate::driver::stand_ins;
-use crate::driver::toolchain::{Tool, is_program};
+use crate::context::DriverContext;
+use crate::other_programs::joined;
+use crate::stand_ins;
+use crate::toolchain::{Tool, is_program};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,8 @@ const START: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_start.o")
 pub const START_SYMBOL: &str = "__trodden_start";
 /// Section of an image (not loaded) with the address of `_start`, 0 if there is none.
 pub const START_SECTION: &str = ".trodden.start";
-/// The plugin's file name.
-const PLUGIN: &str = "libtrodden_instrument.so";
 /// How the names of files begin that are being written to the store.
 pub const BEGUN: &str = ".new-";
-/// Variable that names another plugin file.
-pub const PLUGIN_VARIABLE: &str = "TRODDEN_PLUGIN";
-
-/// The root of the store that the environment names.
-///
-/// # Errors
-/// It names none, and there is no home folder.
-pub fn store() -> Result<UnitStore> {
-    let root = UnitStore::root_from(|name| env::var_os(name));
-    let root = root.ok_or_else(|| anyhow!("no folder for the unit store: set {STORE_VARIABLE} (or HOME)"))?;
-    // Absolute: the compiler and the assembler may run elsewhere.
-    Ok(UnitStore::at(std::path::absolute(root)?))
-}
 
 /// The runtime object as a file for the linker.
 ///
@@ -67,84 +52,98 @@ fn object(store: &UnitStore, content: &[u8]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The plugin's file.
-///
-/// # Errors
-/// It is not there; the message says where it was looked for.
-pub fn plugin() -> Result<PathBuf> {
-    match named_library(PLUGIN_VARIABLE, PLUGIN)? {
-        Some(named) => Ok(named),
-        None => installed("plugin", PLUGIN, "trodden-instrument", PLUGIN_VARIABLE),
+/// A library that lies beside the program.
+#[derive(Debug)]
+pub struct OwnLibrary {
+    /// What it is.
+    pub what: &'static str,
+    /// Its file name.
+    pub file: &'static str,
+    /// The package that makes it.
+    pub package: &'static str,
+    /// Variable that names another file of it.
+    pub variable: &'static str,
+}
+
+/// The plugin for clang.
+pub const PLUGIN: OwnLibrary =
+    OwnLibrary { what: "plugin", file: "libtrodden_instrument.so", package: "trodden-instrument", variable: "TRODDEN_PLUGIN" };
+
+impl OwnLibrary {
+    /// Finds it.
+    ///
+    /// # Errors
+    /// It is not there; the message says where it was looked for.
+    pub fn find(&self, context: &DriverContext) -> Result<PathBuf> {
+        match self.named(context)? {
+            Some(named) => Ok(named),
+            None => self.installed(context),
+        }
+    }
+
+    /// Finds it under a name that `LD_PRELOAD` can hold, absolute.
+    ///
+    /// # Errors
+    /// It is not there, or no such name can be made.
+    pub fn find_preloadable(&self, context: &DriverContext) -> Result<PathBuf> {
+        match self.named(context)? {
+            Some(named) => Ok(named),
+            None => preloadable(context, &fs::canonicalize(self.installed(context)?)?),
+        }
+    }
+
+    /// The file that the variable names, if it is set.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn named(&self, context: &DriverContext) -> Result<Option<PathBuf>> {
+        let Some(named) = context.value(self.variable) else { return Ok(None) };
+        let path = std::path::absolute(PathBuf::from(named))?;
+        ensure!(path.is_file(), "{} does not exist: {} must name the file {}", path.display(), self.variable, self.file);
+        Ok(Some(path))
+    }
+
+    /// The file beside this program or in `../lib/trodden`; else the places where it would be.
+    ///
+    /// # Errors
+    /// This program's own file is not known.
+    pub fn beside(&self, context: &DriverContext) -> Result<Result<PathBuf, [PathBuf; 2]>> {
+        let own = context.own_folder()?;
+        let places = [own.join(self.file), own.join("../lib/trodden").join(self.file)];
+        Ok(places.iter().find(|p| p.is_file()).cloned().ok_or(places))
+    }
+
+    fn installed(&self, context: &DriverContext) -> Result<PathBuf> {
+        self.beside(context)?.map_err(|places| {
+            let [one, other] = places.each_ref().map(|place| place.display());
+            let OwnLibrary { what, file, package, variable } = self;
+            anyhow!(
+                "the {what} {file} is neither in {one} nor in {other}: build it with `cargo build --release -p {package}`, or name it by \
+                    {variable}"
+            )
+        })
     }
 }
 
-/// The option by which clang loads it.
+/// The option by which clang loads the plugin.
 ///
 /// # Errors
-/// As above.
-pub fn plugin_option() -> Result<OsString> {
-    Ok(joined("-fpass-plugin=", plugin()?))
+/// The plugin is not there.
+pub fn plugin_option(context: &DriverContext) -> Result<OsString> {
+    Ok(joined("-fpass-plugin=", PLUGIN.find(context)?))
 }
 
-/// The file that a variable names in the place of one of our libraries, if it is set.
-///
-/// # Errors
-/// There is no such file.
-pub fn named_library(variable: &str, library: &str) -> Result<Option<PathBuf>> {
-    let Some(named) = env::var_os(variable).filter(|v| !v.is_empty()) else { return Ok(None) };
-    let path = std::path::absolute(PathBuf::from(named))?;
-    ensure!(path.is_file(), "{} does not exist: {variable} must name the file {library}", path.display());
-    Ok(Some(path))
-}
-
-/// One of our libraries, beside this program or in `../lib/trodden`; else the places where it would be.
-///
-/// # Errors
-/// This program's own file is not known.
-pub fn installed_library(library: &str) -> Result<Result<PathBuf, [PathBuf; 2]>> {
-    let own = own_folder()?;
-    let places = [own.join(library), own.join("../lib/trodden").join(library)];
-    Ok(places.iter().find(|p| p.is_file()).cloned().ok_or(places))
-}
-
-/// One of our libraries where it should be; `package` makes it, and `variable` names another file.
-fn installed(what: &str, library: &str, package: &str, variable: &str) -> Result<PathBuf> {
-    installed_library(library)?.map_err(|places| {
-        let [one, other] = places.each_ref().map(|place| place.display());
-        anyhow!(
-            "the {what} {library} is neither in {one} nor in {other}: build it with `cargo build --release -p {package}`, or name it by \
-                {variable}"
-        )
-    })
-}
-
-/// File name of the library that records waits.
-pub const WAITS_RECORDER: &str = trodden_waits_file::symbols::RECORDER;
-/// Variable that names another file of it.
-const WAITS_RECORDER_VARIABLE: &str = "TRODDEN_WAITS_RECORDER";
-
-/// The library that records waits, absolute.
-///
-/// # Errors
-/// It is not there; the message says where it was looked for.
-pub fn waits_recorder() -> Result<PathBuf> {
-    match named_library(WAITS_RECORDER_VARIABLE, WAITS_RECORDER)? {
-        Some(named) => Ok(named),
-        None => preloadable(&fs::canonicalize(installed("recorder", WAITS_RECORDER, "trodden-waits-recorder", WAITS_RECORDER_VARIABLE)?)?),
-    }
-}
-
-/// The library under a name that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: its own, or that of a link in the
+/// A library under a name that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: its own, or that of a link in the
 /// unit store.
 ///
 /// # Errors
 /// The store's folder has such a name, too, or cannot be written.
-fn preloadable(library: &Path) -> Result<PathBuf> {
+fn preloadable(context: &DriverContext, library: &Path) -> Result<PathBuf> {
     let separates = |path: &Path| path.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
     if !separates(library) {
         return Ok(library.to_owned());
     }
-    let folder = store()?.root().join("runtime");
+    let folder = context.store()?.root().join("runtime");
     let own = folder.join(format!("{}.so", Identity::from_content(library.as_os_str().as_encoded_bytes())));
     if separates(&own) {
         bail!(
@@ -158,29 +157,12 @@ fn preloadable(library: &Path) -> Result<PathBuf> {
     Ok(own)
 }
 
-/// The folder of the running program, links followed.
-///
-/// # Errors
-/// The system does not say.
-pub fn own_folder() -> Result<PathBuf> {
-    let own = own_program()?;
-    Ok(own.parent().unwrap_or(Path::new("/")).to_owned())
-}
-
-/// The running program, links followed.
-///
-/// # Errors
-/// The system does not say.
-pub fn own_program() -> Result<PathBuf> {
-    env::current_exe().context("cannot find the running program's own file (is /proc mounted?)")
-}
-
 /// The program under the name by which it is rustc's wrapper and linker for cargo, and the subcommand of cargo.
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn for_cargo(store: &UnitStore) -> Result<PathBuf> {
-    Ok(drivers(store)?.join("cargo-trodden"))
+pub fn for_cargo(context: &DriverContext, store: &UnitStore) -> Result<PathBuf> {
+    Ok(drivers(context, store)?.join("cargo-trodden"))
 }
 
 /// The same under a path of its own for each way to build: cargo asks a wrapper of another path for its version again, and rebuilds what
@@ -188,12 +170,12 @@ pub fn for_cargo(store: &UnitStore) -> Result<PathBuf> {
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn wrapper_for(store: &UnitStore, way: Identity) -> Result<PathBuf> {
-    let own = drivers(store)?;
+pub fn wrapper_for(context: &DriverContext, store: &UnitStore, way: Identity) -> Result<PathBuf> {
+    let own = drivers(context, store)?;
     let folder = own.join("ways").join(&way.to_string()[..16]);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let wrapper = folder.join("cargo-trodden");
-    link(&own_program()?, &wrapper)?;
+    link(context.own_program()?, &wrapper)?;
     Ok(wrapper)
 }
 
@@ -205,12 +187,12 @@ const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn drivers(store: &UnitStore) -> Result<PathBuf> {
-    let own = own_program()?;
+pub fn drivers(context: &DriverContext, store: &UnitStore) -> Result<PathBuf> {
+    let own = context.own_program()?;
     let folder = store.root().join("drivers").join(&Identity::from_content(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
-    link_drivers(&own, &folder)?;
+    link_drivers(context, &folder)?;
     fs::create_dir_all(folder.join("path"))?;
-    stand_ins::names().iter().try_for_each(|name| link(&own, &folder.join("path").join(name)))?;
+    stand_ins::names(context).iter().try_for_each(|name| link(own, &folder.join("path").join(name)))?;
     Ok(folder)
 }
 
@@ -218,11 +200,12 @@ pub fn drivers(store: &UnitStore) -> Result<PathBuf> {
 ///
 /// # Errors
 /// The folder cannot be written.
-pub fn link_drivers(program: &Path, folder: &Path) -> Result<()> {
+pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
+    let program = context.own_program()?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     DRIVERS.iter().try_for_each(|name| link(program, &folder.join(name)))?;
     // CMake takes `trodden-` for the prefix of a toolchain and looks for its tools beside the compiler.
-    let clang = Tool::Clang.find().and_then(|c| Ok(fs::canonicalize(c)?));
+    let clang = Tool::Clang.find(context).and_then(|c| Ok(fs::canonicalize(c)?));
     for tool in ["llvm-ar", "llvm-ranlib", "llvm-nm"] {
         if let Some(path) = clang.as_ref().ok().map(|c| c.with_file_name(tool)).filter(|p| is_program(p)) {
             link(&path, &folder.join(format!("trodden-{tool}")))?;

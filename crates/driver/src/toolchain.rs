@@ -3,12 +3,14 @@
 //! `TRODDEN_LLVM` names the folder of an LLVM elsewhere (`TRODDEN_LLVM/bin/clang`). Otherwise `NAME-22` on the search
 //! path, then Debian's place.
 
+use crate::context::DriverContext;
 use anyhow::{Result, bail};
-use std::env;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+/// Variable that names the folder of an LLVM.
+pub const LLVM_VARIABLE: &str = "TRODDEN_LLVM";
 /// The major version of LLVM that trodden works with.
 pub const LLVM_MAJOR: u32 = 22;
 /// Where Debian and LLVM's own packages put it.
@@ -57,17 +59,17 @@ impl Tool {
     ///
     /// # Errors
     /// It is not there; the message names the command that installs it.
-    pub fn find(self) -> Result<PathBuf> {
+    pub fn find(self, context: &DriverContext) -> Result<PathBuf> {
         let name = self.name();
-        if let Some(folder) = env::var_os("TRODDEN_LLVM").filter(|f| !f.is_empty()) {
-            let path = Path::new(&folder).join("bin").join(name);
+        if let Some(folder) = context.value(LLVM_VARIABLE) {
+            let path = Path::new(folder).join("bin").join(name);
             if !is_program(&path) {
-                bail!("{} is no program: TRODDEN_LLVM must name the folder of LLVM {LLVM_MAJOR} that holds bin/{name}", path.display());
+                bail!("{} is no program: {LLVM_VARIABLE} must name the folder of LLVM {LLVM_MAJOR} that holds bin/{name}", path.display());
             }
             return Ok(path);
         }
         let packaged = Path::new(PACKAGED).join(name);
-        match other_on_path(OsStr::new(&format!("{name}-{LLVM_MAJOR}"))).or_else(|| is_program(&packaged).then_some(packaged)) {
+        match other_on_path(context, OsStr::new(&format!("{name}-{LLVM_MAJOR}"))).or_else(|| is_program(&packaged).then_some(packaged)) {
             Some(path) => Ok(path),
             None => bail!("{name}-{LLVM_MAJOR} is not installed: run `{}` (`trodden doctor` checks the rest)", self.remedy()),
         }
@@ -75,16 +77,14 @@ impl Tool {
 }
 
 /// Finds a program by name on the search path.
-pub fn on_path(name: &OsStr) -> Option<PathBuf> {
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| is_program(path))
+pub fn on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
+    context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path))
 }
 
 /// The same, but no link to this program: within a build the search path begins with links to it under the names of compilers.
-fn other_on_path(name: &OsStr) -> Option<PathBuf> {
+fn other_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     let is_own = |path: &Path| path.canonicalize().is_ok_and(|file| file.file_name() == Some(OsStr::new("trodden")));
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| is_program(path) && !is_own(path))
+    context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_own(path))
 }
 
 /// Whether a file is there and may be executed by someone.

@@ -3,11 +3,10 @@
 //! Drivers run in parallel: each event is one write to the end of the file. Compile events come before the compiler runs, so a reader
 //! looks at what became of the output.
 
-use crate::driver::cc::arguments::CommandLine;
-use crate::driver::compile_step::first_source;
-use crate::notes::warn;
+use crate::cc::arguments::CommandLine;
+use crate::compile_step::first_source;
+use crate::context::DriverContext;
 use serde::{Deserialize, Serialize};
-use std::env;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -54,13 +53,13 @@ impl DriverEvent {
 }
 
 /// Adds an event to the log, if there is one.
-pub fn log(event: &DriverEvent) {
-    let Some(path) = env::var_os(LOG_VARIABLE).filter(|p| !p.is_empty()) else { return };
+pub fn log(context: &DriverContext, event: &DriverEvent) {
+    let Some(path) = context.value(LOG_VARIABLE) else { return };
     let mut text = serde_json::to_string(event).expect("events are plain data");
     text.push('\n');
-    let written = OpenOptions::new().append(true).create(true).open(&path).and_then(|mut f| f.write_all(text.as_bytes()));
+    let written = OpenOptions::new().append(true).create(true).open(path).and_then(|mut f| f.write_all(text.as_bytes()));
     if let Err(error) = written {
-        warn(format_args!("cannot write the log {}: {error}", Path::new(&path).display()));
+        log::warn!("cannot write the log {}: {error}", Path::new(path).display());
     }
 }
 

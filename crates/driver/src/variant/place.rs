@@ -1,8 +1,8 @@
 //! A temporary copy of the part of the file system in which a link ran, and the arguments of that link as they are to be there.
 
-use crate::driver::link::is_of_the_system;
-use crate::driver::recipe::Recipe;
-use crate::temporary;
+use crate::context::DriverContext;
+use crate::link::is_of_the_system;
+use crate::recipe::Recipe;
 use anyhow::Result;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,9 @@ use std::path::{Component, Path, PathBuf};
 use trodden_launch::temporary::TemporaryFolder;
 
 /// The temporary copy of the file system in which a link ran.
-pub struct LinkPlace {
+pub struct LinkPlace<'a> {
+    /// The process that links.
+    pub context: &'a DriverContext,
     /// Holds everything; removed with the value.
     pub folder: TemporaryFolder,
     /// The folder in which the link ran.
@@ -20,16 +22,16 @@ pub struct LinkPlace {
     files: HashSet<PathBuf>,
 }
 
-impl LinkPlace {
+impl LinkPlace<'_> {
     /// Makes an empty one for a link.
     ///
     /// # Errors
     /// There is no place for temporary folders.
-    pub fn new(recipe: &Recipe) -> Result<LinkPlace> {
-        let folder = temporary::folder("trodden-instrument-")?;
+    pub fn new<'a>(context: &'a DriverContext, recipe: &Recipe) -> Result<LinkPlace<'a>> {
+        let folder = context.folder("trodden-instrument-")?;
         let directory = recipe.directory.to_path();
         let files = recipe.files.iter().map(|f| plain(&f.path.to_path())).collect();
-        Ok(LinkPlace { folder, directory, files })
+        Ok(LinkPlace { context, folder, directory, files })
     }
 
     /// Where an absolute path lies here.
@@ -93,7 +95,7 @@ impl LinkPlace {
         let starts = [Some(0), value, bytes.starts_with(b"-T").then_some(2), bytes.starts_with(b"-L").then_some(2)];
         for start in starts.into_iter().flatten() {
             let path = Path::new(OsStr::from_bytes(&bytes[start..]));
-            let folder = start == 2 && bytes.starts_with(b"-L") && !is_of_the_system(path);
+            let folder = start == 2 && bytes.starts_with(b"-L") && !is_of_the_system(self.context, path);
             if path.is_absolute() && (folder || self.files.contains(&plain(path))) {
                 return OsString::from_vec([&bytes[..start], self.of(path).as_os_str().as_bytes()].concat());
             }
@@ -105,7 +107,7 @@ impl LinkPlace {
     fn search_folder(&self, folder: &OsStr) -> Vec<OsString> {
         let path = Path::new(folder);
         let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
-        if path.is_absolute() && !is_of_the_system(path) {
+        if path.is_absolute() && !is_of_the_system(self.context, path) {
             return vec![option(self.of(path).as_os_str()), option(folder)];
         }
         vec![option(folder)]
@@ -141,8 +143,8 @@ fn plain(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::compile_step::SourceLanguage;
-    use crate::driver::recipe::{FileInput, SCHEMA_VERSION, SystemText};
+    use crate::compile_step::SourceLanguage;
+    use crate::recipe::{FileInput, SCHEMA_VERSION, SystemText};
 
     fn recipe(arguments: &[&str]) -> Recipe {
         Recipe {
@@ -169,7 +171,9 @@ mod tests {
             "-Wl,--version-script=/home/u/src/../lib/x.map,-z,now",
             "-lx",
         ]);
-        let place = LinkPlace::new(&recipe).unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let context = DriverContext::in_folder(temporary.path(), &[]);
+        let place = LinkPlace::new(&context, &recipe).unwrap();
         let root = place.folder.path().join("root").display().to_string();
         let arguments = place.command_line(&recipe, &[], Path::new("/out"));
         let expected = [
@@ -190,7 +194,9 @@ mod tests {
     #[test]
     fn sources_give_way_to_objects_and_languages_go() {
         let recipe = recipe(&["-x", "c", "-", "-MD", "-MF", "d", "-o", "p"]);
-        let place = LinkPlace::new(&recipe).unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let context = DriverContext::in_folder(temporary.path(), &[]);
+        let place = LinkPlace::new(&context, &recipe).unwrap();
         let arguments = place.command_line(&recipe, &[(2, "/t/u.o".into())], Path::new("/out"));
         assert_eq!(arguments, ["-Qunused-arguments", "-o", "/out", "/t/u.o"].map(OsString::from));
     }

@@ -1,7 +1,7 @@
 //! What the drivers of all languages share about a compile step: the language, the command line, and what is added to it.
 
-use crate::driver::cc::arguments::{CommandLine, InputKind};
-use crate::driver::toolchain::Tool;
+use crate::cc::arguments::{CommandLine, InputKind};
+use crate::toolchain::Tool;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs;

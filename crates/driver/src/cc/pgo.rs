@@ -7,11 +7,11 @@
 //! is described in [`trodden_unit::edge_profile`].
 
 use super::arguments::CommandLine;
-use crate::driver::experiment::of_environment;
-use crate::driver::other_programs::joined;
+use crate::context::DriverContext;
+use crate::experiment::of_environment;
+use crate::other_programs::joined;
 use anyhow::{Result, bail};
-use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use trodden_unit::experiment::{Observe, Settings};
 
 /// Options of LLVM: names are read by the plugin, which has no decompressor.
@@ -99,43 +99,43 @@ impl LlvmCounters {
 
 /// What is added to compile by an edge profile, if the environment names one. Warnings of functions that the profile
 /// does not know would be many.
-pub fn use_options(line: &CommandLine) -> Vec<OsString> {
-    let Some(file) = used().filter(|_| line.compiles) else { return Vec::new() };
+pub fn use_options(context: &DriverContext, line: &CommandLine) -> Vec<OsString> {
+    let Some(file) = used(context).filter(|_| line.compiles) else { return Vec::new() };
     vec![joined("-fprofile-use=", file), "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
 }
 
 /// The edge profile by which the environment asks to compile.
-pub fn used() -> Option<OsString> {
-    env::var_os(USE_VARIABLE).filter(|file| !file.is_empty())
+pub fn used(context: &DriverContext) -> Option<&OsStr> {
+    context.value(USE_VARIABLE)
 }
 
 /// Whether names of functions must be those of a plain build, because a profile goes by them.
-pub fn names_matter(settings: &Settings) -> bool {
-    LlvmCounters::from_settings(settings) == Some(LlvmCounters::Edges) || used().is_some()
+pub fn names_matter(context: &DriverContext, settings: &Settings) -> bool {
+    LlvmCounters::from_settings(settings) == Some(LlvmCounters::Edges) || used(context).is_some()
 }
 
 /// The counters that the environment asks for.
 ///
 /// # Errors
 /// The environment's settings cannot be read.
-pub fn wanted() -> Result<Option<LlvmCounters>> {
-    Ok(LlvmCounters::from_settings(&of_environment()?))
+pub fn wanted(context: &DriverContext) -> Result<Option<LlvmCounters>> {
+    Ok(LlvmCounters::from_settings(&of_environment(context)?))
 }
 
 /// What is added to rustc.
 ///
 /// # Errors
 /// The environment's settings cannot be read, or ask for what rustc does not have.
-pub fn rustc_options() -> Result<Vec<OsString>> {
+pub fn rustc_options(context: &DriverContext) -> Result<Vec<OsString>> {
     let mut options = Vec::new();
-    if let Some(counters) = wanted()? {
+    if let Some(counters) = wanted(context)? {
         if counters == LlvmCounters::Mcdc {
             bail!("rustc has no counters of test vectors (MC/DC): build Rust with `--coverage`, without `=mcdc`");
         }
         options.extend(counters.rustc_options().iter().map(OsString::from));
         options.extend(counters.llvm_options().into_iter().map(|a| OsString::from(format!("-Cllvm-args={a}"))));
     }
-    options.extend(used().map(|file| joined("-Cprofile-use=", file)));
+    options.extend(used(context).map(|file| joined("-Cprofile-use=", file)));
     Ok(options)
 }
 
@@ -159,8 +159,8 @@ pub fn without_runtime(arguments: &mut Vec<OsString>) {
 ///
 /// # Errors
 /// The user's own options have to do with profiles.
-pub fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
-    let Some(counters) = wanted()?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
+pub fn compile_options(context: &DriverContext, line: &CommandLine) -> Result<Vec<OsString>> {
+    let Some(counters) = wanted(context)?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
     let is_foreign = |argument: &str| FOREIGN.iter().any(|f| argument.starts_with(f));
     if let Some(argument) = line.arguments.iter().map(|w| w.to_string_lossy()).find(|w| is_foreign(w)) {
         bail!("{argument} cannot be used together with `{}`: leave it out of this build, which inserts what is needed", counters.option());

@@ -1,6 +1,7 @@
 //! Other programs: finding them, giving them options, running them to their end.
 
-use crate::driver::toolchain::on_path;
+use crate::context::DriverContext;
+use crate::toolchain::on_path;
 use anyhow::{Context, Result, ensure};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -8,8 +9,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// The file that the first word of a command names: itself if it has a slash, else on the search path.
-pub fn named(word: &OsStr) -> Option<PathBuf> {
-    if word.as_encoded_bytes().contains(&b'/') { Some(word.into()) } else { on_path(word) }
+pub fn named(context: &DriverContext, word: &OsStr) -> Option<PathBuf> {
+    if word.as_encoded_bytes().contains(&b'/') { Some(word.into()) } else { on_path(context, word) }
 }
 
 /// An option with its value behind it, in one word.

@@ -9,8 +9,8 @@
 //! variables of the environment that linking heeds, and every input file that is the user's own, by content. Files of
 //! the system and of the toolchain are not kept.
 
-use crate::driver::assets::BEGUN;
-use crate::driver::compile_step::SourceLanguage;
+use crate::assets::BEGUN;
+use crate::compile_step::SourceLanguage;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};

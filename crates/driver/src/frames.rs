@@ -1,7 +1,7 @@
 //! Unit frames in files that a link reads: objects and archives of them.
 
-use crate::driver::other_programs::succeeded;
-use crate::temporary;
+use crate::context::DriverContext;
+use crate::other_programs::succeeded;
 use anyhow::{Context, Result};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectKind, ObjectSection, ObjectSymbol};
@@ -84,7 +84,7 @@ pub fn defined(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
 ///
 /// # Errors
 /// A member is missing, or no archive can be made.
-pub fn self_contained(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
+pub fn self_contained(context: &DriverContext, path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
     if !bytes.starts_with(THIN_ARCHIVE) {
         return Ok(bytes);
     }
@@ -98,7 +98,7 @@ pub fn self_contained(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
         let name = Path::new(&name).file_name().map_or(name.clone(), |n| n.to_string_lossy().into_owned());
         found.push(ArchiveMember { name, bytes: content });
     }
-    let place = temporary::folder("trodden-frames-")?;
+    let place = context.folder("trodden-frames-")?;
     let whole = place.path().join("whole.a");
     write_archive(&whole, &found, place.path())?;
     Ok(fs::read(whole)?)

@@ -8,75 +8,54 @@
 //! An explicit `--target` keeps build scripts and procedural macros out. A target folder of its own (`target/trodden`)
 //! keeps plain builds. C and C++ that build scripts compile for the target go through the drivers.
 
-use crate::cli::Parameters;
-use crate::driver::assets;
-use crate::driver::cc::{CARGO_FOLDER_VARIABLE, pgo};
-use crate::driver::experiment;
-use crate::driver::rust;
-use crate::driver::toolchain::Tool;
-use crate::notes::note;
+use crate::assets;
+use crate::cc::{CARGO_FOLDER_VARIABLE, pgo};
+use crate::context::DriverContext;
+use crate::experiment;
+use crate::rust;
+use crate::toolchain::Tool;
 use anyhow::{Context, Result, bail};
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_launch::process::exit_code;
-use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::{Identity, Settings};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-const HELP: &str = "\
-Builds, runs, tests or benches a Rust package with its paths counted.
+/// Verbs of cargo that build programs.
+const VERBS: [&str; 7] = ["build", "b", "run", "r", "test", "t", "bench"];
 
-Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
-
-Options, as of `trodden build`: --scheme S, --max-paths N, --table-slots N, --array-paths N, --threads own|atomic,
---chords on|off, --reach may-not-return|calls|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tail-merging on|off, --pgo,
---coverage[=mcdc], --events EVENT, --residual PROFILE, --stream, --flight-recorder PATTERN, --witnesses.
-Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
-what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
-
-Examples:
-  cargo trodden build --release && trodden record -- target/trodden/x86_64-unknown-linux-gnu/release/prog
-  cargo trodden run --release -- args
-  cargo trodden test
-";
-
-/// The command, or rustc's wrapper, or rustc's linker: cargo and rustc call the same program.
+/// Runs cargo with its arguments, of which the first is the verb, and the settings that the user gave besides.
 ///
 /// # Errors
 /// Cargo, clang or a part of trodden is missing.
-pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    match env::var_os(rust::ROLE_VARIABLE).as_deref().and_then(OsStr::to_str) {
-        Some(rust::WRAPPER) => return rust::wrap(arguments),
-        Some(rust::LINKER) => return rust::link(arguments),
-        _ => {}
-    }
-    if arguments.first().is_some_and(|a| a == "trodden") {
-        arguments.remove(0);
-    }
-    let Some(verb) = arguments.first().and_then(|a| a.to_str()).filter(|a| !["-h", "--help", "help"].contains(a)).map(str::to_owned) else {
-        print!("{HELP}");
-        return Ok(ExitCode::SUCCESS);
-    };
-    if !["build", "b", "run", "r", "test", "t", "bench"].contains(&verb.as_str()) {
-        bail!("`cargo trodden {verb}` is unknown: build, run, test and bench are known (see `cargo trodden --help`)");
-    }
-    let invocation = Invocation::read(arguments)?;
-    let mut command = cargo(&verb, &invocation, &recorder(&verb))?;
+pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings) -> Result<ExitCode> {
+    let verb = arguments.first().and_then(|verb| verb.to_str()).unwrap_or_default().to_owned();
+    let mut command = cargo(context, &verb, &Invocation::read(arguments)?, settings, &recorder(&verb))?;
     run_cargo(&mut command)
 }
 
-/// `cargo test` or `cargo nextest run`, each test as a run of a suite in the run store of the current folder.
+/// Looks at a verb.
+///
+/// # Errors
+/// Nothing can be counted in what it does.
+pub fn check_verb(verb: &str) -> Result<()> {
+    if !VERBS.contains(&verb) {
+        bail!("`cargo trodden {verb}` is unknown: build, run, test and bench are known (see `cargo trodden --help`)");
+    }
+    Ok(())
+}
+
+/// `cargo test` or `cargo nextest run`, each test as a run of a suite in the run store of the working folder.
 ///
 /// # Errors
 /// As [`run`].
-pub fn test_as_suite(arguments: Vec<OsString>, suite: &str) -> Result<ExitCode> {
-    let project = env::current_dir()?;
-    let project = project.to_str().context("the path of the current folder is not UTF-8")?;
+pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, suite: &str) -> Result<ExitCode> {
+    let project = context.directory()?.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
-    run_cargo(&mut cargo("test", &Invocation::read(arguments)?, &step.map(str::to_owned))?)
+    run_cargo(&mut cargo(context, "test", &Invocation::read(arguments)?, settings, &step.map(str::to_owned))?)
 }
 
 fn run_cargo(command: &mut Command) -> Result<ExitCode> {
@@ -87,12 +66,10 @@ fn run_cargo(command: &mut Command) -> Result<ExitCode> {
 /// What is asked of cargo.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Invocation {
-    /// Cargo's arguments, trodden's taken out.
+    /// Cargo's arguments, but for those below.
     arguments: Vec<OsString>,
     /// How many of them come before `--`.
     own: usize,
-    /// How paths are counted.
-    parameters: Parameters,
     /// The target triple, if it is given.
     target: Option<String>,
     /// The profile, if it is given.
@@ -103,11 +80,8 @@ struct Invocation {
 
 impl Invocation {
     fn read(arguments: Vec<OsString>) -> Result<Invocation> {
-        let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
-        let mut own = arguments[..end].to_vec();
-        let parameters = Parameters::taken_from(&mut own)?;
-        let mut out = Invocation { parameters, ..Invocation::default() };
-        let mut rest = own.into_iter().chain(arguments[end..].iter().cloned());
+        let mut out = Invocation::default();
+        let mut rest = arguments.into_iter();
         while let Some(argument) = rest.next() {
             let text = argument.to_string_lossy().into_owned();
             if text == "--" {
@@ -155,43 +129,43 @@ impl Invocation {
 }
 
 /// The cargo command.
-fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Command> {
-    Tool::Clang.find()?;
-    assets::plugin()?;
-    let store = assets::store()?;
+fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings: Settings, recorder: &[String]) -> Result<Command> {
+    Tool::Clang.find(context)?;
+    assets::PLUGIN.find(context)?;
+    let store = context.store()?;
     let target = invocation.target.clone().unwrap_or_else(|| TARGET.into());
     if !target.starts_with("x86_64-") || !target.contains("-linux-") {
         bail!("{target} is no target that trodden knows: only x86-64 Linux is");
     }
     let folder = match &invocation.folder {
         Some(folder) => std::path::absolute(folder)?,
-        None => target_folder(&invocation.arguments)?.join("trodden"),
+        None => target_folder(context, &invocation.arguments)?.join("trodden"),
     };
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new(context.variable("CARGO").unwrap_or(OsStr::new("cargo")));
     command.args(&invocation.arguments[..invocation.own]);
     command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
     if verb != "build" && verb != "b" {
-        command.arg("--config").arg(runner(&target, recorder)?);
+        command.arg("--config").arg(runner(context, &target, recorder)?);
     }
     command.args(&invocation.arguments[invocation.own..]);
-    let settings = invocation.parameters.settings().over(experiment::of_environment()?);
-    let names_matter = pgo::names_matter(&settings);
-    let request = experiment::file(&experiment::resolve(settings)?)?;
+    let settings = settings.over(experiment::of_environment(context)?);
+    let names_matter = pgo::names_matter(context, &settings);
+    let request = experiment::file(context, &experiment::resolve(context, settings)?)?;
     if !names_matter {
         // Where a profile is collected or used, names must be those of the other build, and cargo makes them of the settings, too.
         let variable = invocation.profile(verb).to_uppercase().replace('-', "_");
         command.env(format!("CARGO_PROFILE_{variable}_LTO"), "fat");
     }
     command.env("CARGO_INCREMENTAL", "0");
-    if env::var_os("RUSTC_WRAPPER").is_some_and(|w| !w.is_empty()) {
-        note("RUSTC_WRAPPER is not used: trodden stands there itself");
+    if context.value("RUSTC_WRAPPER").is_some() {
+        log::info!("RUSTC_WRAPPER is not used: trodden stands there itself");
     }
-    let way = way(&request)?;
-    command.env("RUSTC_WRAPPER", assets::wrapper_for(&store, way)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
+    let way = way(context, &request)?;
+    command.env("RUSTC_WRAPPER", assets::wrapper_for(context, &store, way)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
     command.env(rust::WAY_VARIABLE, way.to_string());
     command.env(STORE_VARIABLE, store.root());
     experiment::set(&mut command, &request);
-    let drivers = assets::drivers(&store)?;
+    let drivers = assets::drivers(context, &store)?;
     let underscored = target.replace('-', "_");
     command.env(format!("CC_{underscored}"), drivers.join("trodden-cc")).env(format!("CXX_{underscored}"), drivers.join("trodden-c++"));
     command.env(CARGO_FOLDER_VARIABLE, folder.join(&target));
@@ -203,8 +177,8 @@ fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Com
 ///
 /// # Errors
 /// The plugin cannot be read.
-fn way(request: &Path) -> Result<Identity> {
-    let plugin = assets::plugin()?;
+fn way(context: &DriverContext, request: &Path) -> Result<Identity> {
+    let plugin = assets::PLUGIN.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
     Ok(Identity::from_content(format!("{name} {}", Identity::from_content(&bytes)).as_bytes()))
@@ -222,8 +196,8 @@ fn recorder(verb: &str) -> Vec<String> {
 }
 
 /// Cargo's setting that has `trodden` run what cargo runs, with these arguments.
-fn runner(target: &str, recorder: &[String]) -> Result<OsString> {
-    let trodden = assets::own_folder()?.join("trodden");
+fn runner(context: &DriverContext, target: &str, recorder: &[String]) -> Result<OsString> {
+    let trodden = context.own_folder()?.join("trodden");
     let trodden = trodden.to_str().with_context(|| format!("the path {} is not UTF-8", trodden.display()))?;
     let arguments = [trodden].into_iter().chain(recorder.iter().map(String::as_str)).chain(["--"]);
     let list = arguments.map(|w| serde_json::to_string(w).expect("text")).collect::<Vec<_>>().join(",");
@@ -234,8 +208,8 @@ fn runner(target: &str, recorder: &[String]) -> Result<OsString> {
 ///
 /// # Errors
 /// There is no cargo, or no package here.
-pub fn target_folder(arguments: &[OsString]) -> Result<PathBuf> {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+pub fn target_folder(context: &DriverContext, arguments: &[OsString]) -> Result<PathBuf> {
+    let mut command = Command::new(context.variable("CARGO").unwrap_or(OsStr::new("cargo")));
     command.args(["metadata", "--no-deps", "--format-version=1"]);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -264,12 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn own_options_are_taken_out_and_cargos_stay() {
-        let found = read("run --release --pgo --max-paths 9 --bin x --scheme=ball-larus --reach all --sample -- --release --target y");
+    fn what_is_decided_here_is_taken_out_and_the_rest_stays() {
+        let found = read("run --release --target-dir z --bin x -- --release --target y");
         assert_eq!(found.arguments, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
         assert_eq!(found.own, 4);
-        let settings = found.parameters.settings().to_string();
-        assert_eq!(settings, "scheme=ball-larus max-paths=9 reach=all when=bursts observe=edge-profile");
+        assert_eq!(found.folder, Some("z".into()));
         assert_eq!(found.profile("run"), "release");
         assert_eq!(found.target, None);
     }

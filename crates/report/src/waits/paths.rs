@@ -3,45 +3,43 @@
 //! The stream of a program that was built by `trodden build --stream` has an event where a path comes to a call or ends. So the next event
 //! behind a sample is of the innermost frame that is instrumented, and the path that this frame completes is the one that was executed.
 
-use crate::surroundings::folders;
+use crate::source_files;
+use crate::streams::EventNames;
+use crate::{SourceCache, View};
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use trodden_profile::stream::{Nesting, NestingStep, PathRole, StreamLog, Symbol, ThreadLog};
-use trodden_report::source_files;
-use trodden_report::streams::EventNames;
-use trodden_report::{SourceCache, View};
 use trodden_stored::maps::{StreamMaps, maps_of};
-use trodden_stored::streams;
+use trodden_stored::{Folders, streams};
 use trodden_waits_file::process_file::ProcessFile;
 use trodden_waits_file::sample_paths::{SamplePaths, TimedPath};
 use trodden_wire::waits::SampleRecord;
 
 /// Streams of a run.
-pub struct Paths {
+pub struct StreamPaths {
     logs: Vec<(StreamLog, StreamMaps)>,
     notes: BTreeSet<String>,
     threads: usize,
 }
 
-impl Paths {
+impl StreamPaths {
     /// The streams of a run, or in a folder.
     ///
     /// # Errors
     /// There are none, or they cannot be read.
-    pub fn open(run: &str) -> Result<Paths> {
-        let folders = folders();
+    pub fn open(run: &str, folders: &Folders) -> Result<StreamPaths> {
         let open = |file: &std::path::PathBuf| {
             let log = streams::open_log(file)?;
-            let maps = maps_of(&log, &folders)?;
+            let maps = maps_of(&log, folders)?;
             Ok((log, maps))
         };
         let logs = streams::logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;
-        Ok(Paths { logs, notes: BTreeSet::new(), threads: 0 })
+        Ok(StreamPaths { logs, notes: BTreeSet::new(), threads: 0 })
     }
 }
 
-impl SamplePaths for Paths {
+impl SamplePaths for StreamPaths {
     fn of_samples(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>> {
         let mut taken = vec![None; samples.len()];
         if samples.iter().all(|sample| sample.position == 0) {

@@ -1,21 +1,18 @@
 //! What the units of a profile compute: their kept bitcode, from the image or the unit store, goes through the plugin
 //! once more, which writes properties and makes no code.
 
-use crate::driver::assets;
-use crate::driver::experiment;
-use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
-use crate::notes::{listed, note};
-use crate::temporary;
+use crate::context::DriverContext;
+use crate::experiment;
+use crate::rebuild::{DriverCompiler, codegen_of, on_all_processors};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
-use trodden_report::Function;
 use trodden_unit::experiment::{InputFolder, PluginRequest, UnitAction};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
-use trodden_unit::{CodegenOptions, Frame, Identity, Image, UnitMap, UnitStore};
+use trodden_unit::{CodegenOptions, Frame, FunctionMap, Identity, Image, UnitMap, UnitStore};
 
 /// Properties by unit.
 #[derive(Default)]
@@ -27,16 +24,16 @@ pub struct KnownProperties {
     missing: BTreeMap<Identity, String>,
 }
 
-/// Gets the properties of all units that the functions belong to. A unit whose bitcode is not to be found has none.
+/// Gets the properties of units, each with the path of the image that it is in. A unit whose bitcode is not to be found has none.
 ///
 /// # Errors
 /// Clang or the plugin is missing, or refuses a unit.
-pub fn of(functions: &[&Function]) -> Result<KnownProperties> {
+pub fn of<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, Identity, &'a UnitMap)>) -> Result<KnownProperties> {
     let mut known = KnownProperties::default();
-    let store = assets::store()?;
+    let store = context.store()?;
     let mut images: BTreeMap<&str, BTreeMap<Identity, &UnitMap>> = BTreeMap::new();
-    for function in functions {
-        images.entry(&function.image.path).or_default().insert(function.unit.unit, &function.unit.map);
+    for (image, unit, map) in units {
+        images.entry(image).or_default().insert(unit, map);
     }
     let mut work = Vec::new();
     for (image, units) in images {
@@ -49,7 +46,7 @@ pub fn of(functions: &[&Function]) -> Result<KnownProperties> {
             }
         }
     }
-    for (unit, properties) in collect(&work)? {
+    for (unit, properties) in collect(context, &work)? {
         known.functions.extend(properties.functions.iter().enumerate().map(|(at, f)| ((unit, f.name.clone()), at)));
         known.units.insert(unit, properties);
     }
@@ -57,20 +54,16 @@ pub fn of(functions: &[&Function]) -> Result<KnownProperties> {
 }
 
 impl KnownProperties {
-    /// The properties of a function.
-    pub fn of(&self, function: &Function) -> Option<(&UnitProperties, &FunctionProperties)> {
-        let unit = function.unit.unit;
+    /// The properties of a function of a unit.
+    pub fn of(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
         let properties = self.units.get(&unit)?;
-        let found = &properties.functions[*self.functions.get(&(unit, function.map.name.clone()))?];
-        (found.blocks.len() == function.map.blocks.len()).then_some((properties, found))
+        let found = &properties.functions[*self.functions.get(&(unit, function.name.clone()))?];
+        (found.blocks.len() == function.blocks.len()).then_some((properties, found))
     }
 
-    /// Says of which functions nothing is known, and why.
-    pub fn remark(&self, functions: &[&Function]) {
-        let names: Vec<&str> = functions.iter().map(|f| f.name.short.as_str()).collect();
-        if let (false, Some(reason)) = (names.is_empty(), self.missing.values().next()) {
-            note(format_args!("redundant results were not looked for in {}: {reason}", listed(&names, 1)));
-        }
+    /// Why a unit has no properties; `None` if all have.
+    pub fn missing(&self) -> Option<&str> {
+        self.missing.values().next().map(String::as_str)
     }
 }
 
@@ -100,14 +93,14 @@ struct Job<'a> {
 }
 
 /// Sends units through the plugin, on all processors.
-fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
+fn collect(context: &DriverContext, work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
     if work.is_empty() {
         return Ok(Vec::new());
     }
-    let compiler = DriverCompiler::new(OsString::new())?;
-    let folder = temporary::folder("trodden-properties-")?;
+    let compiler = DriverCompiler::new(context, OsString::new())?;
+    let folder = context.folder("trodden-properties-")?;
     let done = Mutex::new(Vec::new());
-    on_all_processors(work, "units", |job| {
+    on_all_processors(context, work, "units", |job| {
         let properties = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;
         done.lock().unwrap_or_else(|e| e.into_inner()).push((job.unit, properties));
         Ok(())

@@ -4,23 +4,26 @@
 //! each build: cargo goes by its own settings when it decides what is up to date, and knows nothing of profiles. Other
 //! commands may call `cargo trodden build` themselves; the environment says what counters are to be made.
 
-use crate::cli::{Build, Parameters, Pgo};
-use crate::commands::build;
-use crate::driver::assets;
-use crate::driver::cargo;
-use crate::driver::cc::pgo::USE_VARIABLE;
+use super::Guided;
+use crate::assets;
+use crate::build::{self, BuildJob};
+use crate::cargo;
+use crate::cc::pgo::USE_VARIABLE;
+use crate::context::DriverContext;
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_unit::Image;
+use trodden_unit::experiment::Observe;
+use trodden_unit::{Image, Settings};
 
 /// How the program is built.
 #[derive(Debug)]
 pub struct Building<'a> {
-    job: &'a Pgo,
+    context: &'a DriverContext,
+    job: &'a Guided,
     command: Vec<OsString>,
     /// The arguments for cargo, if the command is cargo's.
     cargo: Option<Cargo>,
@@ -40,10 +43,10 @@ impl Building<'_> {
     ///
     /// # Errors
     /// It is a command of cargo that does not build, or cargo cannot say where it builds.
-    pub fn from_job(job: &Pgo) -> Result<Building<'_>> {
+    pub fn from_job<'a>(context: &'a DriverContext, job: &'a Guided) -> Result<Building<'a>> {
         let Some((program, rest)) = job.command.split_first() else { bail!("there is no build command behind `--`") };
         if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
-            return Ok(Building { job, command: job.command.clone(), cargo: None });
+            return Ok(Building { context, job, command: job.command.clone(), cargo: None });
         }
         let mut arguments = rest.to_vec();
         let toolchain = arguments.first().and_then(|w| w.to_str()?.strip_prefix('+').map(str::to_owned));
@@ -57,13 +60,13 @@ impl Building<'_> {
             "the command of cargo must be `cargo build`, not `cargo {verb}`: --train says what is run"
         );
         let own_folder = !arguments.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
-        let folder = if own_folder { Some(cargo::target_folder(&arguments)?.join("trodden/pgo")) } else { None };
-        let mut command: Vec<OsString> = vec![assets::for_cargo(&assets::store()?)?.into(), "trodden".into()];
+        let folder = if own_folder { Some(cargo::target_folder(context, &arguments)?.join("trodden/pgo")) } else { None };
+        let mut command: Vec<OsString> = vec![assets::for_cargo(context, &context.store()?)?.into(), "trodden".into()];
         command.extend(arguments);
         if let Some(folder) = &folder {
             command.splice(3..3, ["--target-dir".into(), folder.into()]);
         }
-        Ok(Building { job, command, cargo: Some(Cargo { folder, toolchain }) })
+        Ok(Building { context, job, command, cargo: Some(Cargo { folder, toolchain }) })
     }
 
     /// Runs the build, with markers or by an edge profile; gives the program.
@@ -72,14 +75,16 @@ impl Building<'_> {
     /// It fails, made nothing new, or made several programs.
     pub fn run(&self, profile: Option<&Path>) -> Result<PathBuf> {
         self.clean()?;
-        let mut variables: Vec<(&str, OsString)> = profile.map(|p| (USE_VARIABLE, p.into())).into_iter().collect();
+        let mut variables: Vec<(&'static str, OsString)> = profile.map(|p| (USE_VARIABLE, p.into())).into_iter().collect();
         variables.extend(self.cargo.iter().flat_map(|c| &c.toolchain).map(|name| ("RUSTUP_TOOLCHAIN", name.into())));
-        let addresses = profile.is_some() && self.job.hot_paths.is_some();
-        let parameters = Parameters { pgo: profile.is_none(), addresses, ..Parameters::default() };
+        let observe = match profile {
+            None => Some(Observe::EdgeProfile),
+            Some(_) => self.job.addresses.then_some(Observe::Addresses),
+        };
         // Cargo learns of its compilers from variables of its own; what is on the search path links build scripts.
         let only_variables = self.job.only_variables || self.cargo.is_some();
-        let build = Build { lto: false, only_variables, parameters, command: self.command.clone() };
-        let built = build::carry_out(&build, &variables)?;
+        let settings = Settings { observe, ..Settings::default() };
+        let built = build::run(self.context, &BuildJob { lto: false, only_variables, settings, command: self.command.clone(), variables })?;
         ensure!(built.status.success(), "the build fails ({})", built.status);
         ensure!(built.compiled, "the build called no compiler that trodden stands in for: {}", self.not_called());
         let program = self.program(built.images.iter().map(|image| final_name(image)).collect())?;

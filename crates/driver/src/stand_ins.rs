@@ -5,10 +5,10 @@
 //! (`x86_64-linux-gnu-gcc-12`). The usual names are always there; those with versions and targets only where the search
 //! path has such a compiler, so that configuration finds what it would find otherwise.
 
-use crate::driver::compile_step::SourceLanguage;
-use crate::driver::toolchain::is_program;
+use crate::compile_step::SourceLanguage;
+use crate::context::DriverContext;
+use crate::toolchain::is_program;
 use std::collections::BTreeSet;
-use std::env;
 use std::fs;
 use std::path::Path;
 
@@ -35,9 +35,8 @@ pub fn language(name: &str) -> Option<SourceLanguage> {
 }
 
 /// The names to stand in for.
-pub fn names() -> BTreeSet<String> {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&folders).flat_map(|folder| compilers_in(&folder));
+pub fn names(context: &DriverContext) -> BTreeSet<String> {
+    let found = context.search_path().flat_map(|folder| compilers_in(&folder));
     KINDS.iter().map(|(name, _)| (*name).to_owned()).chain(found).collect()
 }
 

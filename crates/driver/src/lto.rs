@@ -5,18 +5,18 @@
 //! through the plugin, and the link is repeated with that object in the place of everything that was bitcode. Objects
 //! and archives of machine code take part as they are.
 
-use crate::driver::cc::arguments::{CommandLine, InputKind};
-use crate::driver::cc::debug_information;
-use crate::driver::cc::pgo::{self, LlvmCounters};
-use crate::driver::compile_step::{read, with_added};
-use crate::driver::events::{self, DriverEvent};
-use crate::driver::experiment;
-use crate::driver::frames::{self, ArchiveMember};
-use crate::driver::link;
-use crate::driver::other_programs::joined;
-use crate::driver::rebuild::DriverCompiler;
-use crate::driver::toolchain::Tool;
-use crate::temporary;
+use crate::cc::arguments::{CommandLine, InputKind};
+use crate::cc::debug_information;
+use crate::cc::pgo::{self, LlvmCounters};
+use crate::compile_step::{read, with_added};
+use crate::context::DriverContext;
+use crate::events::{self, DriverEvent};
+use crate::experiment;
+use crate::frames::{self, ArchiveMember};
+use crate::link;
+use crate::other_programs::joined;
+use crate::rebuild::DriverCompiler;
+use crate::toolchain::Tool;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -34,30 +34,36 @@ const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
 ///
 /// # Errors
 /// A tool is missing or fails.
-pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
+pub fn drive(context: &DriverContext, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
     if line.compiles {
         added.extend(debug_information::options(line, clang));
     }
-    added.extend(pgo::compile_options(line)?);
+    added.extend(pgo::compile_options(context, line)?);
     if line.links {
-        return link_whole(clang, arguments, line, added);
+        return link_whole(context, clang, arguments, line, added);
     }
-    events::log(&DriverEvent::compiled(line));
+    events::log(context, &DriverEvent::compiled(line));
     let error = Command::new(clang).args(with_added(arguments, &added)).exec();
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
 
-fn link_whole(clang: &Path, arguments: &[OsString], line: &CommandLine, mut added: Vec<OsString>) -> Result<ExitCode> {
-    Tool::Lld.find()?;
-    let place = temporary::folder("trodden-lto-")?;
+fn link_whole(
+    context: &DriverContext,
+    clang: &Path,
+    arguments: &[OsString],
+    line: &CommandLine,
+    mut added: Vec<OsString>,
+) -> Result<ExitCode> {
+    Tool::Lld.find(context)?;
+    let place = context.folder("trodden-lto-")?;
     let module = place.path().join("whole.bc");
     // zlib's configure would drop its shared library without `--undefined-version`.
     for option in ["-fuse-ld=lld", "-Wl,--lto-emit-llvm", "-Wl,-z,nostart-stop-gc", "-Wl,--undefined-version", "-o"] {
         added.push(option.into());
     }
     added.push((&module).into());
-    if pgo::wanted()? == Some(LlvmCounters::Edges) {
+    if pgo::wanted(context)? == Some(LlvmCounters::Edges) {
         // Nothing in the module refers to it, and it says what the counters are of.
         added.push("-Wl,--undefined=__llvm_profile_raw_version".into());
     }
@@ -68,13 +74,14 @@ fn link_whole(clang: &Path, arguments: &[OsString], line: &CommandLine, mut adde
     }
     let arguments = if is_bitcode(&fs::read(&module)?) {
         let object = place.path().join("whole.o");
-        DriverCompiler::new(experiment::variable_for_plugin())?.object(&module, &codegen(line), &object)?;
-        without_bitcode(line, &object, place.path())?
+        DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?.object(&module, &codegen(line), &object)?;
+        without_bitcode(context, line, &object, place.path())?
     } else {
         arguments.to_vec()
     };
     let line = read(&arguments);
-    link::drive(&link::LinkJob { clang, arguments: &arguments, line: &line, added: vec!["-fno-lto".into()], environment: Vec::new() })
+    let added = vec!["-fno-lto".into()];
+    link::drive(&link::LinkJob { context, clang, arguments: &arguments, line: &line, added, environment: Vec::new(), directory: None })
 }
 
 fn is_bitcode(bytes: &[u8]) -> bool {
@@ -95,8 +102,8 @@ fn codegen(line: &CommandLine) -> CodegenOptions {
 }
 
 /// The arguments of the link, with the whole program's object first and without what went into it.
-fn without_bitcode(line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
-    let archives = rebuilt_archives(&named_archives(line), scratch)?;
+fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
+    let archives = rebuilt_archives(context, &named_archives(line), scratch)?;
     let inputs: HashMap<usize, InputKind> = line.inputs.iter().map(|i| (i.at, i.kind)).collect();
     let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-Xlinker".into(), object.into()];
     let mut skip = false;
@@ -171,11 +178,11 @@ fn library_file(name: &[u8]) -> Vec<u8> {
 }
 
 /// Archives that hold bitcode, rebuilt without it.
-fn rebuilt_archives(paths: &[PathBuf], scratch: &Path) -> Result<HashMap<PathBuf, PathBuf>> {
+fn rebuilt_archives(context: &DriverContext, paths: &[PathBuf], scratch: &Path) -> Result<HashMap<PathBuf, PathBuf>> {
     let mut out = HashMap::new();
     for (i, path) in paths.iter().enumerate() {
         let Ok(bytes) = fs::read(path) else { continue };
-        let bytes = frames::self_contained(path, bytes)?;
+        let bytes = frames::self_contained(context, path, bytes)?;
         if !frames::is_archive(&bytes) {
             continue;
         }

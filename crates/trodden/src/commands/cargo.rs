@@ -1,0 +1,76 @@
+//! `cargo trodden`: its syntax, and the roles in which cargo and rustc call the same program.
+
+use crate::cli::Parameters;
+use crate::context::context;
+use crate::output;
+use anyhow::Result;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::ExitCode;
+use trodden_driver::{cargo, rust};
+use trodden_unit::Settings;
+
+const HELP: &str = "\
+Builds, runs, tests or benches a Rust package with its paths counted.
+
+Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
+
+Options, as of `trodden build`: --scheme S, --max-paths N, --table-slots N, --array-paths N, --threads own|atomic,
+--chords on|off, --reach may-not-return|calls|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tail-merging on|off, --pgo,
+--coverage[=mcdc], --events EVENT, --residual PROFILE, --stream, --flight-recorder PATTERN, --witnesses.
+Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
+what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
+
+Examples:
+  cargo trodden build --release && trodden record -- target/trodden/x86_64-unknown-linux-gnu/release/prog
+  cargo trodden run --release -- args
+  cargo trodden test
+";
+
+/// The command, or rustc's wrapper, or rustc's linker: cargo and rustc call the same program.
+///
+/// # Errors
+/// Cargo, clang or a part of trodden is missing.
+pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
+    match context().variable(rust::ROLE_VARIABLE).and_then(OsStr::to_str) {
+        Some(rust::WRAPPER) => return rust::wrap(context(), arguments, &mut io::stdout()),
+        Some(rust::LINKER) => return rust::link(context(), arguments),
+        _ => {}
+    }
+    if arguments.first().is_some_and(|a| a == "trodden") {
+        arguments.remove(0);
+    }
+    let Some(verb) = arguments.first().and_then(|a| a.to_str()).filter(|a| !["-h", "--help", "help"].contains(a)) else {
+        output::print(HELP.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    cargo::check_verb(verb)?;
+    let settings = take_settings(&mut arguments)?;
+    cargo::run(context(), arguments, settings)
+}
+
+/// The settings that options before `--` stand for; they are taken out.
+///
+/// # Errors
+/// A value is missing or means nothing.
+pub fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
+    let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
+    let rest = arguments.split_off(end);
+    let parameters = Parameters::taken_from(arguments)?;
+    arguments.extend(rest);
+    Ok(parameters.settings())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_options_are_taken_out_and_cargos_stay() {
+        let text = "run --release --pgo --max-paths 9 --bin x --scheme=ball-larus --reach all --sample -- --release --pgo";
+        let mut arguments = text.split(' ').map(OsString::from).collect();
+        let settings = take_settings(&mut arguments).unwrap();
+        assert_eq!(arguments, ["run", "--release", "--bin", "x", "--", "--release", "--pgo"].map(OsString::from));
+        assert_eq!(settings.to_string(), "scheme=ball-larus max-paths=9 reach=all when=bursts observe=edge-profile");
+    }
+}
