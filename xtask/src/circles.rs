@@ -5,10 +5,10 @@
 //!
 //! Circles are the strongly connected components of what is left (Tarjan), so this is linear in the names.
 
-use crate::steps;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use trodden_corpus::steps;
 
 /// A file by the path of its module; the crate's root is the empty one.
 type Module = Vec<String>;

@@ -3,7 +3,6 @@
 //! What is compiled is a unit of many small functions, and sources that are named. Both compilers take turns, so that a machine that slows
 //! down slows both; of each the shortest time counts.
 
-use crate::steps::{self, build_trodden};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -11,6 +10,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use trodden_corpus::steps::{self, build_trodden};
 
 /// `cargo xtask compile`
 #[derive(Debug, Args)]

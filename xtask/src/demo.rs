@@ -1,12 +1,12 @@
 //! `cargo xtask demo`: from a fresh machine to the path profile of a real program, by the commands that a user would type.
 
-use crate::corpus::Corpus;
-use crate::packages::{self, PackagePurpose};
-use crate::steps;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
+use trodden_corpus::Corpus;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
 
 /// The program: bzip2, built by its own Makefile.
 const PACKAGE: &str = "bzip2";
@@ -35,7 +35,7 @@ pub fn run() -> Result<()> {
     steps::headline("Building bzip2 so that its paths are counted");
     steps::run(in_sources("make").arg("clean"))?;
     // Its Makefile names gcc; `trodden build` stands in for that, too.
-    steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", jobs()), "bzip2"]))?;
+    steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", steps::jobs()), "bzip2"]))?;
 
     steps::headline("Running it");
     steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force"]).args(FILES))?;
@@ -47,11 +47,6 @@ pub fn run() -> Result<()> {
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
     closing_words(&page, &sources, started);
     Ok(())
-}
-
-/// Compilations at a time.
-pub fn jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Counting changes nothing: what the program wrote unpacks to what it read.

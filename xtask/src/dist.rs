@@ -20,11 +20,11 @@ mod notices;
 mod package;
 mod tree;
 
-use crate::steps;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// `cargo xtask dist`
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! `cargo xtask disturb`: recorders of traces that are ended, and targets that die, at random moments.
 
-use crate::steps;
 use anyhow::Result;
 use clap::Args;
+use trodden_corpus::steps;
 
 /// `cargo xtask disturb`
 #[derive(Debug, Args)]

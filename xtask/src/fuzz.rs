@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: mutated input for every reader, from the corpora in `crates/fuzz/corpus`.
 
-use crate::steps;
 use anyhow::Result;
 use clap::Args;
+use trodden_corpus::steps;
 
 /// `cargo xtask fuzz`
 #[derive(Debug, Args)]

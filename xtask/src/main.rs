@@ -8,49 +8,27 @@
 //! | `fuzz.rs` | mutated input for every reader |
 //! | `disturb.rs` | recorders of traces that are ended at random moments |
 //! | `tidy.rs`, `circles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
-//! | `corpus.rs` | real programs: fetching, building, running them |
-//! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
+//! | `corpus.rs` | real programs: fetching, building, running them (by the crate `corpus`) |
 //! | `compile.rs` | how long units take to compile, beside clang |
-//! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |
-//! | `bugs.rs` | seeded bugs that paths find, and lines and branches do not |
-//! | `residual.rs` | untested paths of programs, with tests and suites |
 //! | `oracle.rs` | path profiles against independent oracles |
-//! | `copies.rs` | copies that share the counting, before one program that counts all |
-//! | `traces.rs` | what collecting traces costs, by strategies, beside other tools |
-//! | `waits.rs`, `waits/` | what recording and analysis of waits cost, beside Python's reader of OTF2 |
 //! | `dist.rs`, `dist/` | the Debian package and the archive that users install |
-//! | `packages.rs` | what has to be installed |
-//! | `steps.rs` | running commands so that one sees what is done |
 #![forbid(unsafe_code)]
 
-mod bench;
-mod bugs;
 mod circles;
 mod compile;
-mod copies;
 mod corpus;
-mod delta;
 mod demo;
 mod dist;
 mod disturb;
 mod fuzz;
-mod input;
 mod oracle;
-mod packages;
 mod pages;
-mod pgo;
 mod release_check;
-mod residual;
-mod steps;
 mod suite;
 mod tidy;
-mod traces;
-mod waits;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Tasks of the project.
@@ -77,40 +55,35 @@ enum Task {
     Disturb(disturb::DisturbOptions),
     /// Fetch, build and run the programs of the corpus.
     Corpus(corpus::CorpusOptions),
-    /// Measure what counting costs on programs of the corpus.
-    Bench(bench::BenchOptions),
     /// Measure how long units take to compile, beside clang.
     Compile(compile::CompileOptions),
-    /// Measure what programs gain by profile-guided builds, with profiles of clang's and of trodden's.
-    Pgo(pgo::PgoOptions),
-    /// Find seeded bugs in programs of the corpus by the paths of failing runs.
-    Bugs(bugs::BugsOptions),
-    /// Report which paths long runs take that short runs and suites have not, and how large programs become.
-    Residual(residual::ResidualOptions),
-    /// Measure how compact the numbers of executed paths are, and could be.
-    Delta(delta::DeltaOptions),
     /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
     Oracle(oracle::OracleOptions),
-    /// Count programs of the corpus by copies, and hold that against one program that counts all.
-    Copies(copies::CopiesOptions),
-    /// Measure what collecting whole traces of two Debian programs costs, by strategies, beside other tools.
-    Traces(traces::TracesOptions),
-    /// Measure what recording and analysis of waits cost, beside Python's reader of OTF2.
-    Waits(waits::WaitsOptions),
     /// Make the Debian package and the archive that users install.
     Dist(dist::DistOptions),
-    /// Run a command and append what it used to a file, as a line of JSON.
-    #[command(hide = true)]
-    Measure {
-        /// The file.
-        file: PathBuf,
-        /// The command.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        command: Vec<OsString>,
-    },
+}
+
+/// Shows what is done, as it is reported: a line each on standard error.
+struct Steps;
+
+impl log::Log for Steps {
+    fn enabled(&self, message: &log::Metadata) -> bool {
+        message.target().starts_with("trodden")
+    }
+
+    fn log(&self, message: &log::Record) {
+        if self.enabled(message.metadata()) {
+            eprintln!("{}", message.args());
+        }
+    }
+
+    fn flush(&self) {}
 }
 
 fn main() -> ExitCode {
+    if log::set_logger(&Steps).is_ok() {
+        log::set_max_level(log::LevelFilter::Info);
+    }
     match run(Cli::parse().task) {
         Ok(status) => status,
         Err(error) => {
@@ -129,18 +102,9 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Fuzz(options) => fuzz::run(&options)?,
         Task::Disturb(options) => disturb::run(&options)?,
         Task::Corpus(options) => corpus::run(&options)?,
-        Task::Bench(options) => bench::run(&options)?,
         Task::Compile(options) => compile::run(&options)?,
-        Task::Pgo(options) => pgo::run(&options)?,
-        Task::Bugs(options) => bugs::run(&options)?,
-        Task::Residual(options) => residual::run(&options)?,
-        Task::Delta(options) => delta::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
-        Task::Copies(options) => copies::run(&options)?,
-        Task::Traces(options) => traces::run(&options)?,
-        Task::Waits(options) => waits::run(&options)?,
         Task::Dist(options) => dist::run(&options)?,
-        Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,16 +6,12 @@
 
 mod interesting;
 
-pub use interesting::InterestingBuilds;
-
-use crate::bench::variant::Variant;
-use crate::corpus::{Corpus, Input};
-use crate::packages::{self, PackagePurpose};
-use crate::steps;
-use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
+use trodden_corpus::oracle::{build_oracle, differs, verdict};
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::{Corpus, Input, Variant, steps};
 
 /// Programs in C, C++ and Rust, one of them threaded.
 const DEFAULT: &[&str] = &["gzip", "bzip2", "lua", "sqlite", "minisat", "pbzip2", "oxipng"];
@@ -90,16 +86,6 @@ pub fn run(options: &OracleOptions) -> Result<()> {
     }
 }
 
-/// Builds trodden and the oracles; gives the oracles' program.
-///
-/// # Errors
-/// Cargo failed.
-pub fn build_oracle() -> Result<PathBuf> {
-    let release = build_trodden()?;
-    steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
-    Ok(release.join("trodden-oracle"))
-}
-
 /// Checks a program's run; whether all counts are equal.
 fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) -> Result<bool> {
     corpus.fetch(program)?;
@@ -109,32 +95,4 @@ fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) ->
     let text = verdict(corpus, program, &variant, input, oracle)?;
     print!("{text}");
     Ok(!differs(&text))
-}
-
-/// The command as it was built.
-pub fn trodden() -> std::process::Command {
-    std::process::Command::new(steps::target().join("release/trodden"))
-}
-
-/// What the oracles say of a run of a program that was built by trodden: a line for each oracle and process, and what is behind it.
-///
-/// # Errors
-/// The run or an oracle failed, and there is no difference that explains it.
-pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
-    let report = steps::target().join("corpus").join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
-    if report.exists() {
-        std::fs::remove_file(&report).with_context(|| format!("cannot remove {}", report.display()))?;
-    }
-    let plugin = oracle.with_file_name("libtrodden_instrument.so");
-    let runner = format!("env TRODDEN_PLUGIN={} {} check --report {} --", plugin.display(), oracle.display(), report.display());
-    let outcome = corpus.run(program, variant, input, &runner);
-    let text = std::fs::read_to_string(&report).unwrap_or_default();
-    match outcome {
-        Err(error) if !differs(&text) => Err(error),
-        _ => Ok(text),
-    }
-}
-
-fn differs(verdict: &str) -> bool {
-    verdict.lines().any(|line| line.starts_with("  differs: "))
 }

@@ -3,17 +3,19 @@
 
 pub mod sessions;
 
-use crate::steps;
 use crate::tidy;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// The book's folder.
 const BOOK: &str = "docs/book/src";
 /// Commands that have commands of their own.
 const FAMILIES: &[&str] = &["coverage", "field", "graph", "runs", "simulate", "stream", "suite", "trace", "waits"];
+/// The two programs.
+const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 
 /// Broken links and pages that the summary leaves out, a line each.
 ///
@@ -34,7 +36,8 @@ pub fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Commands in the pages' shell blocks that the built command does not have, with the options that it does not take.
+/// Commands in the pages' shell blocks that the built programs do not have, with the options that they do not take. The laboratory lies
+/// beside `trodden`.
 ///
 /// # Errors
 /// A page cannot be read, or the command not be run.
@@ -44,17 +47,19 @@ pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
     for (file, text) in read_pages()? {
         for (line, words) in shell_lines(&text).into_iter().flat_map(|(line, text)| invocations(&text).into_iter().map(move |w| (line, w)))
         {
+            let [program, words @ ..] = &words[..] else { continue };
             let of_two = FAMILIES.contains(&words[0].as_str()) && words.get(1).is_some_and(|w| !w.starts_with('-'));
             let verb = words[..if of_two { 2 } else { 1 }].join(" ");
-            let known = help.entry(verb.clone()).or_insert_with(|| help_of(trodden, &verb));
+            let named = format!("{program} {verb}");
+            let known = help.entry(named.clone()).or_insert_with(|| help_of(&trodden.with_file_name(program), &verb));
             let Some(known) = known else {
-                findings.push(format!("{file}:{line}: there is no command `trodden {verb}`"));
+                findings.push(format!("{file}:{line}: there is no command `{named}`"));
                 continue;
             };
             // What follows `--` is the subject's, and the drivers' words are clang's.
             let own = words[1..].iter().take_while(|w| *w != "--").filter(|w| w.starts_with("--") && verb != "cc" && verb != "c++");
             let unknown = own.map(|w| w.split('=').next().unwrap_or(w)).filter(|w| !known.contains(*w));
-            findings.extend(unknown.map(|option| format!("{file}:{line}: `trodden {verb}` has no option {option}")));
+            findings.extend(unknown.map(|option| format!("{file}:{line}: `{named}` has no option {option}")));
         }
     }
     Ok(findings)
@@ -169,16 +174,16 @@ fn shell_lines(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The words after each `trodden` that is a command's name, but for those of `cargo trodden`, whose options are cargo's.
+/// The words from each `trodden` or `trodden-lab` on that is a command's name, but for those of `cargo trodden`, whose options are cargo's.
 fn invocations(line: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for part in line.split(['&', ';', '|', '"', '(', ')']) {
         let words: Vec<&str> = part.split_whitespace().collect();
-        let Some(at) = words.iter().position(|w| *w == "trodden") else { continue };
+        let Some(at) = words.iter().position(|w| PROGRAMS.contains(w)) else { continue };
         let is_cargos = at > 0 && words[at - 1] == "cargo";
         let is_command = words[..at].iter().all(|w| w.contains('=') || *w == "sudo" || *w == "time");
         if is_command && !is_cargos && at + 1 < words.len() {
-            found.push(words[at + 1..].iter().map(|w| (*w).to_owned()).collect());
+            found.push(words[at..].iter().map(|w| (*w).to_owned()).collect());
         }
     }
     found
@@ -210,6 +215,6 @@ mod tests {
             --release\n```\n```console\n$ trodden report\nno command\n```\n";
         let found: Vec<Vec<String>> = shell_lines(page).iter().flat_map(|(_, line)| invocations(line)).collect();
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(found, [words("cc"), words("record --name a -- ./x --y"), words("report")]);
+        assert_eq!(found, [words("trodden cc"), words("trodden record --name a -- ./x --y"), words("trodden report")]);
     }
 }

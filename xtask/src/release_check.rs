@@ -1,9 +1,9 @@
 //! `cargo xtask release-check`: what takes too long for each change, and must hold before a release.
 
-use crate::steps;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::Instant;
+use trodden_corpus::steps;
 
 /// The tasks, as they would be typed.
 const TASKS: &[&[&str]] = &[

@@ -2,14 +2,14 @@
 
 use crate::circles;
 use crate::fuzz;
-use crate::packages::{self, PackagePurpose};
 use crate::pages;
-use crate::steps;
 use crate::tidy;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::process::Command;
 use std::time::Instant;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
 
 /// Time for each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;

@@ -5,12 +5,12 @@
 mod functions;
 mod terms;
 
-use crate::steps;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// Longer files need a reason: a line of their head that starts with [`REASON`].
 const LONG: usize = 500;
@@ -55,7 +55,9 @@ const ANYHOW: &[&str] = &[
     "trodden-console",
     "trodden-coverage",
     "trodden-distributed",
+    "trodden-corpus",
     "trodden-driver",
+    "trodden-lab",
     "trodden-recording",
     "trodden-report",
     "trodden-trace",

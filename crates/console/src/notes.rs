@@ -48,6 +48,8 @@ impl log::Log for LibraryMessages {
             _ if !self.enabled(message.metadata()) => {}
             log::Level::Error => fail(message.args()),
             log::Level::Warn => warn(message.args()),
+            // What experiments do, step by step.
+            log::Level::Info if message.target().starts_with("trodden_corpus") => say(format_args!("{}\n", message.args())),
             log::Level::Info => note(message.args()),
             log::Level::Debug | log::Level::Trace => {}
         }

@@ -1,4 +1,5 @@
-//! The readers. Those of the command are reached through the command, in this process; errors are expected, and dropped.
+//! The readers. Those of the command are reached through the command, in this process, and those of the laboratory through its program,
+//! which lies beside this one; errors are expected, and dropped.
 //!
 //! Formats with checksums are written around the input, which would else be found to be damaged at once.
 
@@ -6,6 +7,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use trodden_analysis::expression::Expression;
 use trodden_hardware::OperationMapping;
 use trodden_hardware::processor::ProcessorParameters;
@@ -37,7 +39,7 @@ pub static TARGETS: [Target; 15] = [
     Target { name: "perf-script", read: perf_script },
     Target { name: "scheduler", read: |folder, input| command(folder, "F", input, &["waits report F --json"]) },
     Target { name: "chrome", read: |folder, input| command(folder, "F", input, &["waits report F --json"]) },
-    Target { name: "graphs", read: |folder, input| command(folder, "F", input, &["graph number F", "graph partition F --copies 3"]) },
+    Target { name: "graphs", read: |folder, input| laboratory(folder, input, &["graph number F", "graph partition F --copies 3"]) },
     Target { name: "toml", read: toml },
     Target { name: "expressions", read: expressions },
 ];
@@ -48,6 +50,23 @@ fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Re
     fs::write(&file, input)?;
     for words in commands {
         run(words, &file);
+    }
+    Ok(())
+}
+
+/// Writes the input to a file and runs commands of the laboratory on it, each in a process of its own with this one's limits.
+///
+/// # Panics
+/// If one ends in another way than commands do.
+fn laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<()> {
+    let file = folder.join("F");
+    fs::write(&file, input)?;
+    let program = std::env::current_exe()?.with_file_name("trodden-lab");
+    for words in commands {
+        let words = words.split(' ').map(|word| if word == "F" { file.as_os_str() } else { word.as_ref() });
+        let ended = Command::new(&program).args(words).stdout(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(matches!(ended.status.code(), Some(0..=2)), "{}: {said}", ended.status);
     }
     Ok(())
 }
@@ -182,7 +201,7 @@ fn perf_script(folder: &Path, input: &[u8]) -> io::Result<()> {
 fn toml(folder: &Path, input: &[u8]) -> io::Result<()> {
     let text = String::from_utf8_lossy(input);
     let _ = (OperationMapping::from_toml(&text), ProcessorParameters::from_toml(&text));
-    command(folder, "F", input, &["simulate sweep F"])
+    laboratory(folder, input, &["sweep F"])
 }
 
 fn expressions(_: &Path, input: &[u8]) -> io::Result<()> {

@@ -2,18 +2,13 @@
 
 mod branches;
 mod building;
-mod choices;
 mod copies;
 mod coverage;
-mod extract;
 mod field;
 mod find;
-mod graph;
 mod isolate;
-mod numbering;
+mod laboratory;
 mod overview;
-mod parameters;
-mod partition;
 mod recording;
 mod residual;
 mod runs;
@@ -23,42 +18,36 @@ mod showing;
 mod simulate;
 mod stream;
 mod suite;
-mod times;
 mod trace;
 mod waits;
-mod witnesses;
 
 pub use branches::Branches;
-pub use building::{Build, Instrument, Loops, OnUntested, Pgo};
-pub use choices::{word, word_for};
+pub use building::{Build, Instrument, OnUntested, Pgo};
 pub use copies::{Copies, EngineKind};
 pub use coverage::{
     Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
 };
-pub use extract::{Extract, GraphFormat};
-pub use field::{Aggregate, Field, Pack};
+pub use field::{Aggregate, Field, FieldCopies, Pack};
 pub use find::Find;
-pub use graph::Graph;
 pub use isolate::Isolate;
-pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use overview::command as command_line;
-pub use parameters::Parameters;
-pub use partition::{COPY_STRATEGIES, HITS, Plan};
 pub use recording::{Collect, Destination, Import, Record, Sample};
 pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
 pub use segments::{SegmentFormat, Segments};
-pub use sequences::{
-    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
-};
+pub use sequences::{StreamAnalysis, StreamDiff, StreamFind, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments};
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
-pub use simulate::{Simulate, SimulateAction, Sweep};
+pub use simulate::Simulate;
 pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
-pub use trace::{RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow};
+pub use trace::{
+    Condition, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
+};
+pub use trodden_console::arguments::Parameters;
+pub use trodden_console::arguments::choices::{word, word_for};
+pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 pub use trodden_console::output::Color;
 pub use waits::{Waits, WaitsRecord, WaitsReport};
-pub use witnesses::{Condition, Reconstruct, Witnesses};
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -184,15 +173,8 @@ pub enum Command {
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),
-    /// Show the hottest loops' machine code without and with counting, side by side.
-    Loops(Loops),
     /// Say what is known of an instrumented program, shared library, or profile.
     Info(Info),
-    /// Number the paths of a graph from a file; show a function's graph.
-    #[command(subcommand)]
-    Graph(Graph),
-    /// Divide the counting of a program among copies of it, with the cost of each, without running them.
-    Plan(Plan),
     /// Record the exact trace of an unmodified program; show, search and compare traces.
     #[command(subcommand)]
     Trace(Trace),

@@ -13,24 +13,26 @@ mod context;
 mod surroundings;
 mod temporary;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::FromArgMatches;
+use clap::error::{ContextKind, ContextValue};
 use cli::Cli;
 use context::context;
 use signal_hook::consts::signal::SIGXFSZ;
 use std::env;
 use std::ffi::OsString;
-use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use trodden_console::arguments::laboratory::LaboratoryChoices;
+use trodden_console::program;
 use trodden_console::{notes, output};
 use trodden_driver::compile_step::SourceLanguage;
 use trodden_driver::{cc, stand_ins};
 
-/// Exit status when trodden itself fails.
-const FAILED: u8 = 2;
+/// Commands that are the laboratory's.
+const IN_THE_LABORATORY: [&str; 3] = ["graph", "loops", "plan"];
 
 /// Runs the command under the name by which it was called.
 pub fn main() -> ExitCode {
@@ -40,18 +42,7 @@ pub fn main() -> ExitCode {
     notes::show_log();
     survive_file_size_limit();
     trodden_profile::temporary::before_names(trodden_launch::temporary::remove_on_signals);
-    let ended = run(name, arguments).and_then(|status| {
-        output::finish()?;
-        Ok(status)
-    });
-    match ended {
-        Ok(status) => status,
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            notes::fail(notes::reasons(&error));
-            ExitCode::from(FAILED)
-        }
-    }
+    program::end(run(name, arguments))
 }
 
 /// A write beyond the limit of file sizes (`ulimit -f`) fails from now on, and does not end trodden. By a handler, since programs that
@@ -80,16 +71,30 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
         Some("c++") => cc::drive(context(), SourceLanguage::Cxx, rest(2)),
         _ => {
             let parsed = cli::command_line().try_get_matches_from(arguments);
-            match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-                Ok(command) => commands::run(command),
+            match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, LaboratoryChoices::from_environment()?))) {
+                Ok((mut command, choices)) => {
+                    command.command.take_choices(&choices);
+                    commands::run(command)
+                }
                 // Help and versions come this way, too.
                 Err(said) => {
-                    said.print().context("cannot write to standard output")?;
-                    Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(FAILED)))
+                    let status = program::said_by_clap(&said)?;
+                    if let Some(ContextValue::String(verb)) = said.get(ContextKind::InvalidSubcommand)
+                        && IN_THE_LABORATORY.contains(&verb.as_str())
+                    {
+                        notes::note(format_args!("`trodden-lab {verb}` has this command"));
+                    }
+                    Ok(status)
                 }
             }
         }
     }
+}
+
+/// What the laboratory (`trodden-lab`) uses of the command.
+pub mod laboratory {
+    pub use crate::context::context;
+    pub use crate::surroundings::folders;
 }
 
 /// Readers of the command, for the fuzz targets.
@@ -114,13 +119,4 @@ pub mod fuzzing {
     pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
         trodden_waits_file::import::read_otf2_text(definitions, events)
     }
-}
-
-/// A reader that has seen enough is no failure.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kind = |e: &(dyn std::error::Error + 'static)| {
-        let of_json = e.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-        e.downcast_ref::<io::Error>().map(io::Error::kind).or(of_json)
-    };
-    error.chain().filter_map(kind).any(|kind| kind == io::ErrorKind::BrokenPipe)
 }

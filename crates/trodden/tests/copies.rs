@@ -5,7 +5,7 @@
 mod executions;
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, laboratory, must, trodden, with_choices};
 use std::collections::BTreeMap;
 use std::process::Output;
 use trodden_oracle::random;
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
 
 fn record(place: &Place, program: &str, arguments: &str) -> Output {
     let mut command = place.command(trodden());
-    command.args(["record", "--no-store", "-o", "run.trodden"]).args(arguments.split_whitespace()).arg("--").arg(program);
+    with_choices(command.args(["record", "--no-store", "-o", "run.trodden"]), arguments.split_whitespace()).arg("--").arg(program);
     command.stdin(std::fs::File::open(place.path("input")).unwrap());
     command.output().unwrap()
 }
@@ -224,7 +224,7 @@ fn units_are_compiled_once_and_the_newest_run_divides() {
     let place = Place::with(&[("work.c", work), ("rest.c", rest), ("main.c", main), ("input", "")]);
     place.cc("-O1 work.c rest.c main.c -o prog");
     let run = |arguments: &[&str]| {
-        let made = place.command(trodden()).arg("record").args(arguments).args(["--", "./prog"]).output().unwrap();
+        let made = with_choices(place.command(trodden()).arg("record"), arguments.iter().copied()).args(["--", "./prog"]).output().unwrap();
         let reported = String::from_utf8_lossy(&made.stderr).into_owned();
         assert_eq!(made.status.code(), Some(0), "{reported}");
         reported
@@ -301,7 +301,7 @@ fn functions_that_are_called_from_one_place_are_divided() {
     place.cc("-O1 -g one.c other.c -o prog");
     // Both functions `own`, `once`, `more`; `twice` and `renamed` are called from two places.
     for (arguments, divided) in [("", 4), ("--all-procedures", 6)] {
-        let answer = place.trodden(&format!("plan ./prog -k 2 --strategy p3 --json {arguments}")).stdout;
+        let answer = place.laboratory(&format!("plan ./prog -k 2 --strategy p3 --json {arguments}")).stdout;
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!(answer["plans"][0]["profitable_procedures"], divided, "{arguments}: {answer}");
     }
@@ -374,7 +374,7 @@ fn the_program_itself_runs_as_its_copies_do() {
 fn plans_are_of_programs_that_can_be_divided() {
     let place = Place::with(&[("prog.c", COUNTED)]);
     place.cc("--trodden-sample -O1 prog.c -o prog");
-    let output = place.command(trodden()).args(["plan", "./prog"]).output().unwrap();
+    let output = place.command(laboratory()).args(["plan", "./prog"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && reported.contains("which copies cannot share"), "{reported}");
 }

@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, trodden};
+use place::{Place, laboratory, trodden, with_choices};
 use std::collections::BTreeMap;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use trodden_profile::Profile;
 
 fn record(place: &Place, arguments: &str) -> Output {
     let mut command = place.command(trodden());
-    command.args("record --no-store -o run.trodden".split(' ')).args(arguments.split_whitespace());
+    with_choices(command.args("record --no-store -o run.trodden".split(' ')), arguments.split_whitespace());
     command.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -182,8 +182,8 @@ fn functions_that_p3_cannot_divide_are_named() {
     let source = format!("static volatile int v;\nint main(int n, char **a) {{\n  int i = n;\n{loops}  return i == 77;\n}}\n");
     let place = Place::with(&[("many.c", &source)]);
     place.cc("-O1 many.c -o many");
-    let output = place.command(trodden()).args(["plan", "many", "--copies", "2", "--strategy", "p3"]).output().unwrap();
+    let output = place.command(laboratory()).args(["plan", "many", "--copies", "2", "--strategy", "p3"]).output().unwrap();
     assert!(output.status.success() && reported(&output).contains("strategy p3 leaves main whole"), "{}", reported(&output));
-    let output = place.command(trodden()).args(["plan", "many", "--copies", "2", "--strategy", "weighted"]).output().unwrap();
+    let output = place.command(laboratory()).args(["plan", "many", "--copies", "2", "--strategy", "weighted"]).output().unwrap();
     assert!(output.status.success() && !reported(&output).contains("leaves"), "{}", reported(&output));
 }

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, program_of, trodden};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -12,7 +12,7 @@ use trodden_trace::{BlockAbout, FunctionAbout, TraceAbout, TraceBlock, TraceEnd,
 /// Runs trodden with so many megabytes of address space, and returns what it says. It may succeed or refuse; it never panics or dies.
 fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
     let script = format!("ulimit -v {}; exec \"$0\" {arguments}", megabytes * 1024);
-    let output = place.command("sh").args(["-c", &script]).arg(trodden()).output().unwrap();
+    let output = place.command("sh").args(["-c", &script]).arg(program_of(arguments.split(' ').next().unwrap())).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!([Some(0), Some(1), Some(2)].contains(&output.status.code()), "{arguments}: {}: {said}", output.status);
     assert!(!said.contains("panicked"), "{arguments}: {said}");
@@ -192,7 +192,7 @@ fn a_truncated_compressed_trace_is_an_error() {
             "zstd" => fs::write(place.path(&name), zstd::encode_all(plain.as_slice(), 1).unwrap()).unwrap(),
             _ => drop(must(place.command(tool).args(["-k", "t"]))),
         }
-        let command = format!("simulate --format champsim --from {name}");
+        let command = format!("convert --format champsim {name} -o t.trodrec");
         let output = limited(&place, 2_000, &command);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", error(&output));
         let whole = fs::read(place.path(&name)).unwrap();
@@ -214,7 +214,7 @@ fn many_configurations_are_simulated_within_bounded_memory() {
         "sources = [\"t.champsim\"]\nformat = \"champsim\"\n[factors]\nentries = [1048576]\nassociativity = [1, 2, 4]\n\
          index = [\"start\", \"xor\", \"fold\"]\nreplacement = [\"lfu\", \"lru\", \"rap\", \"decay\"]\n",
     );
-    let output = limited(&place, 3_200, "simulate sweep e.toml");
+    let output = limited(&place, 3_200, "sweep e.toml");
     assert_eq!(output.status.code(), Some(0), "{}", error(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 36 + 1);
     assert!(error(&output).contains("36 configurations") && error(&output).contains("2 readings"), "{}", error(&output));
@@ -224,7 +224,7 @@ fn many_configurations_are_simulated_within_bounded_memory() {
 const HOSTILE: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
 
 fn is_harmless(place: &Place, arguments: &[&str]) {
-    let output = place.command(trodden()).args(arguments).output().unwrap();
+    let output = place.command(program_of(arguments[0])).args(arguments).output().unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t' || ('\u{202a}'..='\u{202e}').contains(&c);
     assert!(!said.contains(steers), "{arguments:?}: {said:?}");

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, trodden, with_choices};
 use std::collections::BTreeMap;
 use trodden_profile::{FunctionPaths, Inexact, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
@@ -33,14 +33,15 @@ fn built() -> Place {
 
 /// Makes the program again and runs it.
 fn again(place: &Place, arguments: &str) -> Profile {
-    place.trodden(&format!("instrument prog -o again {arguments}"));
+    must(with_choices(place.command(trodden()).args(["instrument", "prog", "-o", "again"]), arguments.split(' ')));
     place.trodden("record --no-store -o again.trodden -- ./again");
     Profile::read(&place.path("again.trodden")).unwrap()
 }
 
 /// What a build is refused for.
 fn refused(place: &Place, arguments: &str) -> String {
-    let output = place.command(trodden()).args(["instrument", "prog", "-o", "again"]).args(arguments.split(' ')).output().unwrap();
+    let mut command = place.command(trodden());
+    let output = with_choices(command.args(["instrument", "prog", "-o", "again"]), arguments.split(' ')).output().unwrap();
     assert!(!output.status.success(), "{arguments}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -220,7 +221,7 @@ fn functions_whose_paths_get_other_numbers_than_asked_for_are_named() {
     place.record("prog");
     let made = |scheme: &str| {
         let arguments = ["instrument", "prog", "-o", "again", "--interesting", "run.trodden", "--scheme", scheme];
-        let said = String::from_utf8(must(place.command(trodden()).args(arguments)).stderr).unwrap();
+        let said = String::from_utf8(must(with_choices(&mut place.command(trodden()), arguments)).stderr).unwrap();
         let info: serde_json::Value = serde_json::from_slice(&place.trodden("info again --json").stdout).unwrap();
         let reported: Vec<String> = said.lines().filter(|l| l.contains("`large`")).map(str::to_owned).collect();
         (reported, info["instead"].as_array().unwrap().iter().map(|f| f["reason"].to_string()).collect::<Vec<_>>())

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, trodden};
+use place::{Place, laboratory};
 
 /// The compiler proves that `step` returns.
 const RETURNS: &str = r#"
@@ -39,10 +39,10 @@ fn plans_refuse_the_run_of_another_variant() {
     let place = Place::with(&[("prog.c", RETURNS)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("record --no-store -o own.trodden -- ./prog");
-    place.trodden("plan ./prog -k 2 --profile own.trodden");
+    place.laboratory("plan ./prog -k 2 --profile own.trodden");
     place.trodden("instrument prog --reach all -o more");
     place.trodden("record --no-store -o other.trodden -- ./more");
-    let output = place.command(trodden()).args(["plan", "./prog", "-k", "2", "--profile", "other.trodden"]).output().unwrap();
+    let output = place.command(laboratory()).args(["plan", "./prog", "-k", "2", "--profile", "other.trodden"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.code() == Some(2) && said.contains("other paths (the first is `main`)") && said.contains("record this one"),

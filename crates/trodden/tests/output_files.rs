@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Disk, Place, must, trodden};
+use place::{Disk, Place, must, program_of, trodden};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::{Output, Stdio};
@@ -41,10 +41,10 @@ const COMMANDS: [&str; 27] = [
     "simulate --from branches --sequence OUT",
     "simulate --from branches -o OUT",
     "simulate --from branches --json -o OUT",
-    "simulate sweep experiment.toml -o OUT",
-    "simulate sweep experiment.toml --json OUT",
-    "simulate sweep experiment.toml --distributions OUT",
-    "simulate sweep experiment.toml --html OUT",
+    "sweep experiment.toml -o OUT",
+    "sweep experiment.toml --json OUT",
+    "sweep experiment.toml --distributions OUT",
+    "sweep experiment.toml --html OUT",
 ];
 
 /// A folder with what the commands read.
@@ -70,7 +70,8 @@ fn place() -> Place {
 
 fn run(place: &Place, command: &str, file: &str) -> Output {
     let arguments = command.split(' ').map(|word| if word == "OUT" { file } else { word });
-    place.command(trodden()).args(arguments).stdin(Stdio::null()).output().unwrap()
+    let program = program_of(command.split(' ').next().unwrap());
+    place.command(program).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, program_of, trodden};
 use serde_json::Value;
 use std::fs;
 use std::process::{Output, Stdio};
@@ -10,7 +10,7 @@ use trodden_oracle::step;
 use trodden_profile::Profile;
 
 fn run(place: &Place, arguments: &str) -> Output {
-    place.command(trodden()).args(arguments.split_whitespace()).output().unwrap()
+    place.command(program_of(arguments.split(' ').next().unwrap())).args(arguments.split_whitespace()).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -50,18 +50,17 @@ fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
         ("simulate --from F --program p", outside.as_str(), 2, "--program"),
         ("simulate --from F", mapping, 0, "no branches"),
         ("simulate --from F", "", 2, "is empty"),
-        ("simulate --format champsim --from F", "", 2, "is empty"),
-        ("simulate --format cbp2025 --from F", "", 2, "is empty"),
-        ("simulate --format champsim --from F", "short", 2, "F"),
+        ("convert --format champsim F -o o", "", 2, "is empty"),
+        ("convert --format cbp2025 F -o o", "", 2, "is empty"),
+        ("convert --format champsim F -o o", "short", 2, "F"),
         ("simulate --format recorded --from F", "some words\n", 2, "F"),
-        ("simulate --format bt9 --from F", "some words\n", 2, "F"),
-        ("simulate sweep F", "some words\n", 2, "F"),
+        ("convert --format bt9 F -o o", "some words\n", 2, "F"),
+        ("simulate --from F", "BT9_SPA_TRACE_FORMAT\nBT9_EDGE_SEQUENCE\nEOF\n", 2, "trodden-lab convert"),
+        ("sweep F", "some words\n", 2, "F"),
         ("trace show F", "some words\n", 2, "no trace"),
         ("report F", "some words\n", 2, "F"),
         ("merge F -o o", "some words\n", 2, "F"),
         ("stream show F", "some words\n", 2, "F"),
-        ("graph number F", "some words\n", 2, "F"),
-        ("graph number F", "{}", 2, "F"),
     ];
     for (command, text, status, words) in cases {
         answers(&place, command, text, status, words);

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, laboratory, must, trodden};
 use serde_json::Value;
 use std::fs;
 use std::process::Output;
@@ -214,10 +214,15 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
         assert!(!text.contains('\u{1b}') && !text.is_empty(), "{arguments:?}: {text:?}");
     }
     let escaped = "p\u{1b}[31m\u{9b}";
-    for arguments in
-        [&["store"][..], &["store", "--prune", "3"], &["doctor"], &["doctor", "--json"], &["plan", files[1]], &["plan", "--json", files[1]]]
-    {
-        let mut command = place.command(trodden());
+    for (program, arguments) in [
+        (trodden(), &["store"][..]),
+        (trodden(), &["store", "--prune", "3"]),
+        (trodden(), &["doctor"]),
+        (trodden(), &["doctor", "--json"]),
+        (laboratory(), &["plan", files[1]]),
+        (laboratory(), &["plan", "--json", files[1]]),
+    ] {
+        let mut command = place.command(program);
         command.env("TRODDEN_STORE", place.path(escaped)).args(arguments);
         let text = said(&command.output().unwrap());
         assert!(!text.contains(['\u{1b}', '\u{9b}']) && !text.is_empty(), "{arguments:?}: {text:?}");

@@ -67,7 +67,7 @@ fn the_example_of_the_thesis_as_text() {
     let answer = ask(&place, 0, &["find", "example.events", "leave", "f3:p7"]);
     assert_eq!((&answer["occurrences"], &answer["found"][0]["position"]), (&1.into(), &10.into()));
     assert_eq!(answer["found"][0]["open_calls"].as_array().unwrap().len(), 4);
-    let answer = ask(&place, 0, &["grammar", "example.events"]);
+    let answer: Value = serde_json::from_slice(&place.laboratory("grammar --json example.events").stdout).unwrap();
     assert_eq!((&answer["events"], answer["methods"].as_array().unwrap().len()), (&20.into(), 4));
 }
 

@@ -12,6 +12,17 @@ fn simulate(folder: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
+/// `trodden-lab`, which lies beside the command.
+fn laboratory(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name("trodden-lab"));
+    command.args(arguments).current_dir(folder).env_remove("TRODDEN_QUIET");
+    command.output().unwrap()
+}
+
+fn sweep(folder: &Path, arguments: &[&str]) -> Output {
+    laboratory(folder, &[&["sweep"], arguments].concat())
+}
+
 fn json(folder: &Path, arguments: &[&str]) -> Value {
     let out = simulate(folder, arguments);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -325,7 +336,7 @@ fn a_recording_of_instructions_serves_events() {
         preset = [\"ball-larus\", \"extended-loops\"]\nbranch-queue = [1, 4]\n",
     )
     .unwrap();
-    let out = simulate(at, &["sweep", "e.toml", "--html", "e.html", "--json", "e.json", "--distributions", "d.csv"]);
+    let out = sweep(at, &["e.toml", "--html", "e.html", "--json", "e.json", "--distributions", "d.csv"]);
     let csv = String::from_utf8_lossy(&out.stdout);
     assert_eq!(csv.lines().count(), 4 * 3 + 1, "{csv}{}", String::from_utf8_lossy(&out.stderr));
     let page = fs::read_to_string(at.join("e.html")).unwrap();
@@ -350,7 +361,7 @@ fn a_sweep_writes_results_effects_and_a_page() {
         let factors =
             "[factors]\nentries = [2, 64]\nassociativity = [1, 2]\nindex = [\"start\", \"xor\"]\nreplacement = [\"lfu\", \"rap\"]\n";
         fs::write(at.join("e.toml"), format!("sources = [\"one.trodrec\"]\ndesign = \"{design}\"\n{factors}")).unwrap();
-        simulate(at, &["sweep", "e.toml", "--html", "e.html"])
+        sweep(at, &["e.toml", "--html", "e.html"])
     };
     for (design, rows) in [("full-factorial", 16), ("plackett-burman", 8), ("plackett-burman-foldover", 16)] {
         let out = experiment(design);
@@ -362,6 +373,27 @@ fn a_sweep_writes_results_effects_and_a_page() {
         assert!(page.contains("<svg") && page.contains("Which factors matter"));
     }
     assert!(String::from_utf8_lossy(&experiment("guess").stderr).contains("plackett-burman"));
+}
+
+/// A trace of CBP-5: two iterations of a loop, a call and a return, of 14 instructions in all.
+const BT9: &str = "BT9_SPA_TRACE_FORMAT\ntotal_instruction_count: 14\nBT9_NODES\nNODE 0 0 - 0 0\n\
+NODE 1 0x1008 - 0x54 4 class: JMP+DIR+CND behavior: DYN+DIR taken_cnt: 1 not_taken_cnt: 1 tgt_cnt: 1\n\
+NODE 2 0x1010 - 0x55 4 class: CALL+DIR+UCD behavior: AT+DIR taken_cnt: 1 not_taken_cnt: 0 tgt_cnt: 1\n\
+NODE 3 0x2004 - 0x56 4 class: RET+IND+UCD\nBT9_EDGES\nEDGE 0 0 1 T 0x1000 - 2 traverse_cnt: 1\n\
+EDGE 1 1 1 T 0x1000 - 2 traverse_cnt: 1\nEDGE 2 1 2 N 0x100c - 1 traverse_cnt: 1\nEDGE 3 2 3 T 0x2000 - 1 traverse_cnt: 1\n\
+EDGE 4 3 0 T 0x1014 - 0 traverse_cnt: 1\nBT9_EDGE_SEQUENCE\n0\n1\n2\n3\n4\nEOF\n";
+
+#[test]
+fn traces_of_other_simulators_are_converted() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    fs::write(at.join("t.bt9"), BT9).unwrap();
+    assert!(error(at, &["--from", "t.bt9"]).contains("trodden-lab convert t.bt9"));
+    let converted = laboratory(at, &["convert", "t.bt9", "-o", "t.trodrec"]);
+    assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
+    let found = json(at, &["--json", "--from", "t.trodrec"]);
+    // Four branches, and the instructions between them.
+    assert_eq!(found["instructions"], 10, "{found}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, trodden, with_choices};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -62,6 +62,11 @@ fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) ->
     let dag = function.dag().unwrap();
     let edges = Numbering::from_values(&dag, &function.values).unwrap().path(&dag, path.1).unwrap();
     copy.iter().any(|own| own.name == path.0 && edges.iter().all(|e| own.dag.contains(&dag.edge(*e))))
+}
+
+/// Makes copies for users.
+fn make(place: &Place, arguments: &str) {
+    must(with_choices(place.command(trodden()).args(["field", "copies", "./prog"]), arguments.split(' ')));
 }
 
 /// Runs a copy as a user does, and makes a report; `nothing` is given for its raw file if it wrote none.
@@ -125,7 +130,7 @@ fn check_copies(place: &Place, sums: &Value) {
 
 /// Reports of other programs are none of these copies'.
 fn others_are_refused(place: &Place) {
-    must(place.command(trodden()).args(["plan", "./prog", "-k", "2", "--strategy", "pbl", "--make", "others"]));
+    make(place, "-k 2 --strategy pbl -o others");
     let output = place.command(trodden()).args(["field", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && reported.contains("none of these reports is of these copies"), "{reported}");
@@ -154,7 +159,7 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
     for strategy in ["weighted", "p3 --all-procedures"] {
         let _ = fs::remove_dir_all(place.path("parts"));
         let _ = fs::remove_file(place.path("all.field"));
-        place.trodden(&format!("plan ./prog -k 4 --strategy {strategy} --profile first.trodden --make parts"));
+        make(&place, &format!("-k 4 --strategy {strategy} --profile first.trodden -o parts"));
         let whole = functions(&place.path("prog"));
         let copies: Vec<Vec<FunctionMap>> = (0..4).map(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog")))).collect();
         // No user has the last copy; one user has two.
@@ -200,7 +205,7 @@ fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
     )]);
     place.cc("-O1 prog.c -o prog");
     let pattern = place.path("written-%p.raw");
-    must(place.command(trodden()).args(["plan", "./prog", "-k", "2", "--strategy", "pbl", "--make", "parts", "--writes"]).arg(&pattern));
+    make(&place, &format!("-k 2 --strategy pbl -o parts --writes {}", pattern.display()));
     // One copy has `f`, the other `main`.
     let of_f = (0..2).find(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog"))).iter().any(|f| f.name == "f")).unwrap();
     report(&place, of_f, "quiet", "");

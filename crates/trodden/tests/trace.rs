@@ -21,7 +21,7 @@ fn gzip_is_traced_as_it_is_stepped() {
         must(folder.record(&["--runs", "3", "--strategy", strategy], "other.trace", &["/usr/bin/gzip", "-c", "input"]));
         assert!(folder.addresses("other.trace") == blocks, "strategy {strategy}");
     }
-    let hardware = folder.record(&["--runs", "1", "--collector", "hardware"], "no.trace", &["/usr/bin/gzip", "-c", "input"]);
+    let hardware = folder.record_with("--collector hardware", &["--runs", "1"], "no.trace", &["/usr/bin/gzip", "-c", "input"]);
     assert!(errors(&hardware).contains("more than the collector `hardware` can watch"), "{}", errors(&hardware));
 }
 

@@ -202,7 +202,7 @@ fn the_time_stamp_counter_is_read_under_each_collector() {
     let folder = Folder::new();
     folder.compile("cc", "time.c", TIME);
     equal(&folder, "1\n");
-    let probed = folder.record(&["--runs", "1", "--collector", "uprobes"], "probed.trace", &["./app"]);
+    let probed = folder.record_with("--collector uprobes", &["--runs", "1"], "probed.trace", &["./app"]);
     if !probed.status.success() {
         // Uprobes need root and a kernel that has them; the program itself must not fail.
         assert!(!traced::errors(&probed).contains("signal 11"), "{}", traced::errors(&probed));

@@ -140,14 +140,16 @@ fn a_library_of_the_system_is_traced_inside() {
 fn libraries_that_cannot_be_traced_are_named() {
     let folder = Folder::new();
     folder.library();
-    let said = |options: &[&str]| errors(&folder.record(options, "no.trace", &["/usr/bin/gzip", "-c", "input"]));
+    let with =
+        |choices: &str, options: &[&str]| errors(&folder.record_with(choices, options, "no.trace", &["/usr/bin/gzip", "-c", "input"]));
+    let said = |options: &[&str]| with("", options);
     let unknown = said(&["--library", "libnone"]);
     assert!(unknown.contains("does not load a library `libnone`") && unknown.contains("libc.so.6"), "{unknown}");
     let missing = said(&["--library", "./libnone.so"]);
     assert!(missing.contains("./libnone.so cannot be read"), "{missing}");
     let other = said(&["--library", "./input"]);
     assert!(other.contains("is no ELF file"), "{other}");
-    let hardware = said(&["--library", "./libtwice.so", "--collector", "hardware"]);
+    let hardware = with("--collector hardware", &["--library", "./libtwice.so"]);
     assert!(hardware.contains("--library works with the collectors"), "{hardware}");
 }
 

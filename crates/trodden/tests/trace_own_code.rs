@@ -167,11 +167,15 @@ fn code_that_can_be_written_from_the_start_is_only_stepped() {
     make_code_writable(&folder.path("app"));
     let said = must(Command::new(folder.path("app")).arg("store").output().unwrap());
     assert_eq!(said, "30094\n");
-    for options in
-        [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"], &["--runs", "2"], &["--runs", "2", "--collector", "hardware"]]
-    {
-        let output = folder.record(options, "one.trace", &["./app", "store"]);
-        assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{options:?}: {output:?}");
+    let each: [(&str, &[&str]); 4] = [
+        ("", &["--runs", "1"]),
+        ("", &["--runs", "1", "--collector", "ptrace"]),
+        ("", &["--runs", "2"]),
+        ("--collector hardware", &["--runs", "2"]),
+    ];
+    for (choices, options) in each {
+        let output = folder.record_with(choices, options, "one.trace", &["./app", "store"]);
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{choices} {options:?}: {output:?}");
         assert!(errors(&output).contains("change itself") && errors(&output).contains("--collector single-step"), "{}", errors(&output));
     }
     let output = folder.record(&["--collector", "single-step"], "one.trace", &["./app", "store"]);

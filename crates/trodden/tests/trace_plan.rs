@@ -50,7 +50,7 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
     must(output);
     assert!(folder.addresses("t.trace") == stepped);
     // What code outside can call must be distinguished in one run: more functions than there are debug registers.
-    let hardware = folder.record(&["--collector", "hardware"], "h.trace", &["./app"]);
+    let hardware = folder.record_with("--collector hardware", &[], "h.trace", &["./app"]);
     assert!(errors(&hardware).contains("no run distinguishes") && errors(&hardware).contains("more witnesses"), "{}", errors(&hardware));
     let small = folder.record(&["--limit", "1"], "t.trace", &["./app"]);
     assert_eq!(small.status.code(), Some(2));
@@ -65,7 +65,7 @@ fn a_distribution_is_the_users() {
     must(folder.record(&["--distribution", "plan.json"], "t.trace", &["./app"]));
     assert!(folder.addresses("t.trace") == stepped);
     // Without the blocks of `seldom`, its two sides look alike.
-    let code = must(folder.trodden(&["graph", "extract", "app", "--function", "seldom"]));
+    let code = must(folder.laboratory(&["graph", "extract", "app", "--function", "seldom"]));
     let code: serde_json::Value = serde_json::from_str(&code).unwrap();
     let own: Vec<String> =
         code["functions"][0]["blocks"].as_array().unwrap().iter().map(|b| format!("{:#x}", b["address"].as_u64().unwrap())).collect();

@@ -5,12 +5,12 @@
 //! (as a user: building and recording bzip2).
 
 use super::{DistOptions, Made};
-use crate::corpus::Corpus;
-use crate::steps;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::Corpus;
+use trodden_corpus::steps;
 
 /// What is run inside, of the folder of this program's sources.
 const SCRIPTS: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];

@@ -3,15 +3,17 @@
 //! Compilers write paths of sources into programs, for messages of panics and assertions. They get them relative to the repository, to the
 //! folder of fetched crates, and to the folder of cargo's output.
 
-use crate::steps;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// The packages whose programs and libraries are packed.
-pub const PACKAGES: [&str; 4] = ["trodden", "trodden-instrument", "trodden-qemu-plugin", "trodden-waits-recorder"];
+pub const PACKAGES: [&str; 5] = ["trodden", "trodden-lab", "trodden-instrument", "trodden-qemu-plugin", "trodden-waits-recorder"];
 /// The libraries among what they make.
 pub const LIBRARIES: [&str; 3] = ["libtrodden_instrument.so", "libtrodden_qemu_plugin.so", "libtrodden_waits_recorder.so"];
+/// The programs among what they make.
+pub const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 /// What separates options in cargo's variable of options for rustc.
 const SEPARATOR: &str = "\x1f";
 
@@ -37,7 +39,7 @@ pub fn run() -> Result<()> {
         .args(PACKAGES.iter().flat_map(|package| ["--package", package]));
     cargo.env("CARGO_ENCODED_RUSTFLAGS", options("--remap-path-prefix=", SEPARATOR));
     steps::run(cargo.env("CFLAGS", options("-ffile-prefix-map=", " ")))?;
-    let files = LIBRARIES.iter().chain(&["trodden"]).map(|name| folder().join(name));
+    let files = LIBRARIES.iter().chain(&PROGRAMS).map(|name| folder().join(name));
     files.into_iter().try_for_each(|file| check(&file, &places))
 }
 

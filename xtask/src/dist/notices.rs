@@ -4,12 +4,12 @@
 //! of which nothing is in a program.
 
 use super::compile;
-use crate::steps;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use trodden_corpus::steps;
 
 /// What names of files with licences begin with.
 const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];

@@ -3,12 +3,12 @@
 //! What the package depends on is what the programs ask of the loader, and the compiler that they drive.
 
 use super::{VERSION, compile, tree};
-use crate::steps;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// What trodden drives: the compiler that the plugin is made for, and what links programs.
 const DRIVEN: &str = "clang-22, binutils, libc6-dev";
@@ -88,7 +88,7 @@ fn maintainer() -> String {
 
 /// What readelf says of all that is packed.
 fn dynamic(option: &str) -> Result<String> {
-    let files = compile::LIBRARIES.iter().chain(&["trodden"]).map(|name| compile::folder().join(name));
+    let files = compile::LIBRARIES.iter().chain(&compile::PROGRAMS).map(|name| compile::folder().join(name));
     steps::output(Command::new("readelf").args(["--wide", option]).args(files).env("LC_ALL", "C"))
 }
 

@@ -1,12 +1,12 @@
 //! The tree that package and archive hold.
 
 use super::{compile, notices};
-use crate::steps;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use trodden_corpus::steps;
 
 /// The command's other names. It is one program: the name by which it is called decides.
 const OTHER_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
@@ -29,7 +29,9 @@ pub fn lay(folder: &Path) -> Result<()> {
     }
     let compiled = compile::folder();
     let program = compiled.join("trodden");
-    copy(&program, &folder.join("bin/trodden"), 0o755)?;
+    for name in compile::PROGRAMS {
+        copy(&compiled.join(name), &folder.join("bin").join(name), 0o755)?;
+    }
     for name in OTHER_NAMES {
         symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot make the link {name}"))?;
     }
@@ -37,7 +39,7 @@ pub fn lay(folder: &Path) -> Result<()> {
         copy(&compiled.join(name), &folder.join("lib/trodden").join(name), 0o644)?;
     }
     let share = folder.join("share");
-    manual(&program, &share.join("man/man1"))?;
+    manual(&compiled, &share.join("man/man1"))?;
     for (shell, path) in COMPLETIONS {
         let script = steps::output(Command::new(&program).args(["completions", shell]))?;
         write(&share.join(path), script.as_bytes(), 0o644)?;
@@ -45,12 +47,17 @@ pub fn lay(folder: &Path) -> Result<()> {
     documents(&share.join(DOCUMENTS))
 }
 
-fn manual(program: &Path, folder: &Path) -> Result<()> {
-    steps::output(Command::new(program).arg("man").arg(folder))?;
+/// The manual pages of both programs.
+fn manual(compiled: &Path, folder: &Path) -> Result<()> {
+    for name in compile::PROGRAMS {
+        steps::output(Command::new(compiled.join(name)).arg("man").arg(folder))?;
+    }
     let mut pages: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     pages.sort();
-    if !pages.iter().any(|page| page.ends_with("trodden.1")) {
-        bail!("`trodden man` wrote no page trodden.1 to {}", folder.display());
+    for name in compile::PROGRAMS {
+        if !pages.contains(&folder.join(format!("{name}.1"))) {
+            bail!("`{name} man` wrote no page {name}.1 to {}", folder.display());
+        }
     }
     steps::output(Command::new("gzip").args(["-9n"]).args(&pages))?;
     symlink("trodden.1.gz", folder.join("cargo-trodden.1.gz")).context("cannot make the link cargo-trodden.1.gz")?;

@@ -1,15 +1,14 @@
 //! Builds that count interesting paths, compared with the one that counts all: every interesting path has the same
 //! count, and all others together have theirs.
 
-use super::{OracleOptions, trodden};
-use crate::bench::variant::Variant;
-use crate::corpus::{Corpus, Input};
-use crate::steps;
+use super::OracleOptions;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+use trodden_corpus::interesting::InterestingBuilds;
+use trodden_corpus::{Corpus, Input, steps};
 
 /// What `trodden-oracle interesting` prints.
 #[derive(Debug, Deserialize)]
@@ -105,7 +104,7 @@ pub fn page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<Strin
          functions that count all | differences |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         date.trim(),
-        crate::bench::commit(),
+        steps::commit(),
         input.name(),
     );
     for row in rows {
@@ -135,82 +134,3 @@ const SCHEMES: [(&str, bool); 9] = [
     ("ppp-optimal", true),
     ("approximate", false),
 ];
-
-/// A program that counts all paths, with the profile of a run, from which others are made.
-pub struct InterestingBuilds {
-    program: String,
-    input: Input,
-    /// Its profile.
-    pub full: PathBuf,
-    folder: PathBuf,
-}
-
-impl InterestingBuilds {
-    /// Builds and runs the program that counts all paths.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
-    pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<InterestingBuilds> {
-        let variant = Variant::trodden();
-        corpus.fetch(program)?;
-        corpus.build_once(program, &variant)?;
-        corpus.inputs(program)?;
-        let folder = corpus.folder().join("interesting");
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name()))).context("there is no current folder")?;
-        let builds = InterestingBuilds { program: program.to_owned(), input, full, folder };
-        builds.profile(corpus, &variant.folder(), &builds.full)?;
-        Ok(builds)
-    }
-
-    /// Runs the program that counts all paths once more, and gives its profile.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
-    pub fn run_full_again(&self, corpus: &Corpus) -> Result<PathBuf> {
-        let stored = self.folder.join(format!("{}.{}.again.trodden", self.program, self.input.name()));
-        self.profile(corpus, &Variant::trodden().folder(), &stored)?;
-        Ok(stored)
-    }
-
-    /// Makes the program again to count the paths of a set by a scheme, runs it, and gives its profile.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
-    pub fn run(&self, corpus: &Corpus, scheme: &str, set: &str) -> Result<PathBuf> {
-        let build = format!("interesting-{scheme}");
-        let place = corpus.folder().join("bin").join(&build);
-        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
-        let full = corpus.program(&self.program, &Variant::trodden());
-        let mut instrument = trodden();
-        instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--scheme", scheme, "--interesting", set]);
-        steps::output(&mut instrument)?;
-        let stored = self.folder.join(format!("{}.{}.{scheme}.trodden", self.program, self.input.name()));
-        self.profile(corpus, &build, &stored)?;
-        Ok(stored)
-    }
-
-    /// Makes the program again to count all paths in tables, none of them cut, runs it, and stores its profile.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
-    pub fn run_in_tables(&self, corpus: &Corpus, stored: &Path) -> Result<()> {
-        let build = "interesting-table";
-        let place = corpus.folder().join("bin").join(build);
-        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
-        let full = corpus.program(&self.program, &Variant::trodden());
-        steps::output(trodden().arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--table-slots", "262144"]))?;
-        self.profile(corpus, build, stored)
-    }
-
-    fn profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
-        let counts = corpus.folder().join("counts").join(format!("interesting-{build}")).join(&self.program);
-        if counts.exists() {
-            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
-        }
-        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
-        let output = std::path::absolute(counts.join("%m.raw")).context("there is no current folder")?;
-        corpus.run_as(build, &self.program, self.input, "", &[("TRODDEN_OUTPUT", output.into())])?;
-        steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
-    }
-}

@@ -3,11 +3,11 @@
 //! A session is a block marked `console`. Lines that begin with `$ ` are commands, and what follows is what one prints to standard output
 //! and standard error. A line `...` stands for any number of lines. Dates, times and the computer's name may differ.
 
-use crate::corpus::Corpus;
-use crate::steps;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use trodden_corpus::Corpus;
+use trodden_corpus::steps;
 
 /// The page.
 const PAGE: &str = "README.md";

@@ -1,4 +1,4 @@
-//! Copies of a program (`trodden plan PROG -k K --make FOLDER`) to be distributed to users, each of which watches a part
+//! `trodden field copies PROG -k K -o FOLDER`: copies of a program to be distributed to users, each of which watches a part
 //! of the paths; and reading them again when reports have come in.
 //!
 //! `FOLDER/program/PROG` is the program that was divided, `FOLDER/copy-0000/PROG` and so on are its copies. All else is in their maps.
@@ -9,57 +9,77 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::PartitionPlan;
+use trodden_flow::partition::{Measure, PartitionOptions, PartitionPlan, PartitionStrategy};
 use trodden_launch::LaunchStop;
 use trodden_profile::copies::PartitionedProgram;
+use trodden_profile::procedures::{add_call_sites, known, with_estimates};
+use trodden_stored::named;
 use trodden_unit::{Identity, Image, UnitMap, UnitStore, parts};
 
 /// The folder of the program itself.
 const PROGRAM: &str = "program";
 
-/// Copies that are to be made.
-pub struct CopyOrder<'a> {
-    program: CopiedProgram,
-    file: &'a Path,
-    folder: &'a Path,
-    writes: Option<&'a str>,
+/// What copies are to be made, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct DistributedOptions<'a> {
+    /// The program whose counting is divided.
+    pub program: &'a Path,
+    /// The new folder of the copies.
+    pub folder: &'a Path,
+    /// Number of copies.
+    pub copies: usize,
+    /// The name of a profile whose counts weigh the division; without one, frequencies are estimated.
+    pub profile: Option<&'a str>,
+    /// The pattern of files that copies write to where the environment names none.
+    pub writes: Option<&'a str>,
+    /// How the counting is divided.
+    pub strategy: PartitionStrategy,
+    /// Whether functions that are called from several places are divided, too; only for P3.
+    pub all_procedures: bool,
 }
 
-impl<'a> CopyOrder<'a> {
-    /// Copies of a program in a folder, which write to files of the pattern `writes` where the environment says nothing.
-    ///
-    /// # Errors
-    /// The folder is not empty, or the program's counting cannot be divided.
-    pub fn new(program: &'a Path, folder: &'a Path, writes: Option<&'a str>, store: Option<&UnitStore>) -> Result<CopyOrder<'a>> {
-        let there = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-        ensure!(!there, "{} is not empty: give a new folder (--make)", folder.display());
-        Ok(CopyOrder { program: CopiedProgram::read(program, store)?, file: program, folder, writes })
-    }
+/// Makes copies that share the counting of a program.
+///
+/// # Errors
+/// The folder is not empty, program and profile do not fit each other, the program's counting cannot be divided, a tool fails, or the
+/// folder cannot be written.
+pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
+    let (folder, file) = (job.folder, job.program);
+    let there = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    ensure!(!there, "{} is not empty: give a new folder (--output)", folder.display());
+    let program = CopiedProgram::read(file, context.around.units.as_ref())?;
+    let plan = plan(job, &program)?;
+    trodden_launch::temporary::take_signals();
+    let stop = LaunchStop::new()?;
+    let whole = folder.join(PROGRAM);
+    fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
+    let name = file.file_name().with_context(|| format!("{} is no program", file.display()))?;
+    fs::copy(file, whole.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
+    let made = PathPartition::planned(program, plan).make(folder, false, job.writes, &stop, context)?;
+    log::info!("{} copies are in {}; `trodden field` says how their users' reports are made and added up", made.len(), folder.display());
+    Ok(())
+}
 
-    /// The program whose counting is divided.
-    pub fn program(&self) -> &CopiedProgram {
-        &self.program
+/// Which copy counts what.
+fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
+    let units = program.units();
+    let profile = job.profile.map(named::load).transpose()?;
+    let by = |profile: &str| format!("{}, divided by the profile {profile}", job.program.display());
+    let mut measured = known(units, profile.as_ref()).with_context(|| job.profile.map_or_else(|| job.program.display().to_string(), by))?;
+    if job.strategy == PartitionStrategy::P3 && !job.all_procedures {
+        add_call_sites(units, &mut measured);
     }
-
-    /// Makes the copies.
-    ///
-    /// # Errors
-    /// Bitcode or link recipe are missing, a tool fails, or the folder cannot be written.
-    pub fn make(self, plan: PartitionPlan, context: CopyContext) -> Result<()> {
-        trodden_launch::temporary::take_signals();
-        let stop = LaunchStop::new()?;
-        let whole = self.folder.join(PROGRAM);
-        fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
-        let name = self.file.file_name().with_context(|| format!("{} is no program", self.file.display()))?;
-        fs::copy(self.file, whole.join(name)).with_context(|| format!("cannot copy {}", self.file.display()))?;
-        let made = PathPartition::planned(self.program, plan).make(self.folder, false, self.writes, &stop, context)?;
-        log::info!(
-            "{} copies are in {}; `trodden field` says how their users' reports are made and added up",
-            made.len(),
-            self.folder.display()
-        );
-        Ok(())
-    }
+    let basis = match profile {
+        Some(_) => with_estimates(units, &measured)?,
+        None => {
+            log::info!(
+                "the counting is divided by estimates: give a profile of the program (--profile last) for a division by measured counts"
+            );
+            measured
+        }
+    };
+    let options = PartitionOptions { copies: job.copies, all_procedures: job.all_procedures, fold_again: false, measure: Measure::All };
+    program.divide(&basis, job.strategy, &options)
 }
 
 /// A copy as its users have it.
@@ -75,7 +95,7 @@ pub struct CopyUnits {
 /// # Errors
 /// There are none, or they are not of one program.
 pub fn read(folder: &Path, store: Option<&UnitStore>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
-    let none = || format!("there are no copies in {}: `trodden plan PROG -k 8 --make FOLDER` makes them", folder.display());
+    let none = || format!("there are no copies in {}: `trodden field copies PROG -k 8 -o FOLDER` makes them", folder.display());
     let whole = Made::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
     let program = PartitionedProgram {
         identity: whole.image.identity,
@@ -105,7 +125,10 @@ pub fn identity(program: &Path, store: Option<&UnitStore>) -> Result<(Identity, 
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
         Some((unit, _)) => Ok((image.identity, *unit)),
         None => {
-            bail!("{} is no copy that watches a part of the paths: `trodden plan PROG -k 8 --make FOLDER` makes such", program.display())
+            bail!(
+                "{} is no copy that watches a part of the paths: `trodden field copies PROG -k 8 -o FOLDER` makes such",
+                program.display()
+            )
         }
     }
 }

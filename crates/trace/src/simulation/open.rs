@@ -23,6 +23,8 @@ pub struct OpenedSource {
     pub source: Box<dyn BranchSource>,
     /// The command or file.
     pub origin: String,
+    /// The format of the file; `None` of a program.
+    pub format: Option<SourceFormat>,
     running: Option<Running>,
 }
 
@@ -71,6 +73,11 @@ impl SourceFormat {
         (Self::PerfScript, "perf-script"),
     ];
 
+    /// Whether another simulator wrote it: the laboratory reads it.
+    pub fn is_of_another_simulator(self) -> bool {
+        matches!(self, Self::Bt9 | Self::Cbp2025 | Self::Champsim)
+    }
+
     /// The format of a name, if there is one.
     pub fn named(name: &str) -> Option<SourceFormat> {
         Self::NAMED.into_iter().find(|(_, known)| *known == name).map(|(format, _)| format)
@@ -104,7 +111,7 @@ pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Res
         SourceFormat::Champsim => Box::new(ChampSimSource::new(reader, path)),
         SourceFormat::PerfScript => Box::new(PerfScriptSource::new(reader, path, programs)?),
     };
-    Ok(OpenedSource { source, origin: path.display().to_string(), running: None })
+    Ok(OpenedSource { source, origin: path.display().to_string(), format: Some(format), running: None })
 }
 
 /// The format of a file by its beginning.
@@ -119,7 +126,10 @@ fn recognised(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
             bail!("{0} is the data of perf: give trodden its text, `perf script -i {0} -F brstack > branches.txt`", path.display())
         }
         _ if path.to_string_lossy().contains("champsim") => SourceFormat::Champsim,
-        _ => bail!("{} does not say what it is: name its format, --format champsim or cbp2025", path.display()),
+        _ => bail!(
+            "{} does not say what it is: of a trace of ChampSim or CBP2025 `trodden-lab convert` with --format makes a recording",
+            path.display()
+        ),
     })
 }
 
@@ -177,7 +187,7 @@ impl EmulatedProgram<'_> {
             );
         }
         let source = Box::new(QemuSource::new(reader, Path::new("the stream of QEMU's plugin"), self.level)?);
-        Ok(OpenedSource { source, origin, running: Some(Running { waiter, _folder: self.folder }) })
+        Ok(OpenedSource { source, origin, format: None, running: Some(Running { waiter, _folder: self.folder }) })
     }
 
     /// Runs the program to see whether QEMU and the plugin work together; how many instructions of it were recorded.

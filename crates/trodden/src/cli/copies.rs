@@ -1,9 +1,8 @@
 //! Options of recording with several copies.
 
-use super::choices::one_of;
-use super::partition::{COPY_STRATEGIES, HITS, copies};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_console::arguments::partition::copies;
 use trodden_flow::partition::{Measure, PartitionStrategy};
 
 /// Several copies of a program, each of which counts a part of the paths.
@@ -13,11 +12,11 @@ pub struct Copies {
     /// Run so many differently instrumented copies on the same input, and add up what they count.
     #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["sample", "kind", "together"])]
     pub copies: Option<usize>,
-    /// How to divide the counting.
-    #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted", requires = "copies")]
+    /// How to divide the counting; only the laboratory chooses another way.
+    #[arg(skip = PartitionStrategy::Weighted)]
     pub strategy: PartitionStrategy,
     /// Count edges, not paths: each copy some of those from which the counts of all follow.
-    #[arg(long, requires = "copies", conflicts_with_all = ["strategy", "all_procedures", "hits"])]
+    #[arg(long, requires = "copies")]
     pub edges: bool,
     /// Share the counting of interprocedural segments, not of paths: those of a run with a stream (12, last), or of a program that
     /// counted them; `top:N[:RUN]` or `share:99%[:RUN]` of them. `trodden segments` shows the result.
@@ -25,7 +24,7 @@ pub struct Copies {
         long,
         value_name = "SET",
         requires = "copies",
-        conflicts_with_all = ["strategy", "edges", "weights", "no_first_run", "hits", "all_procedures", "baseline", "count_hits", "costs"]
+        conflicts_with_all = ["edges", "weights", "no_first_run", "baseline", "costs"]
     )]
     pub segments: Option<String>,
     /// Share the sequences of paths across iterations, by whole functions, not the counting of paths. `trodden stream iterations` shows the
@@ -33,9 +32,7 @@ pub struct Copies {
     #[arg(
         long,
         requires = "copies",
-        conflicts_with_all = [
-            "strategy", "edges", "segments", "weights", "no_first_run", "hits", "all_procedures", "baseline", "count_hits", "costs"
-        ]
+        conflicts_with_all = ["edges", "segments", "weights", "no_first_run", "baseline", "costs"]
     )]
     pub iterations: bool,
     /// With --segments: calls that a segment runs through at most.
@@ -48,11 +45,11 @@ pub struct Copies {
     /// If no run of this build is in the run store, divide by estimated frequencies.
     #[arg(long, requires = "copies", conflicts_with = "weights")]
     pub no_first_run: bool,
-    /// What is to be small.
-    #[arg(long, value_parser = one_of(HITS), default_value = "all", requires = "copies")]
+    /// What is to be small, as the laboratory chooses.
+    #[arg(skip = Measure::All)]
     pub hits: Measure,
-    /// Divide functions that are called from several places as well (p3).
-    #[arg(long, requires = "copies")]
+    /// Divide functions that are called from several places as well: a choice of the laboratory, for its strategy p3.
+    #[arg(skip)]
     pub all_procedures: bool,
     /// Who runs the copies.
     #[arg(long, value_enum, default_value_t = EngineKind::Local, requires = "copies")]
@@ -92,8 +89,8 @@ pub struct Copies {
     /// Run the program itself and one without counting as well, each alone: for overheads, and to compare the profiles.
     #[arg(long, requires = "copies")]
     pub baseline: bool,
-    /// Count executions of probes in the copies as well, which slows them down: to check the hits that are computed.
-    #[arg(long, requires = "copies")]
+    /// Count executions of probes in the copies as well: a choice of the laboratory.
+    #[arg(skip)]
     pub count_hits: bool,
     /// Write what each copy cost to this file: a page with a chart if its name ends in .html, else JSON.
     #[arg(long, value_name = "FILE", requires = "copies")]

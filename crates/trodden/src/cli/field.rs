@@ -2,10 +2,19 @@
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use trodden_console::arguments::partition::copies;
+use trodden_flow::partition::PartitionStrategy;
 
 /// `trodden field`
 #[derive(Debug, Subcommand)]
 pub enum Field {
+    /// Make copies of a program to be distributed to users, each of which counts a part of the paths.
+    #[command(after_help = "\
+Examples:
+  trodden field copies ./prog -k 8 -o parts
+  trodden field copies ./prog -k 8 --profile last -o parts     divided by what a run took
+  trodden field copies ./prog -k 8 -o parts --writes '/var/tmp/counts/%m-%p.raw'")]
+    Copies(FieldCopies),
     /// Make a report to send: identities and counts of untested paths, and nothing else.
     #[command(after_help = "\
 Examples:
@@ -23,11 +32,38 @@ functions, no times.")]
 Examples:
   trodden field aggregate inbox                  a folder of reports; in one file, too: cat *.field > all.field
   trodden field aggregate all.field --rows rows.csv
-  trodden field aggregate inbox --copies parts       of copies that `trodden plan --make parts` made: estimates for all users
+  trodden field aggregate inbox --copies parts       of copies that `trodden field copies` made: estimates for all users
   trodden field aggregate all.field --rows rows.parquet      if trodden was built with --features parquet
 
 Memory is bounded by --memory, however many reports there are; temporary files lie in TMPDIR.")]
     Aggregate(Aggregate),
+}
+
+/// `trodden field copies`
+#[derive(Debug, Args)]
+pub struct FieldCopies {
+    /// An instrumented program or shared library.
+    pub program: PathBuf,
+    /// Number of copies.
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 4, value_parser = copies)]
+    pub copies: usize,
+    /// A profile of the program: a file, a run or a suite. Without one, frequencies are estimated.
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<String>,
+    /// The new folder that the copies go to.
+    #[arg(short, long, value_name = "FOLDER")]
+    pub output: PathBuf,
+    /// The file to which copies write what they count, unless TRODDEN_OUTPUT says otherwise; as in TRODDEN_OUTPUT, %m
+    /// stands for the build, %p for the process. Where its folder does not exist, a copy writes nothing and does not
+    /// complain: make the folder on machines whose users agreed to report.
+    #[arg(long, value_name = "PATTERN")]
+    pub writes: Option<String>,
+    /// How to divide the counting; only the laboratory chooses another way.
+    #[arg(skip = PartitionStrategy::Weighted)]
+    pub strategy: PartitionStrategy,
+    /// Divide functions that are called from several places as well: a choice of the laboratory, for its strategy p3.
+    #[arg(skip)]
+    pub all_procedures: bool,
 }
 
 /// `trodden field pack`
@@ -38,7 +74,7 @@ pub struct Pack {
     /// More known paths, as of `trodden residual`.
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
-    /// Of a copy that watches a part of the paths (`trodden plan --make`): the program, so that the report says that it
+    /// Of a copy that watches a part of the paths (`trodden field copies`): the program, so that the report says that it
     /// ran even if nothing came up of what it watches.
     #[arg(long, value_name = "PROGRAM")]
     pub copy: Option<PathBuf>,
@@ -59,7 +95,7 @@ pub struct Aggregate {
     /// Files of reports, or folders of files whose names end in .field.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     pub reports: Vec<PathBuf>,
-    /// The reports are of copies that watch a part of the paths each, which `trodden plan --make` made in this folder.
+    /// The reports are of copies that watch a part of the paths each, which `trodden field copies` made in this folder.
     #[arg(long, value_name = "FOLDER")]
     pub copies: Option<PathBuf>,
     /// How many users there are in all, for whom estimates are made; by default those who reported.

@@ -1,9 +1,9 @@
 //! The syntax of `trodden isolate`.
 
-use super::choices::spelled;
 use clap::Args;
 use std::path::PathBuf;
 use trodden_analysis::isolate::Score;
+use trodden_console::arguments::choices::spelled;
 
 /// `trodden isolate`
 #[derive(Debug, Args)]

@@ -3,11 +3,11 @@
 use super::branches::Branches;
 use super::copies::Copies;
 use super::stream::RecordStream;
-use super::times::duration;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use trodden_console::arguments::times::duration;
 use trodden_recording::RecordedCommand;
 
 /// Where the profile of a run goes.

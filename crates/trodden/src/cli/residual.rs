@@ -1,8 +1,8 @@
 //! The syntax of `trodden residual`.
 
-use super::choices::{Choice, one_of};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_report::residual::UntestedOrder;
 
 /// `trodden residual`

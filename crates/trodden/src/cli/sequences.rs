@@ -1,15 +1,14 @@
-//! The syntax of questions asked of sequences of paths and calls: `trodden stream grammar`, `find`, `hot` and others.
+//! The syntax of questions asked of sequences of paths and calls: `trodden stream find`, `hot` and others.
 
-use super::choices::{Choice, one_of};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use trodden_console::arguments::METHODS;
+use trodden_console::arguments::choices::one_of;
 use trodden_sequence::CompressionMethod;
 
 /// Questions about sequences of paths and calls.
 #[derive(Debug, Subcommand)]
 pub enum StreamAnalysis {
-    /// How well each method of compression does: bytes, items, depth, time.
-    Grammar(StreamGrammar),
     /// Find where a string of events occurs, without expanding the sequence.
     Find(StreamFind),
     /// Find minimal hot subpaths: short strings of paths that cost much (Larus 1999).
@@ -55,25 +54,6 @@ fn number<const LEAST: usize, const MOST: usize>(text: &str) -> Result<usize, St
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.ok_or_else(|| "expected a number of percent, 0 to 100".to_owned())
-}
-
-/// A method of compression.
-pub const METHODS: [Choice<CompressionMethod>; 4] = [
-    (CompressionMethod::Sequitur, "sequitur", "Digrams are unique, rules are used twice"),
-    (CompressionMethod::RePair, "re-pair", "The most frequent pair becomes a rule, again and again"),
-    (CompressionMethod::LocallyConsistent, "locally-consistent", "Blocks by local minima of hashes"),
-    (CompressionMethod::Phrases, "phrases", "Phrases that end where their content says so, and Sequitur's grammar of them: fast"),
-];
-
-/// `trodden stream grammar`
-#[derive(Debug, Args)]
-pub struct StreamGrammar {
-    /// What is read.
-    #[command(flatten)]
-    pub input: StreamInput,
-    /// The most things (places of rules, terminals) that a window holds in memory.
-    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
-    pub held: u64,
 }
 
 /// `trodden stream find`

@@ -1,9 +1,9 @@
 //! The syntax of the commands that show stored profiles: `report`, `annotate`, `export`, `advise`.
 
-use super::choices::spelled;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
+use trodden_console::arguments::choices::spelled;
 use trodden_report::Measure;
 use trodden_stored::named::LAST;
 

@@ -1,16 +1,15 @@
 //! The syntax of `trodden simulate`.
 
-use super::choices::{Choice, one_of};
-use clap::{Args, Subcommand};
+use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_hardware::processor::{ProcessorEvent, ProcessorModel};
 use trodden_hardware::{Overflow, Preset};
 use trodden_trace::simulation::{ProfileKind, SourceFormat};
 
 /// `trodden simulate`
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
   trodden simulate -- /usr/bin/bzip2 -k -9 file    hot paths of an unmodified program, with disassembly
@@ -19,8 +18,6 @@ Examples:
   trodden simulate --from b.trodrec --preset extended-loops --extensions 2 --json
   trodden simulate --profile hot.trodden -- ./prog    the table's profile, of a program built with --addresses, for report and diff
   trodden simulate --event l2-misses --event mispredictions --branch-queue 4 -- bzip2 -k -9 file
-  trodden simulate --from trace.bt9.gz             a trace of CBP-5; --format says what a file is where its beginning does not
-  trodden simulate sweep tables.toml               many configurations from one reading of each recording
 
 Programs run under QEMU's user mode (Debian: qemu-user 7.2 or later, built with plugins). What they write to standard output goes to \
 standard
@@ -32,9 +29,6 @@ random, space-saving, rap, decay) behind commas. The default, 512x4,xor,lfu, is 
 
 Exit status: the program's own (128+N if signal N ended it); of recordings 0; 2 if trodden itself failed.")]
 pub struct Simulate {
-    /// Try many configurations.
-    #[command(subcommand)]
-    pub action: Option<SimulateAction>,
     /// Read branches from this file instead of running a program.
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub from: Option<PathBuf>,
@@ -128,62 +122,18 @@ const PROFILES: [Choice<ProfileKind>; 2] =
     [(ProfileKind::Table, "table", "What the first table holds"), (ProfileKind::Complete, "complete", "All paths that the detector found")];
 
 /// The formats of a file of branches.
-fn formats() -> [Choice<SourceFormat>; 6] {
-    SourceFormat::NAMED.map(|(format, name)| {
+fn formats() -> Vec<Choice<SourceFormat>> {
+    let choices = SourceFormat::NAMED.into_iter().filter_map(|(format, name)| {
         let about = match format {
             SourceFormat::Auto => "What its beginning says",
             SourceFormat::Recorded => "A recording of `trodden simulate --record`",
-            SourceFormat::Bt9 => "A text trace of CBP-5",
-            SourceFormat::Cbp2025 => "A trace of CBP2025",
-            SourceFormat::Champsim => "A trace of ChampSim",
+            // `trodden-lab convert` reads them.
+            SourceFormat::Bt9 | SourceFormat::Cbp2025 | SourceFormat::Champsim => return None,
             SourceFormat::PerfScript => "The text of `perf script`: branch stacks, or branches of Intel PT",
         };
-        (format, name, about)
-    })
-}
-
-/// `trodden simulate ...`
-#[derive(Debug, Subcommand)]
-pub enum SimulateAction {
-    /// Try the configurations of an experiment (TOML), reading each recording once.
-    Sweep(Sweep),
-}
-
-/// `trodden simulate sweep`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-An experiment:
-  sources = [\"bzip2.trodrec\", \"perl.trodrec\"]
-  design = \"full-factorial\"          # or plackett-burman, plackett-burman-foldover: two levels each
-  metrics = [\"frequency\"]            # and events of simulate --event, with a table for each
-  model = \"fast\"                     # or reference, which power-cycle needs
-  [factors]
-  entries = [128, 512, 2048]
-  associativity = [2, 4]
-  index = [\"start\", \"xor\"]
-  replacement = [\"lfu\", \"rap\"]
-
-Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Those of the processor \
-need sources of whole
-instructions (simulate --record FILE --instructions). Results go to standard output as CSV.")]
-pub struct Sweep {
-    /// The experiment.
-    pub experiment: PathBuf,
-    /// Write the results to this file: CSV, or Parquet if its name ends in .parquet.
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Write the results, effects and distributions to this file as JSON.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write skew and length of paths, and the overlap of events with frequency, to this file as CSV.
-    #[arg(long, value_name = "FILE")]
-    pub distributions: Option<PathBuf>,
-    /// Write a page with plots to this file.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Instructions of a window of the dynamic overlap.
-    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
-    pub window: u64,
+        Some((format, name, about))
+    });
+    choices.collect()
 }
 
 /// An event of the processor model.

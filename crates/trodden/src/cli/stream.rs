@@ -1,10 +1,10 @@
 //! The syntax of `trodden stream`, `trodden last`, and of recording streams.
 
 use super::StreamAnalysis;
-use super::choices::one_of;
-use super::sequences::METHODS;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use trodden_console::arguments::METHODS;
+use trodden_console::arguments::choices::one_of;
 use trodden_recording::streams::record::StreamOptions;
 use trodden_sequence::CompressionMethod;
 use trodden_wire::stream::{DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, MOST_LAST, MOST_PATIENCE_MS, MOST_REGIONS};

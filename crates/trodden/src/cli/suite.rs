@@ -1,11 +1,11 @@
 //! The syntax of `trodden suite`.
 
-use super::choices::{Choice, one_of};
 use super::coverage::CoveredFiles;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_analysis::suite::order::Worth;
+use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_report::suite::SuiteCost;
 
 /// `trodden suite`
@@ -149,7 +149,7 @@ pub struct Redundant {
     #[arg(long, value_parser = one_of(COSTS), default_value = "tests")]
     pub by: SuiteCost,
     /// Seconds to search for the best set; 0 for the greedy one.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = super::times::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = trodden_console::arguments::times::seconds)]
     pub time_limit: u64,
     /// Print JSON.
     #[arg(long)]

@@ -1,13 +1,12 @@
 //! The syntax of `trodden trace`.
 
-use super::choices::{Choice, one_of};
-use super::times::duration;
-use super::witnesses::Condition;
 use clap::builder::{ArgPredicate, RangedU64ValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::times::duration;
 use trodden_distributed::recording::WeightsFrom;
 use trodden_flow::witness::DistributionStrategy;
 use trodden_trace::CollectorKind;
@@ -38,8 +37,8 @@ pub enum Trace {
 }
 
 /// Ways to see that a program comes to a place.
-fn collectors() -> [Choice<CollectorKind>; 6] {
-    CollectorKind::ALL.map(|kind| {
+fn collectors() -> Vec<Choice<CollectorKind>> {
+    let choices = CollectorKind::ALL.into_iter().filter_map(|kind| {
         let about = match kind {
             CollectorKind::Trampolines => {
                 "Jumps, written into the program in memory, to copies of blocks that record themselves; needs no privilege"
@@ -49,11 +48,12 @@ fn collectors() -> [Choice<CollectorKind>; 6] {
             }
             CollectorKind::Ptrace => "Breakpoints by ptrace, with displaced instructions; needs no privilege",
             CollectorKind::SingleStep => "Every instruction by ptrace: slow, for small inputs and as a check",
-            CollectorKind::Hardware => "The four debug registers, which leave the code untouched: many runs",
-            CollectorKind::Uprobes => "Probes of the kernel with a BPF program; takes root",
+            // The laboratory's: `trodden-lab with --collector`.
+            CollectorKind::Hardware | CollectorKind::Uprobes => return None,
         };
-        (kind, kind.collector().name(), about)
-    })
+        Some((kind, kind.collector().name(), about))
+    });
+    choices.collect()
 }
 
 /// How witnesses are distributed over the runs.
@@ -63,6 +63,15 @@ const STRATEGIES: [Choice<DistributionStrategy>; 4] = [
     (DistributionStrategy::Grouped, "grouped", "Diamonds that share a cycle or an edge together"),
     (DistributionStrategy::Weighted, "weighted", "By measured weights, best of all"),
 ];
+
+/// A condition for distributions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Condition {
+    /// For each branch and pair of successors some profile has disjoint sets of first witnesses.
+    Pairwise,
+    /// The two theorems of the paper.
+    Paper,
+}
 
 /// What is made to repeat from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,9 +1,9 @@
 //! The syntax of `trodden waits`.
 
-use super::choices::{Choice, one_of};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_waits::ClassRule;
 
 /// `trodden waits`

@@ -1,10 +1,11 @@
 //! `trodden field`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_analysis::field`.
 
-use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
+use crate::cli::{Aggregate as AggregateJob, Color, Field, FieldCopies, Pack};
 use crate::commands::remarks;
+use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output::{self, json_text};
-use crate::surroundings::folders;
+use crate::surroundings::{folders, surroundings};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,13 +15,13 @@ use trodden_analysis::FieldError;
 use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, UnitKey};
 use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
 use trodden_analysis::field::maps::UnitMaps;
-use trodden_analysis::field::{FieldReport, user_of};
+use trodden_analysis::field::{FieldReport, append, user_of};
 use trodden_analysis::residual::{KnownInput, inputs};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
-use trodden_profile::whole_file::{Access, UnnamedFile};
 use trodden_profile::{Builds, Merger, Profile, Run, raw_files};
-use trodden_recording::copies::distribute;
+use trodden_recording::copies::CopyContext;
+use trodden_recording::copies::distribute::{self, DistributedOptions};
 use trodden_recording::one_run;
 use trodden_report::field_rows::Rows;
 use trodden_report::select::limit;
@@ -38,9 +39,24 @@ const EXTENSION: &str = "field";
 /// There are no profiles or reports, or a file cannot be read or written.
 pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
     match job {
+        Field::Copies(job) => copies(job),
         Field::Pack(job) => pack(job),
         Field::Aggregate(job) => aggregate(job, color),
     }
+}
+
+fn copies(job: &FieldCopies) -> Result<ExitCode> {
+    let options = DistributedOptions {
+        program: &job.program,
+        folder: &job.output,
+        copies: job.copies,
+        profile: job.profile.as_deref(),
+        writes: job.writes.as_deref(),
+        strategy: job.strategy,
+        all_procedures: job.all_procedures,
+    };
+    distribute::make(&options, CopyContext { driver: context(), around: &surroundings() })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn pack(job: &Pack) -> Result<ExitCode> {

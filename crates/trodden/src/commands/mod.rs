@@ -5,17 +5,16 @@
 //! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
 //! | `sample.rs` | counting sampled programs that run already |
-//! | `stream.rs`, `sequences/` | sequences of paths and calls, flight recorders; questions asked of sequences |
+//! | `stream.rs`, `sequences.rs` | sequences of paths and calls, flight recorders; questions asked of sequences |
 //! | `report.rs`, `annotate.rs`, `export.rs`, `find.rs` | showing and searching profiles |
 //! | `runs.rs`, `merge.rs`, `diff.rs` | listing, merging, comparing profiles |
 //! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
-//! | `pgo.rs`, `instrument.rs`, `loops/` | faster programs; variants without sources; hot loops' machine code |
-//! | `plan/`, `copies/` | dividing the counting among copies of a program; building, running and adding up copies |
-//! | `simulate/`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
+//! | `pgo.rs`, `instrument.rs` | faster programs; variants without sources |
+//! | `copies/` | copies that share the counting of a program: building, running and adding up |
+//! | `simulate.rs`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
 //! | `trace.rs`, `trace/` | exact traces of programs that were not built for it |
 //! | `waits.rs` | waiting time: recording it, and the code that causes it |
-//! | `graph/` | the numbering algorithms on a graph from a file; functions' graphs |
 //! | `info.rs`, `store.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
 //! | `manual.rs` | manual pages, completions, links to drivers |
 
@@ -23,23 +22,20 @@ mod advise;
 mod annotate;
 mod build;
 mod cargo;
-mod copies;
+pub mod copies;
 mod coverage;
 mod diff;
 mod doctor;
 mod export;
 mod field;
 mod find;
-mod graph;
 mod import;
 mod info;
 mod instrument;
 mod isolate;
-mod loops;
 mod manual;
 mod merge;
 mod pgo;
-mod plan;
 mod record;
 mod remarks;
 mod report;
@@ -94,10 +90,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Merge(job) => merge::run(&job),
         Command::Diff(job) => diff::run(&job),
         Command::Instrument(job) => instrument::run(&job),
-        Command::Loops(job) => loops::run(&job, cli.color),
         Command::Info(info) => info::run(&info),
-        Command::Graph(job) => graph::run(&job),
-        Command::Plan(job) => plan::run(&job),
         Command::Trace(job) => trace::run(&job),
         Command::Store(job) => store::run(&job),
         Command::Doctor { json, command, .. } if command.is_empty() => doctor::run(json),

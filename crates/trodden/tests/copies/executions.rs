@@ -1,6 +1,6 @@
 //! Copies of programs that do something else each time, that write files, crash, or are interrupted.
 
-use super::place::{Place, must, trodden};
+use super::place::{Place, must, trodden, with_choices};
 use super::{counts, record};
 
 /// Does something else in each process.
@@ -81,7 +81,8 @@ fn a_crash_is_no_difference() {
     place.cc("-O1 -g crash.c -o crash");
     let run = |arguments: &str| {
         let mut command = place.command(trodden());
-        command.args(["record", "--no-store", "-o", "run.trodden"]).args(arguments.split_whitespace()).args(["--", "./crash", "51"]);
+        with_choices(command.args(["record", "--no-store", "-o", "run.trodden"]), arguments.split_whitespace())
+            .args(["--", "./crash", "51"]);
         command.stdin(std::process::Stdio::null()).output().unwrap()
     };
     assert_eq!(run("").status.code(), Some(139));

@@ -60,6 +60,7 @@ impl Place {
             "TRODDEN_QUIET",
             "TRODDEN_OUTPUT",
             "TRODDEN_LOG",
+            "TRODDEN_LABORATORY",
             "MAKEFLAGS",
             "CFLAGS",
         ] {
@@ -70,6 +71,11 @@ impl Place {
 
     pub fn trodden(&self, arguments: &str) -> Output {
         must(self.command(trodden()).args(arguments.split_whitespace()))
+    }
+
+    /// `trodden-lab`
+    pub fn laboratory(&self, arguments: &str) -> Output {
+        must(self.command(laboratory()).args(arguments.split_whitespace()))
     }
 
     /// `trodden cc`
@@ -152,8 +158,50 @@ pub fn must(command: &mut Command) -> Output {
     output
 }
 
+/// The command, which lies beside the laboratory.
 pub fn trodden() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_trodden"))
+    beside("trodden", option_env!("CARGO_BIN_EXE_trodden"))
+}
+
+/// The laboratory, which lies beside the command.
+pub fn laboratory() -> &'static Path {
+    beside("trodden-lab", option_env!("CARGO_BIN_EXE_trodden-lab"))
+}
+
+/// The program that has a command, of which this is the first word.
+pub fn program_of(command: &str) -> &'static Path {
+    match command {
+        "convert" | "grammar" | "graph" | "loops" | "plan" | "sweep" => laboratory(),
+        _ => trodden(),
+    }
+}
+
+/// One of the two programs: cargo names that of the tests' own crate.
+fn beside(name: &str, own: Option<&'static str>) -> &'static Path {
+    static OTHER: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(own) = own {
+        return Path::new(own);
+    }
+    OTHER.get_or_init(|| {
+        let known = option_env!("CARGO_BIN_EXE_trodden").or(option_env!("CARGO_BIN_EXE_trodden-lab")).unwrap();
+        let other = Path::new(known).with_file_name(name);
+        assert!(other.is_file(), "{} is not built: cargo build --workspace --bins", other.display());
+        other
+    })
+}
+
+/// Hands the choices of the laboratory among arguments over as `trodden-lab with` does.
+pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item = &'a str>) -> &mut Command {
+    let mut choices = Vec::new();
+    let mut words = arguments.into_iter();
+    while let Some(word) = words.next() {
+        match word {
+            "--scheme" | "--strategy" | "--hits" => choices.extend([word, words.next().unwrap()]),
+            "--all-procedures" | "--count-hits" => choices.push(word),
+            other => _ = command.arg(other),
+        }
+    }
+    command.env("TRODDEN_LABORATORY", choices.join(" "))
 }
 
 /// The command under the name of cargo's subcommand: a link beside it.

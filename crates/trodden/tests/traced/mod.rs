@@ -18,15 +18,30 @@ impl Folder {
     }
 
     pub fn trodden(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+        self.run(Path::new(env!("CARGO_BIN_EXE_trodden")), arguments, "")
+    }
+
+    /// `trodden-lab`, which lies beside the command.
+    pub fn laboratory(&self, arguments: &[&str]) -> Output {
+        self.run(&Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name("trodden-lab"), arguments, "")
+    }
+
+    fn run(&self, program: &Path, arguments: &[&str], choices: &str) -> Output {
+        let mut command = Command::new(program);
         // With backtraces, panicking programs execute millions of blocks.
         command.current_dir(self.0.path()).env_remove("TRODDEN_QUIET").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+        command.env("TRODDEN_LABORATORY", choices);
         command.args(arguments).output().unwrap()
     }
 
     pub fn record(&self, options: &[&str], trace: &str, program: &[&str]) -> Output {
+        self.record_with("", options, trace, program)
+    }
+
+    /// Records with choices of the laboratory.
+    pub fn record_with(&self, choices: &str, options: &[&str], trace: &str, program: &[&str]) -> Output {
         let arguments = [&["trace", "record"], options, &["--output", trace, "--"], program].concat();
-        self.trodden(&arguments)
+        self.run(Path::new(env!("CARGO_BIN_EXE_trodden")), &arguments, choices)
     }
 
     pub fn addresses(&self, trace: &str) -> Vec<String> {

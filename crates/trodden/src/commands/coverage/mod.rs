@@ -48,12 +48,7 @@ fn mapping_of(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMappin
     let counters = profdata::coverage(profile)?;
     let index = |counters| profdata::indexed_form(context(), counters);
     let (llvm_cov, temporary) = (Tool::Cov.find(context())?, env::temp_dir());
-    CoverageMapping::new(
-        profile,
-        counters,
-        &wanted,
-        &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary },
-    )
+    CoverageMapping::new(profile, counters, &wanted, &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary })
 }
 
 /// Executions of the source lines of a profile's programs, of those that have a mapping, by the files' names in debug information.

@@ -1,0 +1,43 @@
+//! How a program of trodden begins and ends: messages of libraries, errors, exit statuses.
+
+use crate::{notes, output};
+use anyhow::{Context, Result};
+use std::io;
+use std::process::ExitCode;
+
+/// Exit status when the program itself fails.
+pub const FAILED: u8 = 2;
+
+/// Ends a program: writes what standard output still holds, and says what failed.
+pub fn end(ended: Result<ExitCode>) -> ExitCode {
+    let ended = ended.and_then(|status| {
+        output::finish()?;
+        Ok(status)
+    });
+    match ended {
+        Ok(status) => status,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            notes::fail(notes::reasons(&error));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Prints what clap has to say about a command line: help, the version, or an error.
+///
+/// # Errors
+/// It cannot be printed.
+pub fn said_by_clap(said: &clap::Error) -> Result<ExitCode> {
+    said.print().context("cannot write to standard output")?;
+    Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(FAILED)))
+}
+
+/// A reader that has seen enough is no failure.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let kind = |e: &(dyn std::error::Error + 'static)| {
+        let of_json = e.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        e.downcast_ref::<io::Error>().map(io::Error::kind).or(of_json)
+    };
+    error.chain().filter_map(kind).any(|kind| kind == io::ErrorKind::BrokenPipe)
+}

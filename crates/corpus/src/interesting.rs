@@ -1,0 +1,89 @@
+//! Builds that count interesting paths, and the one that counts all, of a program of the corpus.
+
+use crate::corpus::Corpus;
+use crate::input::Input;
+use crate::oracle::trodden;
+use crate::steps;
+use crate::variant::Variant;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+/// A program that counts all paths, with the profile of a run, from which others are made.
+pub struct InterestingBuilds {
+    program: String,
+    input: Input,
+    /// Its profile.
+    pub full: PathBuf,
+    folder: PathBuf,
+}
+
+impl InterestingBuilds {
+    /// Builds and runs the program that counts all paths.
+    ///
+    /// # Errors
+    /// A recipe or trodden failed.
+    pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<InterestingBuilds> {
+        let variant = Variant::trodden();
+        corpus.fetch(program)?;
+        corpus.build_once(program, &variant)?;
+        corpus.inputs(program)?;
+        let folder = corpus.folder().join("interesting");
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name()))).context("there is no current folder")?;
+        let builds = InterestingBuilds { program: program.to_owned(), input, full, folder };
+        builds.profile(corpus, &variant.folder(), &builds.full)?;
+        Ok(builds)
+    }
+
+    /// Runs the program that counts all paths once more, and gives its profile.
+    ///
+    /// # Errors
+    /// A recipe or trodden failed.
+    pub fn run_full_again(&self, corpus: &Corpus) -> Result<PathBuf> {
+        let stored = self.folder.join(format!("{}.{}.again.trodden", self.program, self.input.name()));
+        self.profile(corpus, &Variant::trodden().folder(), &stored)?;
+        Ok(stored)
+    }
+
+    /// Makes the program again to count the paths of a set by a scheme, runs it, and gives its profile.
+    ///
+    /// # Errors
+    /// A recipe or trodden failed.
+    pub fn run(&self, corpus: &Corpus, scheme: &str, set: &str) -> Result<PathBuf> {
+        let build = format!("interesting-{scheme}");
+        let place = corpus.folder().join("bin").join(&build);
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        let full = corpus.program(&self.program, &Variant::trodden());
+        let mut instrument = trodden();
+        instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--interesting", set]);
+        instrument.env(steps::LABORATORY_VARIABLE, format!("--scheme {scheme}"));
+        steps::output(&mut instrument)?;
+        let stored = self.folder.join(format!("{}.{}.{scheme}.trodden", self.program, self.input.name()));
+        self.profile(corpus, &build, &stored)?;
+        Ok(stored)
+    }
+
+    /// Makes the program again to count all paths in tables, none of them cut, runs it, and stores its profile.
+    ///
+    /// # Errors
+    /// A recipe or trodden failed.
+    pub fn run_in_tables(&self, corpus: &Corpus, stored: &Path) -> Result<()> {
+        let build = "interesting-table";
+        let place = corpus.folder().join("bin").join(build);
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        let full = corpus.program(&self.program, &Variant::trodden());
+        steps::output(trodden().arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--table-slots", "262144"]))?;
+        self.profile(corpus, build, stored)
+    }
+
+    fn profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
+        let counts = corpus.folder().join("counts").join(format!("interesting-{build}")).join(&self.program);
+        if counts.exists() {
+            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
+        }
+        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
+        let output = std::path::absolute(counts.join("%m.raw")).context("there is no current folder")?;
+        corpus.run_as(build, &self.program, self.input, "", &[("TRODDEN_OUTPUT", output.into())])?;
+        steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
+    }
+}

@@ -1,0 +1,47 @@
+//! The oracles (`crates/oracle`) on programs of the corpus.
+
+use crate::corpus::Corpus;
+use crate::input::Input;
+use crate::steps::{self, build_trodden};
+use crate::variant::Variant;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+/// Builds trodden and the oracles; gives the oracles' program.
+///
+/// # Errors
+/// Cargo failed.
+pub fn build_oracle() -> Result<PathBuf> {
+    let release = build_trodden()?;
+    steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
+    Ok(release.join("trodden-oracle"))
+}
+
+/// The command as it was built.
+pub fn trodden() -> std::process::Command {
+    std::process::Command::new(steps::target().join("release/trodden"))
+}
+
+/// What the oracles say of a run of a program that was built by trodden: a line for each oracle and process, and what is behind it.
+///
+/// # Errors
+/// The run or an oracle failed, and there is no difference that explains it.
+pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
+    let report = steps::target().join("corpus").join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
+    if report.exists() {
+        std::fs::remove_file(&report).with_context(|| format!("cannot remove {}", report.display()))?;
+    }
+    let plugin = oracle.with_file_name("libtrodden_instrument.so");
+    let runner = format!("env TRODDEN_PLUGIN={} {} check --report {} --", plugin.display(), oracle.display(), report.display());
+    let outcome = corpus.run(program, variant, input, &runner);
+    let text = std::fs::read_to_string(&report).unwrap_or_default();
+    match outcome {
+        Err(error) if !differs(&text) => Err(error),
+        _ => Ok(text),
+    }
+}
+
+/// Whether the oracles found a difference.
+pub fn differs(verdict: &str) -> bool {
+    verdict.lines().any(|line| line.starts_with("  differs: "))
+}

@@ -1,0 +1,40 @@
+//! The syntax of `trodden-lab plan`.
+
+use clap::Args;
+use std::path::PathBuf;
+use trodden_console::arguments::choices::one_of;
+use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, copies};
+use trodden_flow::partition::{Measure, PartitionStrategy};
+
+/// `trodden-lab plan`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden-lab plan ./prog -k 8
+  trodden-lab plan ./prog -k 2,4,8 --strategy sbl,pbl,p3,weighted --profile last
+  trodden-lab plan ./prog -k 4 --hits labels --json")]
+pub struct Plan {
+    /// An instrumented program or shared library.
+    pub program: PathBuf,
+    /// Numbers of copies.
+    #[arg(short = 'k', long, value_name = "K", default_value = "4", value_delimiter = ',', value_parser = copies)]
+    pub copies: Vec<usize>,
+    /// How to divide.
+    #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted", value_delimiter = ',')]
+    pub strategy: Vec<PartitionStrategy>,
+    /// A profile of the program: a file, a run or a suite. Without one, frequencies are estimated.
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<String>,
+    /// Divide functions that are called from several places as well (p3).
+    #[arg(long)]
+    pub all_procedures: bool,
+    /// Fold conditionals until nothing folds, rather than once (p3).
+    #[arg(long)]
+    pub fold_again: bool,
+    /// What is to be small.
+    #[arg(long, value_parser = one_of(HITS), default_value = "all")]
+    pub hits: Measure,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}

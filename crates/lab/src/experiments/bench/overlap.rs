@@ -1,0 +1,157 @@
+//! How much of the truth does a sampled profile show? The overlap with the full profile of the same run, by `trodden diff`, and how many
+//! of the true counts lie within the margins of their estimates.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+use trodden_corpus::steps;
+
+/// The least number of executions that are counted in bursts of a path whose margin is judged.
+const MIN_SEEN: u64 = 100;
+/// A margin is narrow if it is below this part of the estimate.
+const NARROW: f64 = 0.3;
+
+/// How the margins of estimates compare with the truth.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Margins {
+    /// Paths with at least [`MIN_SEEN`] counted executions and a margin.
+    values: usize,
+    /// Of these, the ones whose true count lies within the margin.
+    inside: usize,
+    /// Of these, the ones with a narrow margin.
+    narrow: usize,
+    /// Paths with as many counted executions, but without an estimate or a margin.
+    missing: usize,
+}
+
+impl Margins {
+    /// Compares a sampled profile with the full one of the same run.
+    ///
+    /// # Errors
+    /// A profile is missing or damaged.
+    pub fn of(full: &Path, sampled: &Path) -> Result<Margins> {
+        let report = |profile: &Path| -> Result<Value> {
+            let mut report = Command::new(steps::target().join("release/trodden"));
+            serde_json::from_str(&steps::output(report.args(["report", "--json"]).arg(profile))?)
+                .context("`trodden report --json` printed no JSON")
+        };
+        Margins::of_reports(&report(full)?, &report(sampled)?).context("`trodden report --json` lacks a field")
+    }
+
+    fn of_reports(full: &Value, sampled: &Value) -> Option<Margins> {
+        let truth: HashMap<PathName, f64> =
+            paths(full)?.into_iter().filter_map(|(name, path)| Some((name, path["count"].as_f64()?))).collect();
+        let mut found = Margins::default();
+        for (name, path) in paths(sampled)?.into_iter().filter(|(_, path)| path["count"].as_u64().is_some_and(|count| count >= MIN_SEEN)) {
+            let estimate = &path["estimate"];
+            let (Some(executions), Some(margin)) = (estimate["executions"].as_f64(), estimate["margin_95"].as_f64()) else {
+                found.missing += 1;
+                continue;
+            };
+            let truth = truth.get(&name).copied().unwrap_or(0.0);
+            found.values += 1;
+            found.inside += usize::from((executions - truth).abs() <= margin);
+            found.narrow += usize::from(margin < NARROW * executions);
+        }
+        Some(found)
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: Margins) {
+        self.values += other.values;
+        self.inside += other.inside;
+        self.narrow += other.narrow;
+        self.missing += other.missing;
+    }
+
+    /// Whether nothing was compared.
+    pub fn is_empty(&self) -> bool {
+        self.values + self.missing == 0
+    }
+}
+
+impl fmt::Display for Margins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Margins { values, inside, narrow, missing } = self;
+        let per_cent = |part: &usize| 100.0 * *part as f64 / (*values).max(1) as f64;
+        write!(
+            f,
+            "{inside} of {values} true counts ({:.1} %) lie within the 95 % margins of paths counted {MIN_SEEN} times or more; {narrow} \
+                margins ({:.1} %) are below {:.0} %; {missing} have none",
+            per_cent(inside),
+            per_cent(narrow),
+            100.0 * NARROW
+        )
+    }
+}
+
+/// A path in all builds: source of its unit, function, number.
+type PathName = (String, String, u64);
+
+/// The paths of a report.
+fn paths(report: &Value) -> Option<Vec<(PathName, &Value)>> {
+    let units = report["images"].as_array()?.iter().filter_map(|image| image["units"].as_array()).flatten();
+    let sources: HashMap<&str, &str> = units.filter_map(|unit| Some((unit["identity"].as_str()?, unit["source"].as_str()?))).collect();
+    let name = |path: &Value| {
+        let function = &report["functions"][path["function"].as_u64()? as usize];
+        let source = sources.get(function["unit"].as_str()?)?;
+        Some((source.to_string(), function["linkage_name"].as_str()?.to_owned(), path["id"].as_u64()?))
+    };
+    report["paths"].as_array()?.iter().map(|path| Some((name(path)?, path))).collect()
+}
+
+/// The share of path executions that two profiles have in common, of 1: the sum over all paths of the smaller of their shares.
+///
+/// # Errors
+/// A profile is missing or not of this program.
+pub fn of(full: &Path, sampled: &Path) -> Result<f64> {
+    let mut diff = Command::new(steps::target().join("release/trodden"));
+    read(&steps::output(diff.args(["diff", "--across-builds", "--json"]).args([full, sampled]))?)
+}
+
+fn read(text: &str) -> Result<f64> {
+    let found: serde_json::Value = serde_json::from_str(text).context("`trodden diff --json` printed no JSON")?;
+    found["overlap"]["executions"].as_f64().context("`trodden diff --json` says no overlap")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn true_counts_are_looked_for_within_margins() {
+        let report = |paths: Value| {
+            serde_json::json!({
+                "images": [{ "units": [{ "identity": "u", "source": "a.c" }] }],
+                "functions": [{ "unit": "u", "linkage_name": "f" }],
+                "paths": paths,
+            })
+        };
+        let path = |id: u64, count: u64, executions: f64, margin: Option<f64>| {
+            let estimate = serde_json::json!({ "executions": executions, "margin_95": margin });
+            serde_json::json!({ "function": 0, "id": id, "count": count, "estimate": estimate })
+        };
+        let full = report(serde_json::json!((0..5).map(|id| path(id, 10_000, 0.0, None)).collect::<Vec<_>>()));
+        let sampled = [
+            path(0, 500, 9_000.0, Some(1_500.0)),
+            path(1, 500, 9_000.0, Some(900.0)),
+            path(2, 500, 5_000.0, Some(5_500.0)),
+            path(3, 500, 9_000.0, None),
+            path(4, 99, 10.0, Some(1.0)),
+        ];
+        let mut found = Margins::of_reports(&full, &report(serde_json::json!(sampled))).unwrap();
+        assert_eq!(found, Margins { values: 3, inside: 2, narrow: 2, missing: 1 });
+        found.add(found.clone());
+        assert_eq!((found.values, found.missing, Margins::default().is_empty()), (6, 2, true));
+        assert_eq!(Margins::of_reports(&full, &serde_json::json!({})), None);
+    }
+
+    #[test]
+    fn the_overlap_of_executions_is_read() {
+        assert_eq!(read(r#"{"overlap": {"executions": 0.75, "instructions": 0.5}}"#).unwrap(), 0.75);
+        assert!(read("{}").is_err() && read("nonsense").is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! Time and memory of a run: the recipes put `trodden-lab measure FILE` before each program, which appends a line per process.
+
+use anyhow::{Context, Result, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use trodden_corpus::Variant;
+use trodden_corpus::steps;
+use trodden_corpus::{Corpus, Input};
+
+/// What a run used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Seconds that passed.
+    pub wall_s: f64,
+    /// Seconds of processor time in the program.
+    pub user_s: f64,
+    /// Seconds of processor time in the kernel.
+    pub system_s: f64,
+    /// The most memory that it had, in kilobytes.
+    pub memory_kb: u64,
+}
+
+impl Usage {
+    fn and(self, other: Usage) -> Usage {
+        Usage {
+            wall_s: self.wall_s + other.wall_s,
+            user_s: self.user_s + other.user_s,
+            system_s: self.system_s + other.system_s,
+            memory_kb: self.memory_kb.max(other.memory_kb),
+        }
+    }
+}
+
+/// Runs a program of the corpus; gives what its processes used, and the checksum of what it printed.
+///
+/// # Errors
+/// The run failed.
+pub fn of_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(Usage, String)> {
+    measured(|runner| match variant.under() {
+        None => corpus.run(program, variant, input, runner),
+        // Valgrind 3.19 gives up on clang's debug information.
+        Some(under) => corpus.run_stripped(program, variant, input, &format!("{runner} {under}")),
+    })
+}
+
+/// Has a run made behind the command that measures it; gives what its processes used, and what the run gives.
+///
+/// # Errors
+/// The run failed.
+pub fn measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)> {
+    let file = steps::own_file("trodden-lab-usage", "jsonl");
+    let _ = std::fs::remove_file(&file);
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let runner = format!("{} measure {}", own.display(), file.display());
+    if runner.split_whitespace().count() != 3 {
+        bail!("the folder {} has a space in its name: set CARGO_TARGET_DIR to one without", steps::target().display());
+    }
+    let sum = run(&runner)?;
+    let lines = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let _ = std::fs::remove_file(&file);
+    let mut total = Usage::default();
+    for line in lines.lines() {
+        total = total.and(serde_json::from_str(line).with_context(|| format!("{}: a line that `measure` did not write", file.display()))?);
+    }
+    Ok((total, sum))
+}
+
+/// `trodden-lab measure FILE COMMAND`: the command's exit status is ours.
+///
+/// # Errors
+/// The command cannot be run, or the file not be written.
+pub fn measure(file: &Path, command: &[OsString]) -> Result<ExitCode> {
+    let started = Instant::now();
+    let status = Command::new(&command[0]).args(&command[1..]).status().with_context(|| format!("cannot run {}", command[0].display()))?;
+    let wall_s = started.elapsed().as_secs_f64();
+    // The only child that was waited for.
+    let children = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot ask for the time used")?;
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let usage = Usage {
+        wall_s,
+        user_s: seconds(children.user_time()),
+        system_s: seconds(children.system_time()),
+        memory_kb: u64::try_from(children.max_rss()).unwrap_or_default(),
+    };
+    let line = serde_json::to_string(&usage)? + "\n";
+    let mut out = OpenOptions::new().create(true).append(true).open(file).with_context(|| format!("cannot write {}", file.display()))?;
+    out.write_all(line.as_bytes())?;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_one_program_add_up_but_their_memory_does_not() {
+        let one = Usage { wall_s: 1.0, user_s: 0.5, system_s: 0.25, memory_kb: 10 };
+        let two = Usage { wall_s: 2.0, user_s: 1.5, system_s: 0.25, memory_kb: 8 };
+        assert_eq!(one.and(two), Usage { wall_s: 3.0, user_s: 2.0, system_s: 0.5, memory_kb: 10 });
+    }
+}

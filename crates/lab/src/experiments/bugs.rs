@@ -1,0 +1,382 @@
+//! `trodden-lab experiment bugs`: are seeded bugs found by paths that lines and branches cannot find?
+//!
+//! Each bug of `corpus/bugs` is a patch of a program of the corpus: two branches of one function that give a wrong
+//! result only when one execution takes both. Runs take both branches, but only failing ones in one execution. Whether
+//! a run fails is known by the output of the program without the bug. Line and branch coverage of each run is clang's,
+//! of a build without optimisation; the rank of the path is that of `trodden isolate`, of a build as users make it.
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use trodden_corpus::Corpus;
+use trodden_corpus::Variant;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::steps::build_trodden;
+
+/// The builds of the program with the bug.
+const PATHS: &str = "seeded";
+const COVERAGE: &str = "coverage";
+/// The rank at which a bug counts as found.
+const FOUND: usize = 3;
+
+/// `trodden-lab experiment bugs`
+#[derive(Debug, Args)]
+pub struct BugsOptions {
+    /// Programs: gzip, lua, mawk.
+    programs: Vec<String>,
+    /// Where to work.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// The trodden command to use, rather than one built here.
+    #[arg(long, value_name = "FILE")]
+    trodden: Option<PathBuf>,
+}
+
+/// A bug that is put into a program.
+struct Bug {
+    program: &'static str,
+    /// The file and the function that have it.
+    place: (&'static str, &'static str),
+    /// Where the function begins.
+    definition: &'static str,
+    /// The two branches: from the first line behind that with this text to the brace that closes it. A path may begin
+    /// behind a loop in such a branch.
+    branches: [&'static str; 2],
+    /// What a run is made of. The first three do not fail; with the fourth, a run does.
+    parts: [&'static str; 4],
+    /// Makes what runs need.
+    prepare: fn(&Path, &Path) -> Result<()>,
+    /// The arguments of a run of these parts.
+    arguments: fn(&Path, usize, &[&str]) -> Result<Vec<OsString>>,
+}
+
+const BUGS: &[Bug] = &[
+    Bug {
+        program: "gzip",
+        place: ("gzip.c", "get_method"),
+        definition: "local int get_method(in)",
+        branches: ["discard_input_bytes (len, flags);", "discard_input_bytes (-1, flags);\n            header_rest"],
+        parts: ["none.gz", "extra.gz", "comment.gz", "both.gz"],
+        prepare: compressed_files,
+        arguments: |_, _, parts| Ok(["-dcv"].iter().chain(parts).map(OsString::from).collect()),
+    },
+    Bug {
+        program: "lua",
+        place: ("src/loslib.c", "os_date"),
+        definition: "static int os_date",
+        branches: ["stm = l_gmtime(&t, &tmr);", "setallfields(L, stm);"],
+        parts: ["'%Y-%j', ", "'!%Y-%j', ", "'*t', ", "'!*t', "],
+        prepare: |_, _| Ok(()),
+        arguments: |folder, number, parts| {
+            let calls: String = parts.iter().map(|p| format!("show(os.date({p}86400000))\n")).collect();
+            let show = "local function show(v) if type(v) == 'table' then print(v.year, v.yday) else print(v) end end\n";
+            script(folder, number, &format!("{show}{calls}"))
+        },
+    },
+    Bug {
+        program: "mawk",
+        place: ("bi_funct.c", "bi_substr"),
+        definition: "\nbi_substr(CELL *sp)",
+        branches: ["cast1_to_s(sp);", "cast2_to_d(sp + 1);"],
+        parts: ["\"abcdefg\", 2, 3", "1234567, 2, 3", "\"abcdefg\", \"2\", \"3\"", "1234567, \"2\", \"3\""],
+        prepare: |_, _| Ok(()),
+        arguments: |folder, number, parts| {
+            let calls: String = parts.iter().map(|p| format!("print substr({p})\n")).collect();
+            let file = script(folder, number, &format!("BEGIN {{\n{calls}}}\n"))?;
+            Ok([OsString::from("-f")].into_iter().chain(file).collect())
+        },
+    },
+];
+
+/// What runs of a bug show.
+struct Outcome {
+    failing: usize,
+    passing: usize,
+    lines: Covered,
+    branches: Covered,
+    /// Rank of the first path through both branches, its Ochiai score, and how many paths have that score.
+    path: Option<(usize, f64, usize)>,
+}
+
+/// Coverage of failing and passing runs.
+struct Covered {
+    failing: usize,
+    passing: usize,
+    is_equal: bool,
+    /// The best Ochiai score of any line or branch.
+    ochiai: f64,
+    /// The score of what every run covers.
+    of_all: f64,
+}
+
+/// Tries all bugs; fails if one is not found, or if lines or branches distinguish failing runs from passing ones.
+///
+/// # Errors
+/// A program cannot be fetched, built or run, or a bug is not found as it should be.
+pub fn run(options: &BugsOptions) -> Result<()> {
+    packages::ensure(PackagePurpose::Bench)?;
+    let trodden = match &options.trodden {
+        Some(trodden) => std::path::absolute(trodden)?,
+        None => build_trodden()?.join("trodden"),
+    };
+    let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
+    if let Some(unknown) = options.programs.iter().find(|p| BUGS.iter().all(|b| b.program != p.as_str())) {
+        bail!("there is no bug of {unknown}; there are those of {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
+    }
+    println!(
+        "| program | function | runs failing, passing | lines covered by failing, passing runs | branches | best Ochiai of a line, a \
+            branch | rank of the path | its Ochiai | paths with it |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let mut wrong = Vec::new();
+    for bug in BUGS.iter().filter(|b| options.programs.is_empty() || options.programs.iter().any(|p| p == b.program)) {
+        let outcome = try_bug(&corpus, bug, &trodden).with_context(|| format!("the bug of {}", bug.program))?;
+        println!("{}", row(bug, &outcome));
+        if outcome.path.is_none_or(|(rank, ..)| rank > FOUND) {
+            wrong.push(format!("{}: the path is not among the first {FOUND}", bug.program));
+        }
+        if !outcome.lines.is_equal || !outcome.branches.is_equal {
+            wrong.push(format!("{}: coverage of failing and passing runs differs", bug.program));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("; "));
+    Ok(())
+}
+
+fn row(bug: &Bug, outcome: &Outcome) -> String {
+    let covered = |c: &Covered| format!("{}, {}: {}", c.failing, c.passing, if c.is_equal { "equal" } else { "different" });
+    let path = outcome.path.map_or("not found | - | -".into(), |(rank, ochiai, tied)| format!("{rank} | {ochiai:.3} | {tied}"));
+    format!(
+        "| {} | `{}` | {}, {} | {} | {} | {:.3}, {:.3} (what all runs cover has {:.3}) | {path} |",
+        bug.program,
+        bug.place.1,
+        outcome.failing,
+        outcome.passing,
+        covered(&outcome.lines),
+        covered(&outcome.branches),
+        outcome.lines.ochiai,
+        outcome.branches.ochiai,
+        outcome.lines.of_all,
+    )
+}
+
+fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<Outcome> {
+    corpus.ensure_packages(&[bug.program.to_owned()])?;
+    corpus.fetch(bug.program)?;
+    corpus.build_once(bug.program, &Variant::plain())?;
+    let seeded = Corpus::at(&corpus.folder().join("bugs"));
+    let source = patched(corpus, &seeded, bug.program)?;
+    build(&seeded, bug.program, trodden)?;
+    let work = seeded.folder().join("runs").join(bug.program);
+    let _ = fs::remove_dir_all(&work);
+    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    let plain = corpus.program(bug.program, &Variant::plain());
+    (bug.prepare)(&plain, &work)?;
+    let binary = |build: &str| seeded.folder().join("bin").join(build).join(bug.program);
+    let (mut failed, mut coverage) = (Vec::new(), Vec::new());
+    for (number, parts) in runs(&bug.parts).iter().enumerate() {
+        let arguments = (bug.arguments)(&work, number, parts)?;
+        let said = |output: &Output| (output.status.code(), output.stdout.clone(), output.stderr.clone());
+        let right = said(&subject(&plain, &arguments, &work).output()?);
+        let profile = format!("{number}.trodden");
+        let mut record = Command::new(trodden);
+        record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS)).args(&arguments).env("TRODDEN_QUIET", "1");
+        let is = said(&in_folder(record, &work).output().context("cannot run trodden")?);
+        ensure!(fs::exists(work.join(&profile))?, "run {number} counted nothing: {}", String::from_utf8_lossy(&is.2));
+        failed.push(is != right);
+        coverage.push(covered(&binary(COVERAGE), &arguments, &work)?);
+    }
+    ensure!(
+        failed.iter().any(|f| *f) && failed.iter().any(|f| !f),
+        "{} of {} runs fail",
+        failed.iter().filter(|f| **f).count(),
+        failed.len()
+    );
+    Ok(Outcome {
+        failing: failed.iter().filter(|f| **f).count(),
+        passing: failed.iter().filter(|f| !**f).count(),
+        lines: compare(&failed, coverage.iter().map(|c| &c.0)),
+        branches: compare(&failed, coverage.iter().map(|c| &c.1)),
+        path: rank(trodden, &work, &failed, bug, &source)?,
+    })
+}
+
+/// The sources with the bug; gives the file that has it.
+fn patched(corpus: &Corpus, seeded: &Corpus, program: &str) -> Result<PathBuf> {
+    let (from, to) = (corpus.folder().join("src").join(program), seeded.folder().join("src").join(program));
+    let _ = fs::remove_dir_all(&to);
+    fs::create_dir_all(seeded.folder().join("src"))?;
+    steps::output(Command::new("cp").arg("-a").arg(&from).arg(&to))?;
+    let patch = steps::root().join("corpus/bugs").join(format!("{program}.patch"));
+    steps::output(Command::new("patch").arg("-d").arg(&to).args(["-p1", "--input"]).arg(&patch))?;
+    Ok(to)
+}
+
+fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
+    let drivers = seeded.folder().join("drivers");
+    steps::output(Command::new(trodden).arg("drivers").arg(&drivers))?;
+    let own = |name: &str| drivers.join(name).into_os_string();
+    let store = seeded.folder().join("store").into_os_string();
+    let paths = [("CC", own("trodden-cc")), ("CXX", own("trodden-c++")), ("TRODDEN_STORE", store), ("TRODDEN_QUIET", "1".into())];
+    seeded.build_as(PATHS, program, &paths)?;
+    let flags = "-O0 -g -fprofile-instr-generate -fcoverage-mapping";
+    seeded.build_as(COVERAGE, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
+}
+
+/// Runs as orders of parts: with each of the first three, twice one of them; or, to fail, with all four.
+fn runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
+    let mut runs = Vec::new();
+    for fourth in 0..4 {
+        let all = [0, 1, 2, fourth];
+        for first in 0..4 {
+            let turned: Vec<&str> = (0..4).map(|i| parts[all[(first + i) % 4]]).collect();
+            let swapped = vec![turned[1], turned[0], turned[2], turned[3]];
+            runs.extend([turned, swapped]);
+        }
+    }
+    runs.sort();
+    runs.dedup();
+    runs
+}
+
+fn in_folder(mut command: Command, folder: &Path) -> Command {
+    command.current_dir(folder).stdin(Stdio::null()).env("LC_ALL", "C").env("TZ", "UTC");
+    command
+}
+
+fn subject(binary: &Path, arguments: &[OsString], folder: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command.args(arguments);
+    in_folder(command, folder)
+}
+
+/// Names of covered lines and of taken branches.
+type Names = BTreeSet<String>;
+
+fn covered(binary: &Path, arguments: &[OsString], work: &Path) -> Result<(Names, Names)> {
+    let (raw, profile) = (work.join("run.profraw"), work.join("run.profdata"));
+    subject(binary, arguments, work).env("LLVM_PROFILE_FILE", &raw).output().context("cannot run the coverage build")?;
+    steps::output(Command::new("llvm-profdata-22").args(["merge", "-o"]).arg(&profile).arg(&raw))?;
+    let mut export = Command::new("llvm-cov-22");
+    export.args(["export", "--format=lcov", "--instr-profile"]).arg(&profile).arg(binary);
+    let (mut lines, mut branches, mut file) = (Names::new(), Names::new(), String::new());
+    for line in steps::output(&mut export)?.lines() {
+        let taken = |count: &str| count != "0" && count != "-";
+        match line.split_once(':') {
+            Some(("SF", name)) => file = name.to_owned(),
+            Some(("DA", rest)) => {
+                let (number, count) = rest.split_once(',').context("llvm-cov's DA has two fields")?;
+                lines.extend(taken(count).then(|| format!("{file}:{number}")));
+            }
+            Some(("BRDA", rest)) => {
+                let (branch, count) = rest.rsplit_once(',').context("llvm-cov's BRDA has four fields")?;
+                branches.extend(taken(count).then(|| format!("{file}:{branch}")));
+            }
+            _ => {}
+        }
+    }
+    ensure!(!lines.is_empty() && !branches.is_empty(), "{} has no coverage", binary.display());
+    Ok((lines, branches))
+}
+
+fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Names>) -> Covered {
+    let mut tallies: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (names, failed) in coverage.zip(failed) {
+        for name in names {
+            let (failing, passing) = tallies.entry(name).or_default();
+            *(if *failed { failing } else { passing }) += 1;
+        }
+    }
+    let all = failed.iter().filter(|f| **f).count();
+    let ochiai = |(f, p): (usize, usize)| f as f64 / ((all * (f + p)) as f64).sqrt();
+    Covered {
+        failing: tallies.values().filter(|t| t.0 > 0).count(),
+        passing: tallies.values().filter(|t| t.1 > 0).count(),
+        is_equal: tallies.values().all(|(f, p)| (*f > 0) == (*p > 0)),
+        ochiai: tallies.values().map(|t| ochiai(*t)).fold(0.0, f64::max),
+        of_all: ochiai((all, failed.len() - all)),
+    }
+}
+
+/// Where the path through both branches stands.
+fn rank(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path) -> Result<Option<(usize, f64, usize)>> {
+    let text = String::from_utf8_lossy(&fs::read(sources.join(bug.place.0))?).into_owned();
+    let body = text.find(bug.definition).with_context(|| format!("{} has no {}", bug.place.0, bug.place.1))?;
+    let lines = |mark: &str| -> Result<RangeInclusive<u64>> {
+        let at = body + text[body..].find(mark).with_context(|| format!("{} has no `{mark}`", bug.place.0))?;
+        let first = text[..at].matches('\n').count() as u64 + 1;
+        let end =
+            text[at..].lines().position(|l| l.trim() == "}").with_context(|| format!("{}: `{mark}` is not in braces", bug.place.0))?;
+        Ok(first..=first + end as u64)
+    };
+    let branches = [lines(bug.branches[0])?, lines(bug.branches[1])?];
+    let mut isolate = Command::new(trodden);
+    isolate.args(["isolate", "--json", "--top", "1000"]);
+    for (number, failed) in failed.iter().enumerate() {
+        isolate.args([if *failed { "--failing" } else { "--passing" }, &format!("{number}.trodden")]);
+    }
+    let found: Value = serde_json::from_str(&steps::output(isolate.current_dir(work))?).context("trodden isolate")?;
+    let suspects = found["suspects"].as_array().context("trodden isolate lists suspects")?;
+    let through_both = |s: &&Value| {
+        let outline: BTreeSet<u64> = s["outline"].as_str().unwrap_or_default().split('-').filter_map(|w| w.parse().ok()).collect();
+        s["function"] == bug.place.1 && branches.iter().all(|b| outline.range(b.clone()).next().is_some())
+    };
+    let score = |s: &Value| s["ochiai"].as_f64().unwrap_or(0.0);
+    Ok(suspects.iter().find(through_both).map(|s| {
+        let tied = suspects.iter().filter(|o| score(o) == score(s)).count();
+        (s["rank"].as_u64().unwrap_or(0) as usize, score(s), tied)
+    }))
+}
+
+fn script(folder: &Path, number: usize, text: &str) -> Result<Vec<OsString>> {
+    let name = format!("{number}.script");
+    fs::write(folder.join(&name), text).with_context(|| format!("cannot write {name}"))?;
+    Ok(vec![name.into()])
+}
+
+/// One file compressed by gzip, with the fields in its header that RFC 1952 allows: none, an extra field, a comment, both.
+fn compressed_files(gzip: &Path, folder: &Path) -> Result<()> {
+    let text: String = (0..2000).map(|i| format!("line {} of a text that is to be packed\n", i * i % 977)).collect();
+    fs::write(folder.join("text"), text)?;
+    let packed = subject(gzip, &["-nc".into(), "text".into()], folder).output()?.stdout;
+    ensure!(packed.len() > 18 && packed[3] == 0, "gzip -n writes a header without options");
+    let (extra, comment) = ([&[0x2c, 1][..], &[b'x'; 0x12c]].concat(), b"a comment\0".to_vec());
+    let file = |name: &str, flags: u8, fields: &[&[u8]]| {
+        let header = [&packed[..3], &[flags], &packed[4..10]].concat();
+        fs::write(folder.join(name), [header, fields.concat(), packed[10..].to_vec()].concat())
+    };
+    file("none.gz", 0, &[])?;
+    file("extra.gz", 4, &[&extra])?;
+    file("comment.gz", 16, &[&comment])?;
+    Ok(file("both.gz", 20, &[&extra, &comment])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_has_the_first_three_parts_and_few_fail() {
+        let all = runs(&["a", "b", "c", "d"]);
+        assert!(all.iter().all(|run| ["a", "b", "c"].iter().all(|p| run.contains(p))));
+        let failing = all.iter().filter(|r| r.contains(&"d")).count();
+        assert!(failing == 8 && all.len() > 2 * failing, "{} of {}", failing, all.len());
+    }
+
+    #[test]
+    fn coverage_is_compared_by_name() {
+        let names = |of: &[&str]| of.iter().map(|n| (*n).to_owned()).collect::<Names>();
+        let (one, two) = (names(&["a", "b"]), names(&["b"]));
+        let equal = compare(&[true, false, false], [&one, &one, &two].into_iter());
+        assert!(equal.is_equal && (equal.ochiai - 1.0 / 2f64.sqrt()).abs() < 1e-9 && (equal.of_all - 1.0 / 3f64.sqrt()).abs() < 1e-9);
+        let different = compare(&[true, false], [&one, &two].into_iter());
+        assert_eq!((different.is_equal, different.failing, different.passing, different.ochiai), (false, 2, 1, 1.0));
+    }
+}

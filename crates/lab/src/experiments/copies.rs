@@ -1,0 +1,350 @@
+//! `trodden-lab experiment copies`: programs of the corpus counted by copies, compared with the programs that count all their paths.
+//!
+//! What is known is written after each row, and rows of the same day are not run again. Each run is `trodden record
+//! --copies K --baseline`, which fails if the copies' profile is not the program's own to the last count. What copies
+//! are hit they count themselves, and so does one program that counts all; with `--times` they run once more without
+//! that, one after the other, for the time that they take.
+//!
+//! On a Slurm cluster (`--engine slurm`) one is started for it (`xtask/slurm.sh`), and with `--lose-node` a node of it
+//! is lost while copies run there.
+
+mod analysis;
+mod cluster;
+mod table;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use cluster::Cluster;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use table::{CopiesResults, CopiesRow, CopiesTimes, Setting, Triple};
+use trodden_corpus::Variant;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::steps::build_laboratory;
+use trodden_corpus::{Corpus, Input};
+
+/// Programs whose runs are the same each time.
+const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
+
+/// Programs that print how long they took.
+const PRINT_TIMES: &[&str] = &["minisat", "sqlite", "x264"];
+
+/// Programs that write files.
+const WRITE_FILES: &[&str] = &["cppcheck", "x264"];
+
+/// `trodden-lab experiment copies`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden-lab experiment copies                                                    six programs, 2, 4 and 8 copies
+  trodden-lab experiment copies mawk --strategy p3,weighted
+  trodden-lab experiment copies bzip2 --input ref --engine slurm --lose-node        on a throw-away cluster")]
+pub struct CopiesOptions {
+    /// Programs of the corpus.
+    programs: Vec<String>,
+    /// Which run.
+    #[arg(long, value_enum, default_value_t = Input::Train)]
+    input: Input,
+    /// Numbers of copies.
+    #[arg(long, value_name = "K", default_value = "2,4,8", value_delimiter = ',')]
+    copies: Vec<u32>,
+    /// How to divide; strategies of `trodden-lab plan`.
+    #[arg(long, value_name = "STRATEGY", default_value = "weighted,p3,pbl", value_delimiter = ',')]
+    strategy: Vec<String>,
+    /// Who runs the copies.
+    #[arg(long, value_enum, default_value_t = Engine::Local)]
+    engine: Engine,
+    /// With --engine slurm: lose a node while copies run there.
+    #[arg(long)]
+    lose_node: bool,
+    /// Measure the times of copies as well, one at a time.
+    #[arg(long, conflicts_with = "lose_node")]
+    times: bool,
+    /// Measure how long it takes to divide the counting, and run no copies.
+    #[arg(long, conflicts_with_all = ["times", "lose_node"])]
+    analysis: bool,
+    /// How often times are measured.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Write the result to this folder, as DATE.json and DATE.md, after each row; rows that are there are not run again.
+    #[arg(long, value_name = "FOLDER", default_value_os_t = steps::target().join("copies"))]
+    output: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// Processes of this machine.
+    Local,
+    /// A Slurm cluster of three nodes on this machine.
+    Slurm,
+}
+
+/// Runs copies, and prints what they cost.
+///
+/// # Errors
+/// A tool is missing or failed, or counts differ.
+pub fn run(options: &CopiesOptions) -> Result<()> {
+    ensure!(options.engine == Engine::Slurm || !options.lose_node, "only --engine slurm has nodes to lose");
+    packages::ensure(PackagePurpose::Corpus)?;
+    if options.engine == Engine::Slurm {
+        packages::ensure_packages(&["slurmctld", "slurmd", "slurm-client", "munge"].map(str::to_owned))?;
+    }
+    let trodden = build_laboratory()?.with_file_name("trodden");
+    let corpus = Corpus::own();
+    let programs = corpus.ready(&options.programs, DEFAULT)?;
+    let mut results = CopiesResults::from_today(&options.output)?;
+    let mut failed = Vec::new();
+    table::print_heads(options.analysis);
+    for program in &programs {
+        if let Err(error) = program_rows(&corpus, program, &trodden, options, &mut results, &mut failed) {
+            failed.push(format!("{program}: {error:#}"));
+        }
+    }
+    if !options.analysis {
+        results.print_summary();
+    }
+    println!("the result is in {}", results.page().display());
+    failed.iter().for_each(|what| eprintln!("{what}"));
+    ensure!(failed.is_empty(), "{} runs failed", failed.len());
+    Ok(())
+}
+
+/// Runs what of a program is not known.
+fn program_rows(
+    corpus: &Corpus,
+    program: &str,
+    trodden: &Path,
+    options: &CopiesOptions,
+    results: &mut CopiesResults,
+    failed: &mut Vec<String>,
+) -> Result<()> {
+    if options.analysis {
+        return analysis::measure(&Subject::prepare(corpus, program, trodden, options)?, options, results);
+    }
+    let mut subject = None;
+    for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
+        let setting = Setting {
+            program: program.to_owned(),
+            strategy: strategy.clone(),
+            copies,
+            input: options.input.name().to_owned(),
+            engine: if options.engine == Engine::Slurm { "slurm" } else { "local" }.to_owned(),
+            lost_node: options.lose_node,
+        };
+        let known = results.row(&setting);
+        if known.is_some_and(|row| row.times.is_some() || !options.times) {
+            continue;
+        }
+        let known = known.cloned();
+        if subject.is_none() {
+            subject = Some(Subject::prepare(corpus, program, trodden, options)?);
+        }
+        let Some(subject) = &mut subject else { continue };
+        match subject.row(setting, known, options) {
+            Ok(row) => results.add(row)?,
+            Err(error) => failed.push(format!("{program} {strategy} {copies}: {error:#}")),
+        }
+    }
+    Ok(())
+}
+
+/// A program with the profile of its run.
+struct Subject<'a> {
+    corpus: &'a Corpus,
+    name: &'a str,
+    trodden: &'a Path,
+    folder: PathBuf,
+    /// Checksum of what it prints.
+    printed: String,
+    /// Hits of one program that counts all, counted by itself: all, and of labels. Once they are known.
+    sequential: Option<[f64; 2]>,
+}
+
+impl<'a> Subject<'a> {
+    fn prepare(corpus: &'a Corpus, name: &'a str, trodden: &'a Path, options: &CopiesOptions) -> Result<Subject<'a>> {
+        corpus.fetch(name)?;
+        corpus.inputs(name)?;
+        corpus.build_once(name, &Variant::trodden())?;
+        let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let mut subject = Subject { corpus, name, trodden, folder, printed: String::new(), sequential: None };
+        let arguments = format!("-o {}", subject.profile().display());
+        subject.printed = subject.record(&arguments, options)?;
+        Ok(subject)
+    }
+
+    fn sequential(&mut self, options: &CopiesOptions) -> Result<[f64; 2]> {
+        if let Some(known) = self.sequential {
+            return Ok(known);
+        }
+        let (arguments, costs) = self.arguments(1, "sbl");
+        self.record(&format!("{arguments} --count-hits"), options)?;
+        let hits = most_counted(&read_json(&costs)?)?;
+        self.sequential = Some(hits);
+        Ok(hits)
+    }
+
+    fn program(&self) -> PathBuf {
+        self.corpus.program(self.name, &Variant::trodden())
+    }
+
+    fn profile(&self) -> PathBuf {
+        self.folder.join("all.trodden")
+    }
+
+    fn record(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
+        self.corpus.run(self.name, &Variant::trodden(), options.input, &runner(self.trodden, arguments))
+    }
+
+    /// Words of `record` for copies, and the file to which they write their costs.
+    fn arguments(&self, copies: u32, strategy: &str) -> (String, PathBuf) {
+        let costs = self.folder.join(format!("{strategy}-{copies}.json"));
+        let mut arguments = format!("-o {} --copies {copies} --strategy {strategy}", self.folder.join("copies.trodden").display());
+        write!(arguments, " --weights {} --costs {}", self.profile().display(), costs.display()).expect("strings take all");
+        if PRINT_TIMES.contains(&self.name) {
+            arguments += " --ignore-output";
+        }
+        if WRITE_FILES.contains(&self.name) {
+            arguments += " --own-folders";
+        }
+        (arguments, costs)
+    }
+
+    /// Runs copies; gives a row of the table. What is known of it is not run again.
+    fn row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
+        let (copies, strategy) = (setting.copies, setting.strategy.clone());
+        let mut row = match known {
+            Some(row) => row,
+            None => self.hits(setting, options)?,
+        };
+        if options.times {
+            let (arguments, costs) = self.arguments(copies, &strategy);
+            row.times = Some(self.times(&arguments, &costs, options)?);
+        }
+        Ok(row)
+    }
+
+    /// Runs copies that count their hits.
+    fn hits(&mut self, setting: Setting, options: &CopiesOptions) -> Result<CopiesRow> {
+        let [sequential_hits, sequential_label_hits] = self.sequential(options)?;
+        let (arguments, costs) = self.arguments(setting.copies, &setting.strategy);
+        let counting = format!("{arguments} --baseline --count-hits");
+        let printed = match options.engine {
+            Engine::Local => self.record(&counting, options)?,
+            Engine::Slurm => self.on_cluster(&counting, options)?,
+        };
+        if printed != self.printed {
+            bail!("copies print something else than the program");
+        }
+        let counted = read_json(&costs)?;
+        let [hits, label_hits] = most_counted(&counted)?;
+        let attempts = each_copy(&counted).map(|c| number(c, "attempts")).collect::<Result<Vec<_>>>()?;
+        Ok(CopiesRow {
+            setting,
+            hits,
+            label_hits,
+            sequential_hits,
+            sequential_label_hits,
+            proven_hits: number(&counted, "proven_hits")?,
+            run_again: attempts.iter().filter(|n| **n > 1.0).count(),
+            times: None,
+        })
+    }
+
+    /// Runs copies that count paths only, one at a time.
+    fn times(&self, arguments: &str, costs: &Path, options: &CopiesOptions) -> Result<CopiesTimes> {
+        let least = |ns: &mut f64, now: f64| *ns = ns.min(now);
+        let mut single = [[f64::INFINITY; 2]; 2];
+        let mut each = [Vec::<f64>::new(), Vec::new()];
+        for _ in 0..options.rounds {
+            self.record(&format!("{arguments} --baseline --parallel 1"), options)?;
+            let costs = read_json(costs)?;
+            for (kind, [of_copy, plain, sequential]) in
+                [["wall_ns", "plain_ns", "sequential_ns"], ["cpu_ns", "plain_cpu_ns", "sequential_cpu_ns"]].into_iter().enumerate()
+            {
+                for (at, copy) in each_copy(&costs).enumerate() {
+                    each[kind].resize(each[kind].len().max(at + 1), f64::INFINITY);
+                    least(&mut each[kind][at], number(copy, of_copy)?);
+                }
+                least(&mut single[kind][0], number(&costs["baseline"], plain)?);
+                least(&mut single[kind][1], number(&costs["baseline"], sequential)?);
+            }
+        }
+        let [wall, cpu] = [0, 1].map(|kind| Triple {
+            slowest_ns: each[kind].iter().copied().fold(0.0, f64::max),
+            plain_ns: single[kind][0],
+            sequential_ns: single[kind][1],
+        });
+        Ok(CopiesTimes { wall, cpu, rounds: options.rounds })
+    }
+
+    fn on_cluster(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
+        let work = self.folder.join("work");
+        if work.exists() {
+            std::fs::remove_dir_all(&work).with_context(|| format!("cannot empty {}", work.display()))?;
+        }
+        let cluster = Cluster::start(&self.folder.join("slurm"))?;
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let loser = options.lose_node.then(|| scope.spawn(|| cluster.lose_node(&over)));
+            let arguments = format!("{arguments} --engine slurm --work {}", work.display());
+            let runner = format!("env SLURM_CONF={} {}", cluster.configuration().display(), runner(self.trodden, &arguments));
+            let printed = self.corpus.run(self.name, &Variant::trodden(), options.input, &runner);
+            over.store(true, Ordering::Relaxed);
+            let lost = loser.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;
+            match (printed, lost) {
+                (Ok(_), Some(None)) => bail!("the copies were done before a node could be lost: take --input ref"),
+                (printed, lost) => {
+                    lost.flatten().iter().for_each(|reported| eprintln!("{reported}"));
+                    printed
+                }
+            }
+        })
+    }
+}
+
+/// `record` with these words: those that are choices of the laboratory go through it.
+fn runner(trodden: &Path, arguments: &str) -> String {
+    let (mut choices, mut own) = (Vec::new(), Vec::new());
+    let mut words = arguments.split_whitespace();
+    while let Some(word) = words.next() {
+        match word {
+            "--strategy" => choices.extend([Some(word), words.next()].into_iter().flatten()),
+            "--count-hits" => choices.push(word),
+            other => own.push(other),
+        }
+    }
+    let record = format!("record --no-store {} --", own.join(" "));
+    match choices.is_empty() {
+        true => format!("{} {record}", trodden.display()),
+        false => format!("{} with {} -- {record}", trodden.with_file_name("trodden-lab").display(), choices.join(" ")),
+    }
+}
+
+fn read_json(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+fn number(of: &Value, name: &str) -> Result<f64> {
+    of[name].as_f64().with_context(|| format!("the costs have no {name}"))
+}
+
+fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
+    costs["copies"].as_array().into_iter().flatten()
+}
+
+/// Hits that copies counted, of the copy that has most: all, and of labels.
+fn most_counted(costs: &Value) -> Result<[f64; 2]> {
+    let mut most = [0.0f64; 2];
+    for copy in each_copy(costs) {
+        for (at, most) in most.iter_mut().enumerate() {
+            *most = most.max(copy["counted"][at].as_f64().context("a copy did not count its hits")?);
+        }
+    }
+    Ok(most)
+}

@@ -1,0 +1,60 @@
+//! How long the static analysis of partitions takes: `trodden-lab plan` for a program of the corpus, with and without a profile.
+
+use super::table::{Analysis, CopiesResults};
+use super::{CopiesOptions, Subject};
+use crate::experiments::bench::usage::{self, Usage};
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::process::Command;
+use trodden_corpus::steps;
+
+/// Measures it for one program; the least of some rounds counts.
+///
+/// # Errors
+/// A tool fails.
+pub fn measure(subject: &Subject, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
+    let (profile, program) = (subject.profile(), subject.program());
+    for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
+        for profile in [None, Some(profile.as_path())] {
+            let mut least: Option<Usage> = None;
+            let mut procedures = 0;
+            for _ in 0..options.rounds {
+                let (used, counted) = planned(&subject.trodden.with_file_name("trodden-lab"), &program, copies, strategy, profile)?;
+                procedures = counted;
+                least = Some(least.filter(|known| known.user_s <= used.user_s).unwrap_or(used));
+            }
+            let Usage { user_s, wall_s, .. } = least.context("there are no rounds")?;
+            let row = Analysis {
+                program: subject.name.to_owned(),
+                strategy: strategy.clone(),
+                copies,
+                profile: profile.is_some(),
+                procedures,
+                user_s,
+                wall_s,
+            };
+            results.add_analysis(row)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a plan; gives what that used, and the number of functions.
+fn planned(laboratory: &Path, program: &Path, copies: u32, strategy: &str, profile: Option<&Path>) -> Result<(Usage, u64)> {
+    usage::measured(|runner| {
+        let mut arguments = runner.split_whitespace();
+        let mut command = Command::new(arguments.next().context("there is no runner")?);
+        command.args(arguments).arg(laboratory).arg("plan").arg(program).args([
+            "--json",
+            "--strategy",
+            strategy,
+            "--copies",
+            &copies.to_string(),
+        ]);
+        if let Some(profile) = profile {
+            command.arg("--profile").arg(profile);
+        }
+        let answer: serde_json::Value = serde_json::from_str(&steps::output(&mut command)?)?;
+        answer["procedures"].as_u64().context("`trodden-lab plan` does not say how many functions there are")
+    })
+}

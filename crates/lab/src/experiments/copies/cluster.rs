@@ -1,0 +1,59 @@
+//! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`), one of which can be lost.
+
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use trodden_corpus::steps;
+
+/// A throw-away cluster, stopped when this goes out of scope.
+pub struct Cluster {
+    folder: PathBuf,
+}
+
+impl Cluster {
+    /// Starts one that keeps its files in a folder.
+    ///
+    /// # Errors
+    /// Slurm is not there, or does not start.
+    pub fn start(folder: &Path) -> Result<Cluster> {
+        let cluster = Cluster { folder: folder.to_owned() };
+        steps::run(&mut cluster.script("start"))?;
+        Ok(cluster)
+    }
+
+    /// Slurm's configuration.
+    pub fn configuration(&self) -> PathBuf {
+        self.folder.join("slurm.conf")
+    }
+
+    fn script(&self, word: &str) -> Command {
+        let mut command = Command::new("bash");
+        command.arg(steps::root().join("xtask/slurm.sh")).arg(word).env("SLURM_FOLDER", &self.folder);
+        command
+    }
+
+    /// Waits until something runs on the first node, and loses it; gives what happened, or nothing if all was over first.
+    ///
+    /// # Errors
+    /// The node cannot be lost.
+    pub fn lose_node(&self, over: &AtomicBool) -> Result<Option<String>> {
+        while !over.load(Ordering::Relaxed) {
+            let mut queue = Command::new("squeue");
+            queue.args(["-h", "-r", "-w", "n1", "-t", "R", "-o", "%i"]).env("SLURM_CONF", self.configuration());
+            if steps::output(&mut queue).is_ok_and(|jobs| !jobs.trim().is_empty()) {
+                return steps::output(self.script("kill-node").arg("n1")).map(|reported| Some(reported.trim().to_owned()));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.script("stop").status();
+    }
+}

@@ -1,0 +1,293 @@
+//! `trodden-lab experiment pgo`: profile-guided builds of programs of the corpus, with clang's own profile and with one made of paths.
+//!
+//! A third program is made by `trodden pgo`: built by the edge profile, and changed by what paths say of the code that this led to.
+//!
+//! All profiles come from the short run; the long run is measured, in turns. Both edge-guided builds are made in the
+//! same folder with the profile under the same name, so that builds from equal profiles are equal byte by byte, which
+//! is looked at, too. How well the profiles agree is asked of `llvm-profdata`.
+
+mod branches;
+mod short;
+
+use crate::experiments::bench::instructions::Counter;
+use crate::experiments::bench::statistics::{Spread, geometric_mean};
+use crate::experiments::bench::usage;
+use crate::experiments::progress;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_corpus::Variant;
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::steps::build_trodden;
+use trodden_corpus::{Corpus, Input, script};
+
+/// Programs where none are named: dynamic programming, compression (2), an interpreter, a solver in C++, a database.
+const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
+/// The build whose folder and profile's name both final builds share.
+const SHARED: &str = "pgo";
+/// Where `trodden pgo` builds.
+const WORK: &str = "pgo-work";
+/// What is measured: without a profile, by clang's, by ours, by what `trodden pgo` makes of edges alone, and of paths.
+const BUILDS: [&str; BUILT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
+const BUILT: usize = 5;
+
+/// `trodden-lab experiment pgo`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden-lab experiment pgo
+  trodden-lab experiment pgo sqlite --rounds 9
+  trodden-lab experiment pgo ripgrep oxipng --short")]
+pub struct PgoOptions {
+    /// Programs of the corpus, or `all`.
+    #[arg(default_values = PROGRAMS)]
+    programs: Vec<String>,
+    /// Runs of each build; their median counts.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Only compare `trodden pgo` with the build by the compiler's own profile, by instructions and branches instead of times.
+    #[arg(long)]
+    short: bool,
+    /// Where to work.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+/// One program's results.
+struct Row {
+    program: String,
+    /// Of each build.
+    user: [Spread; BUILT],
+    instructions: Option<[u64; BUILT]>,
+    /// Instructions of the two runs that collected, clang's and ours.
+    collecting: Option<[u64; 2]>,
+    profiles: Agreement,
+    same_bytes: bool,
+}
+
+/// How two profiles compare.
+struct Agreement {
+    functions: usize,
+    equal: usize,
+}
+
+/// Builds, runs, prints.
+///
+/// # Errors
+/// A build or a run failed, or a program printed something else than its plain build.
+pub fn run(options: &PgoOptions) -> Result<()> {
+    packages::ensure(PackagePurpose::Bench)?;
+    build_trodden()?;
+    let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
+    let programs = corpus.programs(&options.programs)?;
+    corpus.ensure_packages(&programs)?;
+    if options.short {
+        return short::run(&corpus, &programs);
+    }
+    let counter = Counter::available();
+    println!("{HEAD}");
+    let mut rows = Vec::new();
+    for program in &programs {
+        let row = row(&corpus, program, options.rounds, counter)?;
+        println!("{}", line(&row));
+        rows.push(row);
+    }
+    let mean = |at: usize| geometric_mean(&rows.iter().map(|r| r.user[at].median / r.user[0].median).collect::<Vec<_>>()).unwrap_or(1.0);
+    println!(
+        "geometric mean of user time, of the plain build's: clang's profile {:.3}, ours {:.3}, paths {:.3}",
+        mean(1),
+        mean(2),
+        mean(4)
+    );
+    Ok(())
+}
+
+fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) -> Result<Row> {
+    corpus.fetch(program)?;
+    corpus.inputs(program)?;
+    corpus.build_once(program, &Variant::plain())?;
+    let work = corpus.folder().join("pgo").join(program);
+    let _ = fs::remove_dir_all(&work);
+    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    let (clang, paths) = (by_clang(corpus, program, &work)?, by_paths(corpus, program, &work)?);
+    for (build, profile) in [(BUILDS[1], &clang), (BUILDS[2], &paths)] {
+        use_profile(corpus, program, profile, build)?;
+    }
+    let bytes = |build: &str| fs::read(binary(corpus, build, program)).with_context(|| format!("{program}: no build {build}"));
+    by_trodden(corpus, program, BUILDS[3], &["--edges"])?;
+    by_trodden(corpus, program, BUILDS[4], &[])?;
+    let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;
+    let user = timed(corpus, program, rounds)?;
+    let count = |build: &str, counter: Counter| instructions(corpus, program, build, counter);
+    let each = |counter: Counter| -> Result<[u64; BUILT]> {
+        let mut all = [0; BUILT];
+        for (build, to) in BUILDS.iter().zip(&mut all) {
+            *to = count(build, counter)?;
+        }
+        Ok(all)
+    };
+    let two = |counter: Counter| -> Result<[u64; 2]> { Ok([count("clang-edges", counter)?, count("trodden-pgo", counter)?]) };
+    Ok(Row {
+        program: program.to_owned(),
+        user,
+        instructions: counter.map(each).transpose()?,
+        collecting: counter.map(two).transpose()?,
+        profiles: agreement(&clang, &paths)?,
+        same_bytes,
+    })
+}
+
+fn binary(corpus: &Corpus, build: &str, program: &str) -> PathBuf {
+    corpus.folder().join("bin").join(build).join(program)
+}
+
+/// Clang's own profile of the short run.
+fn by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
+    corpus.build_as("clang-edges", program, &Variant::parse("clang-edges")?.build_environment()?)?;
+    let raw = work.join("raw");
+    corpus.run_as("clang-edges", program, Input::Train, "", &[("LLVM_PROFILE_FILE", raw.join("%m.profraw").into())])?;
+    let profile = work.join("clang.profdata");
+    steps::output(Command::new("llvm-profdata-22").arg("merge").arg(&raw).arg("-o").arg(&profile))?;
+    Ok(profile)
+}
+
+/// The same, made of paths.
+fn by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
+    let mut variables = Variant::trodden().build_environment()?;
+    variables.push(("TRODDEN_INSTRUMENT", "observe=edge-profile".into()));
+    corpus.build_as("trodden-pgo", program, &variables)?;
+    let counts = work.join("counts");
+    fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
+    corpus.run_as("trodden-pgo", program, Input::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
+    let (stored, profile) = (work.join("paths.trodden"), work.join("paths.profdata"));
+    let trodden = || Command::new(steps::target().join("release/trodden"));
+    steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
+    steps::output(trodden().args(["export", "profdata"]).arg(&stored).arg("-o").arg(&profile))?;
+    Ok(profile)
+}
+
+/// A program made by one command; gives what was changed by paths, a line for each function.
+fn by_trodden(corpus: &Corpus, program: &str, build: &str, options: &[&str]) -> Result<Vec<String>> {
+    let output = binary(corpus, build, program);
+    fs::create_dir_all(output.parent().unwrap_or(Path::new("/")))
+        .with_context(|| format!("cannot make the folder of {}", output.display()))?;
+    let recipe = |step: &str| {
+        let words = ["bash".into(), script(), step.into(), program.into(), corpus.folder().to_owned()];
+        words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
+    };
+    let mut command = Command::new(steps::target().join("release/trodden"));
+    command.arg("pgo").args(options).arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
+    command.arg("-o").arg(&output);
+    if corpus.is_rust(program)? {
+        // What is on the search path links build scripts.
+        command.arg("--only-variables");
+    }
+    command.args(["--", "sh", "-c"]).arg(recipe("build"));
+    // Cargo's command is trodden's.
+    let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
+    let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
+    command.envs(variables).env("BUILD", WORK).env("TRODDEN_STORE", corpus.folder().join("store"));
+    let said = steps::errors(&mut command)?;
+    let changed = said.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
+    Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
+}
+
+/// Builds with a profile, in the shared folder, and puts the program where `build` has it.
+fn use_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> Result<()> {
+    let shared = corpus.folder().join("pgo").join(format!("{program}.profdata"));
+    fs::copy(profile, &shared).with_context(|| format!("cannot write {}", shared.display()))?;
+    let mut variables = Variant::plain().build_environment()?;
+    let flags = |v: &OsString| format!("{} -fprofile-use={}", v.to_string_lossy(), shared.display());
+    variables.iter_mut().filter(|(name, _)| *name == "CFLAGS").for_each(|(_, v)| *v = flags(v).into());
+    variables.push(("RUSTFLAGS", format!("-Cprofile-use={}", shared.display()).into()));
+    corpus.build_as(SHARED, program, &variables)?;
+    let (from, to) = (binary(corpus, SHARED, program), binary(corpus, build, program));
+    fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot make the folder of {}", to.display()))?;
+    fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
+    Ok(())
+}
+
+/// Seconds of user time of the long run, in turns.
+fn timed(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; BUILT]> {
+    let mut seconds: [Vec<f64>; BUILT] = Default::default();
+    let mut sums: Vec<String> = Vec::new();
+    for round in 1..=rounds {
+        for (build, seconds) in BUILDS.iter().zip(&mut seconds) {
+            progress(&format!("round {round} of {rounds}: {program}, {build}"));
+            let (used, sum) = usage::measured(|runner| corpus.run_as(build, program, Input::Ref, runner, &[]))?;
+            seconds.push(used.user_s);
+            sums.push(sum);
+        }
+    }
+    progress("");
+    if sums.windows(2).any(|pair| pair[0] != pair[1]) {
+        bail!("{program}: a build with a profile prints something else than the plain build");
+    }
+    Ok(seconds.map(|of| Spread::from_values(&of)))
+}
+
+/// Instructions of the short run, of a copy without debug information (valgrind cannot read clang's).
+fn instructions(corpus: &Corpus, program: &str, build: &str, counter: Counter) -> Result<u64> {
+    progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
+    let stripped = format!("{build}-stripped");
+    let to = binary(corpus, &stripped, program);
+    fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot make the folder of {}", to.display()))?;
+    steps::output(Command::new("strip").args(["--strip-debug", "-o"]).arg(&to).arg(binary(corpus, build, program)))?;
+    let log = corpus.folder().join("pgo").join("instructions.log");
+    let _ = fs::remove_file(&log);
+    let nowhere = [("LLVM_PROFILE_FILE", OsString::from("/dev/null"))];
+    corpus.run_as(&stripped, program, Input::Train, &counter.runner(&log), &nowhere)?;
+    progress("");
+    let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    counter.total(&text).with_context(|| format!("{} counted no instructions of {program}: see {}", counter.name(), log.display()))
+}
+
+/// How many functions have the same counters in both.
+fn agreement(one: &Path, other: &Path) -> Result<Agreement> {
+    let (one, other) = (functions(one)?, functions(other)?);
+    Ok(Agreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })
+}
+
+/// The functions of a profile: name, hash and counters, without noted values.
+fn functions(profile: &Path) -> Result<Vec<String>> {
+    let text = steps::output(Command::new("llvm-profdata-22").args(["merge", "--text"]).arg(profile).args(["-o", "-"]))?;
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = (1..lines.len()).filter(|at| lines[*at] == "# Func Hash:");
+    let one = |at: usize| {
+        let count: usize = lines.get(at + 3)?.parse().ok()?;
+        Some(lines.get(at - 1..at + 5 + count)?.join("\n"))
+    };
+    begins.map(one).collect::<Option<Vec<_>>>().context("llvm-profdata prints a text that is not known")
+}
+
+const HEAD: &str = concat!(
+    "           user time, median (s)                                       least (s)           paths to clang     instructions to \
+        plain        collecting   functions with    same\n",
+    "program    plain    clang    ours     edges    paths    | clang    paths   | median  least   | clang   ours    edges   paths   \
+        paths/clang  equal counters    program"
+);
+
+fn line(row: &Row) -> String {
+    let [plain, clang, ours, edges, paths] = row.user.map(|s| s.median);
+    let [_, clang_least, _, _, paths_least] = row.user.map(|s| s.least);
+    let ratio = |a: u64, b: u64| a as f64 / b as f64;
+    let counts = row.instructions.map_or([f64::NAN; BUILT], |all| all.map(|n| ratio(n, all[0])));
+    let collecting = row.collecting.map_or(f64::NAN, |[clang, paths]| ratio(paths, clang));
+    format!(
+        "{:<10} {plain:<8.2} {clang:<8.2} {ours:<8.2} {edges:<8.2} {paths:<8.2} | {clang_least:<8.2} {paths_least:<7.2} | {:<7.3} \
+            {:<7.3} | {:<7.4} {:<7.4} {:<7.4} {:<7.4} {collecting:<12.3} {:<17} {}",
+        row.program,
+        paths / clang,
+        paths_least / clang_least,
+        counts[1],
+        counts[2],
+        counts[3],
+        counts[4],
+        format!("{} of {}", row.profiles.equal, row.profiles.functions),
+        if row.same_bytes { "yes" } else { "no" },
+    )
+}

@@ -1,0 +1,309 @@
+//! `trodden-lab experiment residual`: which paths long runs of real programs take that short runs, or suites of many inputs, have
+//! not taken; and how large programs become by counting.
+//!
+//! Tables 3.1, 3.3 and 3.4 of Vaswani's thesis, on programs of the corpus. A program that counts all paths runs the
+//! tests and the field; what `trodden residual` says of the two profiles is compared with what `trodden-oracle untested`
+//! says, which shares no code with it, and against what a residual build counts that runs the field itself.
+
+mod page;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_corpus::Variant;
+use trodden_corpus::oracle::{build_oracle, trodden};
+use trodden_corpus::packages::{self, PackagePurpose};
+use trodden_corpus::steps;
+use trodden_corpus::{Corpus, Input};
+
+/// Programs that are not too large to be built in minutes.
+const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];
+/// Builds whose size is reported, beside the plain one.
+const SIZES: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
+
+const SCHEMA_VERSION: u32 = 2;
+
+/// `trodden-lab experiment residual`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  trodden-lab experiment residual                                        twelve programs
+  trodden-lab experiment residual gzip lua --output docs/benchmarks/residual")]
+pub struct ResidualOptions {
+    /// Programs of the corpus.
+    programs: Vec<String>,
+    /// Write DATE.md and DATE.json to this folder, after each program. Rows of the newest result there are kept, unless
+    /// their programs are named.
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+/// What `trodden-oracle untested` finds: columns of table 3.1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Untested {
+    tested_paths: u64,
+    executed_paths: u64,
+    untested_paths: u64,
+    executions: String,
+    untested_executions: String,
+    functions: u64,
+    untested_edges: u64,
+    functions_with_untested_edges: u64,
+    in_functions_without_untested_edges: u64,
+    every_edge_known: u64,
+}
+
+impl Untested {
+    /// Of the field's executed paths, in per cent.
+    fn share_of_paths(&self) -> f64 {
+        percent(self.untested_paths as f64, self.executed_paths as f64)
+    }
+
+    /// Of the field's executions.
+    fn share_of_executions(&self) -> f64 {
+        let number = |text: &str| text.parse().unwrap_or(f64::NAN);
+        percent(number(&self.untested_executions), number(&self.executions))
+    }
+
+    /// Of the untested paths, those in functions without an untested edge.
+    fn share_without_edges(&self) -> f64 {
+        percent(self.in_functions_without_untested_edges as f64, self.untested_paths as f64)
+    }
+}
+
+fn percent(part: f64, all: f64) -> f64 {
+    if all == 0.0 { 0.0 } else { 100.0 * part / all }
+}
+
+/// What the residual build of a program counted in the field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ResidualBuild {
+    /// The untested paths, as often as the build that counts all.
+    Equal,
+    /// Something else; but two runs of the build that counts all differ, too.
+    RunsDiffer,
+}
+
+/// A suite of many inputs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Suite {
+    runs: usize,
+    untested: Untested,
+}
+
+/// A program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Row {
+    /// What it was measured with.
+    commit: String,
+    /// Table 3.1: the short run against the long one.
+    untested: Untested,
+    residual_build: ResidualBuild,
+    /// Table 3.3: the short run and a suite against the long one.
+    suite: Option<Suite>,
+    /// Table 3.4: bytes of `.text`, and of all that is loaded, by build.
+    sizes: BTreeMap<String, [u64; 2]>,
+}
+
+/// All results.
+#[derive(Debug, Serialize, Deserialize)]
+struct Results {
+    schema_version: u32,
+    date: String,
+    programs: BTreeMap<String, Row>,
+}
+
+/// Measures, and prints tables.
+///
+/// # Errors
+/// A tool is missing or failed, or what they say differs.
+pub fn run(options: &ResidualOptions) -> Result<()> {
+    packages::ensure(PackagePurpose::Bench)?;
+    let oracle = build_oracle()?;
+    let corpus = Corpus::own();
+    let programs = corpus.ready(&options.programs, DEFAULT)?;
+    let mut results = Results::begin(options.output.as_deref())?;
+    for program in &programs {
+        if options.programs.is_empty() && results.programs.contains_key(program) {
+            continue;
+        }
+        let row = Subject::prepare(&corpus, program, &oracle)?.row().with_context(|| program.clone())?;
+        results.programs.insert(program.clone(), row);
+        if let Some(folder) = &options.output {
+            results.write(folder)?;
+        }
+    }
+    print!("{}", page::text(&results));
+    Ok(())
+}
+
+impl Results {
+    /// Those that are there, of the newest date, as of today.
+    fn begin(folder: Option<&Path>) -> Result<Results> {
+        let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
+        let files = folder.and_then(|f| std::fs::read_dir(f).ok()).into_iter().flatten().flatten().map(|entry| entry.path());
+        let Some(file) = files.filter(|f| f.extension().is_some_and(|e| e == "json")).max() else {
+            return Ok(Results { schema_version: SCHEMA_VERSION, date, programs: BTreeMap::new() });
+        };
+        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let old: Results = serde_json::from_str(&text).with_context(|| format!("{} is damaged: remove it", file.display()))?;
+        ensure!(old.schema_version == SCHEMA_VERSION, "{} is of another version of this command: remove it", file.display());
+        Ok(Results { date, ..old })
+    }
+
+    fn write(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for (ending, text) in [("json", serde_json::to_string_pretty(self)? + "\n"), ("md", page::text(self))] {
+            let file = folder.join(&self.date).with_extension(ending);
+            std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A program that counts all paths.
+struct Subject<'a> {
+    corpus: &'a Corpus,
+    program: &'a str,
+    oracle: &'a Path,
+    folder: PathBuf,
+}
+
+impl<'a> Subject<'a> {
+    fn prepare(corpus: &'a Corpus, program: &'a str, oracle: &'a Path) -> Result<Subject<'a>> {
+        corpus.fetch(program)?;
+        corpus.build_once(program, &Variant::plain())?;
+        corpus.build_once(program, &Variant::trodden())?;
+        corpus.inputs(program)?;
+        let folder = std::path::absolute(corpus.folder().join("residual").join(program)).context("there is no current folder")?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Subject { corpus, program, oracle, folder })
+    }
+
+    fn row(&self) -> Result<Row> {
+        let full = Variant::trodden().folder();
+        let tests = self.profile(&full, Input::Train, "train")?;
+        let field = self.profile(&full, Input::Ref, "ref")?;
+        let untested = self.compared(&[&tests], &field)?;
+        let residual_build = self.residual_build(&tests, &field)?;
+        let suite = match self.corpus.suite_runs(self.program)? {
+            0 => None,
+            runs => {
+                let suite = self.profile(&full, Input::Suite, "suite")?;
+                Some(Suite { runs, untested: self.compared(&[&tests, &suite], &field)? })
+            }
+        };
+        Ok(Row { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
+    }
+
+    /// Runs a build, and stores what it counts.
+    fn profile(&self, build: &str, input: Input, name: &str) -> Result<PathBuf> {
+        let counts = self.folder.join(name);
+        if counts.exists() {
+            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
+        }
+        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
+        self.corpus.run_as(build, self.program, input, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
+        let stored = counts.with_extension("trodden");
+        steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
+        Ok(stored)
+    }
+
+    /// What the field takes and tests do not, by the oracle; `trodden residual` must say the same.
+    fn compared(&self, tests: &[&Path], field: &Path) -> Result<Untested> {
+        let merged = self.folder.join("tests.trodden");
+        steps::output(trodden().arg("merge").args(tests).arg("-o").arg(&merged))?;
+        let said = steps::output(Command::new(self.oracle).arg("untested").arg(&merged).arg(field))?;
+        let checked: Untested = serde_json::from_str(&said).context("the oracle prints something else than figures")?;
+        let mut residual = trodden();
+        residual.arg("residual").arg(field);
+        for known in tests {
+            residual.arg("--known").arg(known);
+        }
+        let reported = summary(&mut residual)?;
+        let expected = [
+            ("untested_paths", checked.untested_paths),
+            ("counted_paths", checked.executed_paths),
+            ("functions", checked.functions),
+            ("untested_edges", checked.untested_edges),
+            ("functions_with_untested_edges", checked.functions_with_untested_edges),
+            ("in_functions_without_untested_edges", checked.in_functions_without_untested_edges),
+            ("every_edge_known", checked.every_edge_known),
+        ];
+        for (name, wanted) in expected {
+            ensure!(reported[name] == wanted, "{}: `trodden residual` says {name} {}, the oracle {wanted}", self.program, reported[name]);
+        }
+        ensure!(number(&reported["untested_executions"]) == checked.untested_executions, "{}: untested executions differ", self.program);
+        Ok(checked)
+    }
+
+    /// Has a residual build run the field: it must count what is untested, and nothing else.
+    fn residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
+        let counted = self.profile(&self.made("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
+        let of = |field: &Path| -> Result<(String, String)> {
+            let reported = summary(trodden().arg("residual").arg(field).arg("--known").arg(tests))?;
+            Ok((number(&reported["untested_paths"]), number(&reported["untested_executions"])))
+        };
+        let expected = of(field)?;
+        if of(&counted)? == expected {
+            return Ok(ResidualBuild::Equal);
+        }
+        let again = of(&self.profile(&Variant::trodden().folder(), Input::Ref, "again")?)?;
+        ensure!(again != expected, "{}: the residual build counts {:?}, not {expected:?}", self.program, of(&counted)?);
+        Ok(ResidualBuild::RunsDiffer)
+    }
+
+    /// Makes the build that counts all again in another way; gives the new one's name.
+    fn made(&self, name: &str, choices: &str, options: &[&std::ffi::OsStr]) -> Result<String> {
+        let build = format!("residual-{name}");
+        let place = self.corpus.folder().join("bin").join(&build);
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        let full = self.corpus.program(self.program, &Variant::trodden());
+        let mut instrument = trodden();
+        instrument.arg("instrument").arg(full).arg("-o").arg(place.join(self.program)).args(options);
+        steps::output(instrument.env(steps::LABORATORY_VARIABLE, choices))?;
+        Ok(build)
+    }
+
+    /// How large the program is, in each build.
+    fn sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
+        let mut sizes = BTreeMap::from([("plain".to_owned(), sections(&self.corpus.program(self.program, &Variant::plain()))?)]);
+        for name in SIZES {
+            let program = match name {
+                "trodden" => self.corpus.program(self.program, &Variant::trodden()),
+                "residual" => self.corpus.folder().join("bin/residual-residual").join(self.program),
+                scheme => {
+                    let options = ["--interesting".as_ref(), tests.as_ref()];
+                    let build = self.made(scheme, &format!("--scheme {scheme}"), &options)?;
+                    self.corpus.folder().join("bin").join(build).join(self.program)
+                }
+            };
+            sizes.insert(name.to_owned(), sections(&program)?);
+        }
+        Ok(sizes)
+    }
+}
+
+/// The summary of a report of untested paths.
+fn summary(residual: &mut Command) -> Result<serde_json::Value> {
+    let text = steps::output(residual.args(["--json", "--top", "0"]))?;
+    let mut reported: serde_json::Value = serde_json::from_str(&text).context("`trodden residual --json` prints no JSON")?;
+    Ok(reported["summary"].take())
+}
+
+/// A number in JSON, which is a string if it is large.
+fn number(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Bytes of `.text`, and of all sections that are loaded (`size` calls them text, data and bss).
+fn sections(program: &Path) -> Result<[u64; 2]> {
+    let listing = steps::output(Command::new("size").arg("--format=berkeley").arg(program))?;
+    let loaded = listing.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
+    let loaded = loaded.with_context(|| format!("`size` does not say how large {} is", program.display()))?;
+    Ok([crate::experiments::bench::measure::code_bytes(program)?, loaded])
+}

@@ -1,0 +1,195 @@
+//! Results as a page: three tables.
+
+use super::{ResidualBuild, Results, Row, SIZES, Untested};
+use crate::experiments::bench::statistics::geometric_mean;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const UNTESTED: &str = "\
+## Untested paths (table 3.1)
+
+The tests are the program's short run, the field is its long one. Untested paths are reported in per cent of the different paths that the \
+field took, their executions in per cent of all its executions. An edge is \
+untested if an untested path takes it and no tested one. The last columns are the finding: untested paths in functions without an \
+untested edge, which no edge coverage sees, and paths all of whose edges are tested, \
+wherever they are. Functions with more than 4,096 paths are cut, so that a path may be a part of a longer one.
+
+| program | paths taken by tests | by the field | untested | in % | % of executions | functions with them | untested edges | functions \
+with those | untested paths in functions without | in % | every edge tested | residual build |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|
+";
+
+const SUITES: &str = "
+## With a suite of many inputs (table 3.3)
+
+The tests are the short run and a suite; the field is the same long run.
+
+| program | runs of the suite | paths taken by tests | untested | in % | % of executions | untested edges | untested paths in functions \
+without | in % |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|
+";
+
+const SIZE: &str = "
+## Size (table 3.4)
+
+How many times as large as the plain build programs are that count all paths, that count the short run's paths by `ppp` or \
+`known-table`, and that count all but those (`residual`): `.text` alone, and all that is loaded (code, constants, data, and \
+the template of the counters).
+
+";
+
+/// The page.
+pub fn text(results: &Results) -> String {
+    let mut out =
+        format!("# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n", results.date, commits(results));
+    out += "Each row was found twice, by `trodden residual` and by an oracle that compares two full profiles (it shares the decoding of \
+        paths, nothing else), with equal figures.\n\n";
+    out += UNTESTED;
+    results.programs.iter().for_each(|(name, row)| out += &untested_row(name, row));
+    out += &mean_row(results);
+    if results.programs.values().any(|r| r.suite.is_some()) {
+        out += SUITES;
+        results.programs.iter().for_each(|(name, row)| out += &suite_row(name, row));
+    }
+    out += SIZE;
+    out += &sizes(results);
+    out
+}
+
+/// `commit a (one, two), commit b (three)`.
+fn commits(results: &Results) -> String {
+    let mut programs = BTreeMap::<&str, Vec<&str>>::new();
+    results.programs.iter().for_each(|(name, row)| programs.entry(&row.commit).or_default().push(name));
+    let reported = programs.iter().map(|(commit, names)| format!("commit {commit} ({})", names.join(", ")));
+    reported.collect::<Vec<_>>().join(", ")
+}
+
+fn untested_row(name: &str, row: &Row) -> String {
+    let u = &row.untested;
+    let build = match row.residual_build {
+        ResidualBuild::Equal => "counts the same",
+        ResidualBuild::RunsDiffer => "runs differ",
+    };
+    format!(
+        "| {name} | {} | {} | {} | {:.1} | {} | {} | {} | {} | {} | {:.1} | {} | {build} |\n",
+        u.tested_paths,
+        u.executed_paths,
+        u.untested_paths,
+        u.share_of_paths(),
+        small(u.share_of_executions()),
+        u.functions,
+        u.untested_edges,
+        u.functions_with_untested_edges,
+        u.in_functions_without_untested_edges,
+        u.share_without_edges(),
+        u.every_edge_known,
+    )
+}
+
+/// Averages of the shares, as the thesis has them.
+fn mean_row(results: &Results) -> String {
+    let mean = |of: fn(&Untested) -> f64| {
+        let all: Vec<f64> = results.programs.values().map(|r| of(&r.untested)).collect();
+        all.iter().sum::<f64>() / all.len().max(1) as f64
+    };
+    format!(
+        "| average | | | {:.0} | {:.1} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | |\n",
+        mean(|u| u.untested_paths as f64),
+        mean(Untested::share_of_paths),
+        small(mean(Untested::share_of_executions)),
+        mean(|u| u.functions as f64),
+        mean(|u| u.untested_edges as f64),
+        mean(|u| u.functions_with_untested_edges as f64),
+        mean(|u| u.in_functions_without_untested_edges as f64),
+        mean(Untested::share_without_edges),
+        mean(|u| u.every_edge_known as f64),
+    )
+}
+
+fn suite_row(name: &str, row: &Row) -> String {
+    let Some(suite) = &row.suite else { return String::new() };
+    let u = &suite.untested;
+    format!(
+        "| {name} | {} | {} | {} | {:.1} | {} | {} | {} | {:.1} |\n",
+        suite.runs,
+        u.tested_paths,
+        u.untested_paths,
+        u.share_of_paths(),
+        small(u.share_of_executions()),
+        u.untested_edges,
+        u.in_functions_without_untested_edges,
+        u.share_without_edges(),
+    )
+}
+
+/// A share in per cent, with digits where there is little.
+fn small(percent: f64) -> String {
+    if percent != 0.0 && percent < 0.05 { format!("{percent:.4}") } else { format!("{percent:.1}") }
+}
+
+fn sizes(results: &Results) -> String {
+    let mut out = String::from("| program | plain `.text`, bytes |");
+    SIZES.iter().for_each(|s| write!(out, " {s} |").expect("strings take all"));
+    out += " plain loaded, bytes |";
+    SIZES.iter().for_each(|s| write!(out, " {s} |").expect("strings take all"));
+    out += "\n|---|";
+    out += &"--:|".repeat(2 * (SIZES.len() + 1));
+    out.push('\n');
+    let factor = |row: &Row, build: &str, what: usize| Some(row.sizes.get(build)?[what] as f64 / row.sizes.get("plain")?[what] as f64);
+    let reported = |factor: Option<f64>| factor.map_or_else(String::new, |f| format!("{f:.2}"));
+    for (name, row) in &results.programs {
+        write!(out, "| {name} |").expect("strings take all");
+        for what in [0, 1] {
+            write!(out, " {} |", row.sizes.get("plain").map_or(0, |s| s[what])).expect("strings take all");
+            SIZES.iter().for_each(|s| write!(out, " {} |", reported(factor(row, s, what))).expect("strings take all"));
+        }
+        out.push('\n');
+    }
+    out += "| geometric mean |";
+    for what in [0, 1] {
+        out += " |";
+        for build in SIZES {
+            let all: Option<Vec<f64>> = results.programs.values().map(|row| factor(row, build, what)).collect();
+            write!(out, " {} |", reported(all.and_then(|a| geometric_mean(&a)))).expect("strings take all");
+        }
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::residual::Suite;
+
+    #[test]
+    fn shares_are_of_what_the_headings_say() {
+        let untested = Untested {
+            tested_paths: 90,
+            executed_paths: 200,
+            untested_paths: 50,
+            executions: "1000000".into(),
+            untested_executions: "100".into(),
+            functions: 6,
+            untested_edges: 3,
+            functions_with_untested_edges: 2,
+            in_functions_without_untested_edges: 40,
+            every_edge_known: 45,
+        };
+        let sizes =
+            [("plain", [100, 200]), ("trodden", [150, 500]), ("ppp", [140, 400]), ("known-table", [130, 300]), ("residual", [250, 600])];
+        let row = Row {
+            commit: "c".into(),
+            untested: untested.clone(),
+            residual_build: ResidualBuild::Equal,
+            suite: Some(Suite { runs: 7, untested }),
+            sizes: sizes.map(|(n, s)| (n.to_owned(), s)).into(),
+        };
+        let results = Results { schema_version: 1, date: "d".into(), programs: BTreeMap::from([("one".to_owned(), row)]) };
+        let text = text(&results);
+        assert!(text.contains("By `trodden-lab experiment residual`, commit c (one).\n"), "{text}");
+        assert!(text.contains("| one | 90 | 200 | 50 | 25.0 | 0.0100 | 6 | 3 | 2 | 40 | 80.0 | 45 | counts the same |"), "{text}");
+        assert!(text.contains("| one | 7 | 90 | 50 | 25.0 | 0.0100 | 3 | 40 | 80.0 |"), "{text}");
+        assert!(text.contains("| one | 100 | 1.50 | 1.40 | 1.30 | 2.50 | 200 | 2.50 | 2.00 | 1.50 | 3.00 |"), "{text}");
+    }
+}

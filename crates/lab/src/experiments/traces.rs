@@ -1,0 +1,235 @@
+//! `trodden-lab experiment traces`: what collecting the whole trace of an unmodified program costs, by runs, strategies and weights,
+//! beside the program alone and other tools, all in the same session.
+//!
+//! Collection time is that of the slowest machine, each run on a machine of its own. Runs are made one after the other (`--jobs 1`), so
+//! that they do not slow each other down. gdb is given up after some steps; what it would take for the whole run is computed from the
+//! instructions that stepping saw, and marked.
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use trodden_corpus::steps;
+
+/// `trodden-lab experiment traces`
+#[derive(Debug, Args)]
+pub struct TracesOptions {
+    /// This `trodden` instead of one that is built now.
+    #[arg(long, value_name = "FILE")]
+    trodden: Option<PathBuf>,
+    /// Bytes of the programs' input.
+    #[arg(long, default_value_t = 20_000)]
+    bytes: usize,
+    /// Instructions after which gdb is given up.
+    #[arg(long, default_value_t = 3_000)]
+    gdb_steps: u64,
+}
+
+/// Programs of Debian, and their arguments before the input.
+const PROGRAMS: [(&str, &[&str]); 2] = [("/usr/bin/gzip", &["-c"]), ("/usr/bin/sed", &["-e", "s/a\\(.\\)/\\1b/g"])];
+const STRATEGIES: [&str; 4] = ["fine", "function", "grouped", "weighted"];
+const RUNS: [u32; 3] = [1, 2, 4];
+/// Times a plain run is measured.
+const PLAIN: usize = 7;
+
+#[derive(Deserialize)]
+struct Shown {
+    runs: Vec<RunShown>,
+}
+
+#[derive(Deserialize)]
+struct RunShown {
+    hits: u64,
+    seconds: f64,
+}
+
+#[derive(Deserialize)]
+struct Planned {
+    predicted: Vec<f64>,
+    bound: f64,
+}
+
+struct Bench<'a> {
+    trodden: PathBuf,
+    folder: &'a Path,
+    program: Vec<String>,
+}
+
+/// Measures, and prints tables of Markdown.
+///
+/// # Errors
+/// A program cannot be run or traced.
+pub fn run(options: &TracesOptions) -> Result<()> {
+    let trodden = match &options.trodden {
+        Some(file) => fs::canonicalize(file).with_context(|| format!("there is no {}", file.display()))?,
+        None => steps::build_trodden()?,
+    };
+    let folder = steps::target().join("traces");
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("input"), text(options.bytes))?;
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!("Input: {} bytes of text; load of the machine before: {}", options.bytes, load.split(' ').next().unwrap_or("?"));
+    for (program, arguments) in PROGRAMS {
+        let arguments = [program].iter().chain(arguments).chain(&["input"]).map(|w| (*w).to_owned()).collect();
+        Bench { trodden: trodden.clone(), folder: &folder, program: arguments }.run(options)?;
+    }
+    Ok(())
+}
+
+/// Lines of words, the same ones each time, in an order that does not repeat.
+fn text(bytes: usize) -> String {
+    const WORDS: [&str; 8] = ["path", "block", "a", "witness", "branch", "and", "trace", "an edge"];
+    let (mut state, mut text) = (1u64, String::new());
+    while text.len() < bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        text.push_str(WORDS[(state >> 61) as usize]);
+        text.push(if (state >> 40) % 9 == 0 { '\n' } else { ' ' });
+    }
+    text
+}
+
+impl Bench<'_> {
+    fn run(&self, options: &TracesOptions) -> Result<()> {
+        println!("\n## `{}`\n", self.program.join(" "));
+        let plain = self.plain()?;
+        let blocks = self.whole("trampolines", &["--runs", "1"])?;
+        println!("{} blocks; the program alone: {:.2} ms.\n", blocks.0, plain * 1e3);
+        println!("| runs | strategy | static: predicted | counted | time, ms | from a trace: predicted | counted | time, ms | bound |");
+        println!("|---|---|---|---|---|---|---|---|---|");
+        for runs in RUNS {
+            for strategy in STRATEGIES {
+                let [fixed, measured] = ["static", "one.trace"].map(|weights| self.row(runs, strategy, weights));
+                let ((p1, c1, t1, _), (p2, c2, t2, bound)) = (fixed?, measured?);
+                let (t1, t2) = (t1 * 1e3, t2 * 1e3);
+                println!("| {runs} | `{strategy}` | {p1:.0} | {c1} | {t1:.0} | {p2:.0} | {c2} | {t2:.0} | {bound:.0} |");
+            }
+        }
+        println!("\n| way | time, ms | times the program alone |\n|---|---|---|");
+        let line = |way: &str, seconds: f64| println!("| {way} | {:.1} | {:.1} |", seconds * 1e3, seconds / plain);
+        line("`trampolines`, one run of all blocks", blocks.1);
+        line("`ptrace`, one run of all blocks", self.whole("ptrace", &["--runs", "1"])?.1);
+        let four = self.row_of("ptrace", 4, "weighted", "one.trace")?;
+        line("`ptrace`, the slowest of four runs", four.2);
+        let stepped = self.whole("single-step", &[])?;
+        line("`single-step`", stepped.1);
+        self.gdb(options.gdb_steps, stepped.0, &line)?;
+        self.uftrace(&line)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]).current_dir(self.folder).stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
+        command
+    }
+
+    /// The median time of the program alone.
+    fn plain(&self) -> Result<f64> {
+        let mut times = Vec::new();
+        for _ in 0..PLAIN {
+            times.push(timed(&mut self.command())?.as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times[PLAIN / 2])
+    }
+
+    fn record(&self, collector: &str, arguments: &[&str], trace: &str) -> Result<Shown> {
+        let mut command = self.by(collector);
+        command.args(["--jobs", "1", "--output", trace]).args(arguments).arg("--");
+        command.args(&self.program).current_dir(self.folder).stdin(Stdio::null());
+        steps::output(&mut command)?;
+        let mut show = Command::new(&self.trodden);
+        show.args(["trace", "show", "--json", trace]).current_dir(self.folder);
+        serde_json::from_str(&steps::output(&mut show)?).context("what `trace show --json` prints")
+    }
+
+    /// `trace record` by a collector: some are the laboratory's.
+    fn by(&self, collector: &str) -> Command {
+        let mut command = Command::new(&self.trodden);
+        command.args(["trace", "record"]);
+        match collector {
+            "hardware" | "uprobes" => command.env(steps::LABORATORY_VARIABLE, format!("--collector {collector}")),
+            _ => command.args(["--collector", collector]),
+        };
+        command
+    }
+
+    /// One run of everything: places recorded, and seconds. With trampolines its trace is what weights are taken from.
+    fn whole(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
+        let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
+        let shown = self.record(collector, arguments, trace)?;
+        let run = shown.runs.first().context("the trace says nothing of its run")?;
+        Ok((run.hits, run.seconds))
+    }
+
+    fn row(&self, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
+        self.row_of("trampolines", runs, strategy, weights)
+    }
+
+    /// Of the machine with most: hits predicted and counted, and seconds; and the bound.
+    fn row_of(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
+        // One run of all blocks needs no distribution; one machine with two profiles does.
+        let (number, machines) = (runs.max(2).to_string(), runs.to_string());
+        let arguments = ["--runs", &number, "--machines", &machines, "--strategy", strategy, "--weights", weights];
+        let mut plan = self.by(collector);
+        plan.args(["--plan", "--json"]).args(arguments).arg("--").args(&self.program);
+        let planned: Planned = serde_json::from_str(&steps::output(plan.current_dir(self.folder).stdin(Stdio::null()))?)?;
+        let shown = self.record(collector, &arguments, "other.trace")?;
+        let (hits, seconds) = match runs {
+            1 => (shown.runs.iter().map(|r| r.hits).sum(), shown.runs.iter().map(|r| r.seconds).sum()),
+            _ => (
+                shown.runs.iter().map(|r| r.hits).max().unwrap_or(0),
+                shown.runs.iter().map(|r| r.seconds).max_by(f64::total_cmp).unwrap_or(0.0),
+            ),
+        };
+        let predicted = match runs {
+            1 => planned.predicted.iter().sum(),
+            _ => planned.predicted.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0),
+        };
+        Ok((predicted, hits, seconds, planned.bound))
+    }
+
+    /// gdb steps through the program by a script and prints each place; it is given up after some steps, and the rest is computed.
+    fn gdb(&self, steps: u64, all: u64, line: &dyn Fn(&str, f64)) -> Result<()> {
+        if !steps::on_path("gdb") {
+            println!("| gdb | not installed | |");
+            return Ok(());
+        }
+        let mut seconds = Vec::new();
+        for number in [1, steps] {
+            let script =
+                format!("set pagination off\nset confirm off\nstarti\nset $n = 0\nwhile $n < {number}\nstepi\nset $n = $n + 1\nend\n");
+            fs::write(self.folder.join("steps.gdb"), script)?;
+            let mut command = Command::new("gdb");
+            command.args(["-nx", "-batch", "-x", "steps.gdb", "--args"]).args(&self.program).current_dir(self.folder);
+            seconds.push(timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?.as_secs_f64());
+        }
+        let each = (seconds[1] - seconds[0]) / (steps - 1) as f64;
+        line(
+            &format!("gdb, `stepi` by a script ({:.0} us a step; {all} instructions of the program, computed)", each * 1e6),
+            each * all as f64,
+        );
+        Ok(())
+    }
+
+    fn uftrace(&self, line: &dyn Fn(&str, f64)) -> Result<()> {
+        if !steps::on_path("uftrace") {
+            println!("| uftrace | not installed | |");
+            return Ok(());
+        }
+        let mut command = Command::new("uftrace");
+        command.args(["record", "--force", "--no-pager", "-d", "uftrace.data"]).args(&self.program).current_dir(self.folder);
+        let time = timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
+        line("uftrace, which sees calls of libraries in such a program", time.as_secs_f64());
+        Ok(fs::remove_dir_all(self.folder.join("uftrace.data"))?)
+    }
+}
+
+fn timed(command: &mut Command) -> Result<Duration> {
+    let begun = Instant::now();
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(begun.elapsed())
+}

@@ -1,0 +1,251 @@
+//! `trodden-lab graph extract`: control-flow graphs of a program's machine code.
+//!
+//! The form of the output is documented in the user guide (`docs/book/src/program-graphs.md`). In JSON addresses are numbers,
+//! and edges name blocks by their addresses.
+
+use crate::cli::{Extract, GraphFormat};
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use trodden_binary::graph::{CallKind, CallSite, CodeCallee, FunctionGraph, GraphSource, ProgramGraph, Returns};
+use trodden_binary::{AddressMap, Binary, demangled, recover};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+/// Names in a message at most.
+const NEAR: usize = 5;
+
+/// Prints the graphs of a binary's functions.
+///
+/// # Errors
+/// The binary or its side build cannot be read, or a function is not in it.
+pub fn extract(job: &Extract) -> Result<()> {
+    let binary = Binary::read(&job.binary)?;
+    let map = match &job.side_build {
+        Some(side) => Some(AddressMap::from_side_build(&binary, &Binary::read(side)?)?),
+        None => AddressMap::read(&binary)?,
+    };
+    let graph = recover(&binary, map.as_ref(), &[])?;
+    let functions = selected(&graph, &binary, &job.function)?;
+    let text = match job.format {
+        GraphFormat::Json => serde_json::to_string(&json(&binary, &graph, &functions))? + "\n",
+        GraphFormat::Dot => dot(&graph, &functions),
+    };
+    trodden_console::output::text_or_json(job.format == GraphFormat::Json).write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// The functions that the user named; all if none.
+fn selected<'a>(graph: &'a ProgramGraph, binary: &Binary, names: &[String]) -> Result<Vec<&'a FunctionGraph>> {
+    if names.is_empty() {
+        return Ok(graph.functions.iter().collect());
+    }
+    let mut all: Vec<&FunctionGraph> = Vec::new();
+    for name in names {
+        let found: Vec<&FunctionGraph> = match name.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16)) {
+            Some(Ok(address)) => graph.function_containing(address).map(|f| graph.function(f)).into_iter().collect(),
+            _ => graph.functions.iter().filter(|f| is_called(f, name)).collect(),
+        };
+        if found.is_empty() {
+            bail!("{} has no function `{name}`{}", binary.path().display(), near(graph, name));
+        }
+        all.extend(found);
+    }
+    all.sort_by_key(|f| f.entry);
+    all.dedup_by_key(|f| f.entry);
+    Ok(all)
+}
+
+fn is_called(function: &FunctionGraph, name: &str) -> bool {
+    let readable = demangled(&function.name);
+    function.name == name || readable == name || readable.split('(').next() == Some(name)
+}
+
+/// The names most like the wanted one, or else what to do.
+fn near(graph: &ProgramGraph, name: &str) -> String {
+    let names: Vec<String> = graph.functions.iter().filter(|f| !f.name.starts_with("sub_")).map(|f| demangled(&f.name)).collect();
+    let lower = name.to_lowercase();
+    let mut near: Vec<(usize, &String)> = Vec::new();
+    for other in &names {
+        let short = other.split('(').next().unwrap_or(other).to_lowercase();
+        let distance = if short.contains(&lower) { 0 } else { edit_distance(&lower, &short) };
+        if distance <= lower.chars().count().div_ceil(3) {
+            near.push((distance, other));
+        }
+    }
+    near.sort();
+    let list: Vec<&str> = near.iter().take(NEAR).map(|(_, name)| name.as_str()).collect();
+    match (list.is_empty(), graph.functions.iter().any(|f| f.has_symbol)) {
+        (false, _) => format!("; similar: {}", list.join(", ")),
+        (true, false) => "; it is stripped: name the function by an address in it, such as 0x1180 (`trodden-lab graph extract` without \
+            --function lists them)"
+            .into(),
+        (true, true) => "; `trodden-lab graph extract` without --function lists them".into(),
+    }
+}
+
+/// Letters to insert, delete or replace to make one name of the other (Levenshtein's distance), by its recurrence over rows.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn json(binary: &Binary, graph: &ProgramGraph, functions: &[&FunctionGraph]) -> Value {
+    let stubs: Vec<Value> = graph.stubs.iter().map(|s| json!({"address": s.address, "import": s.import, "resolver": s.resolver})).collect();
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "binary": binary.path().display().to_string(),
+        "build_id": binary.build_id(),
+        "position_independent": binary.is_position_independent(),
+        "entry": binary.entry(),
+        "functions": functions.iter().map(|f| function_json(f)).collect::<Vec<_>>(),
+        "stubs": stubs,
+    })
+}
+
+fn function_json(function: &FunctionGraph) -> Value {
+    let address_of = |block: trodden_binary::graph::BlockIndex| function.block(block).start;
+    let frequencies = function.frequencies.as_ref();
+    let blocks = function.blocks.iter().enumerate().map(|(place, b)| {
+        let mut block = json!({"address": b.start, "size": b.size, "last": b.last, "end": b.end.name()});
+        if let Some(frequency) = frequencies.and_then(|f| f.blocks.get(place)) {
+            block["frequency"] = json!(frequency);
+        }
+        block
+    });
+    let edges = function.edges.iter().enumerate().map(|(place, e)| {
+        let mut edge = json!({"from": address_of(e.from), "to": address_of(e.to), "kind": e.kind.name()});
+        if let Some(probability) = frequencies.and_then(|f| f.edges.get(place)) {
+            edge["probability"] = json!(probability);
+        }
+        edge
+    });
+    let source = match function.source {
+        GraphSource::AddressMap { version } => json!({"kind": "address-map", "version": version}),
+        GraphSource::Recovered => json!({"kind": "recovered"}),
+    };
+    let uncertain = function.uncertain.iter().map(|u| json!({"address": u.address, "kind": u.doubt.name(), "what": u.doubt.to_string()}));
+    let mut object = json!({
+        "name": function.name,
+        "address": function.entry,
+        "other_entries": function.other_entries,
+        "ranges": function.ranges.iter().map(|r| json!([r.start, r.end])).collect::<Vec<_>>(),
+        "blocks": blocks.collect::<Vec<_>>(),
+        "edges": edges.collect::<Vec<_>>(),
+        "calls": function.calls.iter().map(|c| call_json(c, address_of(c.block))).collect::<Vec<_>>(),
+        "landing_pads": function.landing_pads,
+        "source": source,
+        "uncertain": uncertain.collect::<Vec<_>>(),
+        "address_taken": function.address_taken,
+        "returns": function.returns,
+    });
+    let readable = demangled(&function.name);
+    if readable != function.name {
+        object["demangled"] = json!(readable);
+    }
+    if let Some(count) = frequencies.and_then(|f| f.entry_count) {
+        object["entry_count"] = json!(count);
+    }
+    object
+}
+
+fn call_json(call: &CallSite, block: u64) -> Value {
+    let callee = match &call.callee {
+        CodeCallee::Function(entry) => json!({"function": entry}),
+        CodeCallee::Import(name) => json!({"import": name}),
+        CodeCallee::Indirect => json!("indirect"),
+        CodeCallee::OneOf(entries) => json!({"one_of": entries}),
+    };
+    let kind = match call.kind {
+        CallKind::Call => "call",
+        CallKind::TailCall => "tail-call",
+        CallKind::ConditionalTailCall => "conditional-tail-call",
+    };
+    let returns = match call.returns {
+        Returns::Maybe => "maybe",
+        Returns::Never => "never",
+        Returns::Twice => "twice",
+    };
+    json!({
+        "block": block, "address": call.address, "return_address": call.return_address, "callee": callee, "kind": kind, "returns": returns,
+        "landing_pad": call.landing_pad, "always_lands": call.always_lands,
+    })
+}
+
+fn dot(graph: &ProgramGraph, functions: &[&FunctionGraph]) -> String {
+    let mut text = String::from("digraph program {\n  node [shape=box, fontname=monospace];\n");
+    for function in functions {
+        dot_function(graph, function, &mut text);
+    }
+    text.push_str("}\n");
+    text
+}
+
+/// Appends a cluster: blocks with their addresses and calls, edges with their kinds. Writing into a string cannot fail.
+fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut String) {
+    let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"");
+    let _ = writeln!(
+        text,
+        "  subgraph \"cluster_{:x}\" {{\n    label=\"{} ({})\";",
+        function.entry,
+        escaped(&demangled(&function.name)),
+        function.source
+    );
+    for (place, block) in function.blocks.iter().enumerate() {
+        let calls: Vec<String> = function
+            .calls_in(trodden_binary::graph::BlockIndex(place as u32))
+            .map(|c| format!("\\l{:#x} {}", c.address, escaped(&callee_name(graph, &c.callee))))
+            .collect();
+        let doubts: Vec<String> =
+            function.uncertain.iter().filter(|u| block.contains(u.address)).map(|u| format!("\\l? {}", u.doubt)).collect();
+        let style = if block.start == function.entry { ", penwidth=2" } else { "" };
+        let _ = writeln!(
+            text,
+            "    \"{:#x}\" [label=\"{:#x} +{}{}{}\\l\"{style}];",
+            block.start,
+            block.start,
+            block.size,
+            calls.concat(),
+            doubts.concat()
+        );
+    }
+    for edge in &function.edges {
+        let (from, to) = (function.block(edge.from).start, function.block(edge.to).start);
+        let _ = writeln!(text, "    \"{from:#x}\" -> \"{to:#x}\" [label=\"{}\"];", edge.kind.name());
+    }
+    text.push_str("  }\n");
+}
+
+fn callee_name(graph: &ProgramGraph, callee: &CodeCallee) -> String {
+    match callee {
+        CodeCallee::Function(entry) => {
+            graph.function_entered_at(*entry).map_or_else(|| format!("{entry:#x}"), |f| demangled(&graph.function(f).name))
+        }
+        CodeCallee::Import(name) => name.clone(),
+        CodeCallee::Indirect => "(indirect)".into(),
+        CodeCallee::OneOf(entries) => format!("(one of {})", entries.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::edit_distance;
+
+    #[test]
+    fn distances_of_names() {
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("main", "main"), 0);
+    }
+}

@@ -1,0 +1,445 @@
+//! `trodden-lab graph number`, `partition`, `witnesses` and `reconstruct`: the algorithms alone, on a small graph from a file.
+//!
+//! Input and output are documented in the user guide (`docs/book/src/graph.md`, `witnesses.md`, `partition.md`). Nodes have names; an
+//! edge's number is its place in the list. Weights are used as they are given: the chords are those of a maximum spanning tree under
+//! them.
+
+mod dot;
+mod extract;
+mod functions;
+mod input;
+mod interesting;
+mod model;
+mod number;
+mod partition;
+mod reconstruct;
+mod show;
+mod witnesses;
+
+use crate::cli::Graph as Job;
+use anyhow::{Context, Result, bail};
+use input::{GraphInput, PathInput};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use trodden_flow::coding::CodingError;
+use trodden_flow::dag::Entries;
+use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
+use trodden_flow::limit::cut_sparing;
+use trodden_flow::numbering::{NumberingError, TooManyPaths};
+use trodden_flow::witness::WitnessKind;
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
+
+/// Numbers larger than this are written as strings: JSON readers keep numbers as floats.
+const EXACT_IN_JSON: u64 = 1 << 53;
+
+/// A graph with names, as read from a file.
+pub struct Named {
+    /// The graph.
+    pub graph: Graph,
+    /// Names of its nodes.
+    pub names: Vec<String>,
+    /// Weights of its edges, if given.
+    pub weights: Option<Vec<f64>>,
+    /// Paths that the user is interested in, as edges.
+    pub interesting: Vec<Vec<Edge>>,
+    /// Edges of the paths that the user is interested in.
+    pub interesting_edges: Option<Vec<Edge>>,
+    /// Nodes that the paths pass through that the user is interested in.
+    pub through: Vec<String>,
+}
+
+/// The acyclic graph of a graph with names, and what its edges weigh.
+pub struct Acyclic {
+    /// The graph.
+    pub dag: Dag,
+    /// Its Ball-Larus numbering.
+    pub all: Numbering,
+    /// Weights of its edges.
+    pub weights: Vec<f64>,
+}
+
+/// Runs a subcommand of `trodden-lab graph`.
+pub fn run(job: &Job) -> Result<ExitCode> {
+    match job {
+        Job::Number(job) => {
+            let named = read(&job.file)?;
+            print(&number::number(&named, job).map_err(|error| with_names(&named, error))?)?;
+        }
+        Job::Model { file, scheme, interesting, bits, list } => {
+            let named = read(file)?;
+            print(&model::model(&named, *scheme, interesting, *bits, *list).map_err(|error| with_names(&named, error))?)?;
+        }
+        Job::Partition { file, copies, strategy, fold_again, hits } => {
+            let request = partition::PartitionRequest { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
+            print(&partition::partition(&read(file)?, &request)?)?;
+        }
+        Job::Witnesses(job) => {
+            let file = read_functions(&job.file, job.edges)?;
+            return checked(witnesses::witnesses(&file, job)?);
+        }
+        Job::Reconstruct(job) => {
+            let file = read_functions(&job.file, job.edges)?;
+            return checked(reconstruct::reconstruct(&file, job)?);
+        }
+        Job::Extract(job) => extract::extract(job)?,
+        Job::Show { program, function, json } => show::show(program, function, *json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(answer: &Value) -> Result<()> {
+    writeln!(trodden_console::output::json(), "{}", serde_json::to_string(answer)?)?;
+    Ok(())
+}
+
+/// An error that speaks of nodes by the names that they have in the user's graph, not by their numbers.
+fn with_names(named: &Named, error: anyhow::Error) -> anyhow::Error {
+    let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
+    let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
+    let known = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
+        (Some(NumberingError::TooManyPaths(paths)), ..) | (_, Some(paths), _) => Some(many(paths)),
+        (Some(NumberingError::NoPathThrough { nodes }), ..) => {
+            let nodes: Vec<String> = nodes.iter().map(name).collect();
+            Some(NumberingError::no_path_through(&nodes))
+        }
+        (.., Some(CodingError::NoWeight(node))) => Some(CodingError::no_weight(&name(node))),
+        (.., Some(CodingError::Overlap(node))) => Some(CodingError::overlap(&name(node))),
+        _ => None,
+    });
+    known.map_or(error, anyhow::Error::msg)
+}
+
+/// Prints an answer; the exit status says whether the check that it is about succeeded.
+fn checked((answer, fine): (Value, bool)) -> Result<ExitCode> {
+    print(&answer)?;
+    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Reads a graph in JSON or DOT (`-`: from standard input).
+fn read(file: &Path) -> Result<Named> {
+    parse(&text(file)?).with_context(|| format!("graph file {}", file.display()))
+}
+
+/// Reads a graph or functions with profiles and traces.
+fn read_functions(file: &Path, edges: bool) -> Result<functions::WitnessFile> {
+    let kind = if edges { WitnessKind::Edges } else { WitnessKind::Nodes };
+    functions::parse(&text(file)?, kind).with_context(|| format!("graph file {}", file.display()))
+}
+
+fn text(file: &Path) -> Result<String> {
+    match file.to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read"),
+        _ => std::fs::read_to_string(file).with_context(|| format!("graph file {} cannot be read", file.display())),
+    }
+}
+
+/// Reads JSON if the text begins like JSON, else DOT.
+fn parse(text: &str) -> Result<Named> {
+    if text.trim().is_empty() {
+        bail!("there is nothing in it: give a graph in JSON or DOT");
+    }
+    let input = match text.trim_start().starts_with(['{', '[']) {
+        true => serde_json::from_str(text)
+            .context("not the JSON of a graph, such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?,
+        false => dot::parse(text)?,
+    };
+    resolve(input)
+}
+
+/// What `trodden-lab graph show --json` has besides what a graph's file has.
+const SHOWN: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
+
+/// Gives nodes numbers, in the order in which they are first named: entry, exit, then along the edges.
+fn resolve(input: GraphInput) -> Result<Named> {
+    if let Some(key) = input.others.keys().find(|key| !SHOWN.contains(&key.as_str())) {
+        bail!("`{key}` is nothing that a graph's file has: it has entry, exit, edges, weights, interesting, interesting_edges and through");
+    }
+    let empty = [
+        ("interesting", input.interesting.as_ref().is_some_and(Vec::is_empty)),
+        ("interesting_edges", input.interesting_edges.as_ref().is_some_and(Vec::is_empty)),
+        ("through", input.through.as_ref().is_some_and(Vec::is_empty)),
+    ];
+    if let Some((key, _)) = empty.iter().find(|(_, is)| *is) {
+        bail!("`{key}` is empty, so that no path is of interest: name some, or leave it out for all");
+    }
+    let mut numbers: HashMap<String, u32> = HashMap::new();
+    let mut names: Vec<String> = Vec::new();
+    let mut number = |name: &str| {
+        *numbers.entry(name.to_owned()).or_insert_with(|| {
+            names.push(name.to_owned());
+            names.len() as u32 - 1
+        })
+    };
+    let (entry, exit) = (number(&input.entry.0), number(&input.exit.0));
+    let edges: Vec<(Node, Node)> = input.edges.iter().map(|(from, to)| (Node(number(&from.0)), Node(number(&to.0)))).collect();
+    if let Some(weights) = &input.weights {
+        if weights.len() != edges.len() {
+            bail!("there are {} weights for {} edges: give one for each edge", weights.len(), edges.len());
+        }
+        if let Some(at) = weights.iter().position(|w| !w.is_finite() || *w < 0.0) {
+            bail!("the weight of edge {at} is {}: weights are numbers from 0", weights[at]);
+        }
+    }
+    if entry == exit {
+        bail!("`{}` is both entry and exit: give the graph an exit of its own", input.entry.0);
+    }
+    let graph = Graph::new(names.len() as u32, Node(entry), Node(exit), edges)?;
+    let interesting = input.interesting.iter().flatten().enumerate();
+    let interesting = interesting.map(|(i, p)| edges_of(&graph, &numbers, p).with_context(|| format!("interesting path {i}")));
+    let interesting = interesting.collect::<Result<_>>()?;
+    let interesting_edges: Option<Vec<Edge>> = input.interesting_edges.map(|edges| edges.into_iter().map(Edge).collect());
+    if let Some(bad) = interesting_edges.iter().flatten().find(|e| e.index() >= graph.edge_count()) {
+        bail!("there is no interesting edge {}: they are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+    }
+    let through = input.through.into_iter().flatten().map(|n| n.0).collect();
+    Ok(Named { graph, names, weights: input.weights, interesting, interesting_edges, through })
+}
+
+/// The edges of a path given by its nodes or by its edges.
+fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> Result<Vec<Edge>> {
+    let edges: Vec<Edge> = match path {
+        PathInput::Edges { edges } => edges.iter().map(|e| Edge(*e)).collect(),
+        PathInput::Nodes(nodes) => {
+            let node = |name: &str| numbers.get(name).map(|n| Node(*n)).with_context(|| format!("there is no node `{name}`"));
+            let step = |pair: &[input::NodeName]| -> Result<Edge> {
+                let (from, to) = (node(&pair[0].0)?, node(&pair[1].0)?);
+                let between: Vec<Edge> = graph.out(from).iter().copied().filter(|e| graph.to(*e) == to).collect();
+                match between.as_slice() {
+                    [edge] => Ok(*edge),
+                    [] => bail!("no edge leads from `{}` to `{}`", pair[0].0, pair[1].0),
+                    _ => {
+                        bail!("{} edges lead from `{}` to `{}`: give the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0)
+                    }
+                }
+            };
+            nodes.windows(2).map(step).collect::<Result<_>>()?
+        }
+    };
+    if let Some(bad) = edges.iter().find(|e| e.index() >= graph.edge_count()) {
+        bail!("there is no edge {}: they are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+    }
+    if edges.windows(2).any(|pair| graph.to(pair[0]) != graph.from(pair[1])) {
+        bail!("its edges do not join");
+    }
+    Ok(edges)
+}
+
+/// How often nodes and edges execute: as the graph says, or estimated.
+fn frequencies_of(named: &Named) -> Frequencies {
+    let graph = &named.graph;
+    match &named.weights {
+        Some(weights) => Frequencies::measured(graph, weights.clone()),
+        None => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
+    }
+}
+
+/// How often an edge of the acyclic graph executes.
+fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
+    match dag.edge(id).origin {
+        Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
+        Origin::Stop(n) => frequencies.node(n),
+    }
+}
+
+/// Cuts cycles, and what has 2^63 paths or more: there edges of interest last.
+pub fn acyclic(named: &Named, of_interest: &[Edge]) -> Acyclic {
+    let graph = &named.graph;
+    let frequencies = frequencies_of(named);
+    let limited = cut_sparing(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
+    let weights = limited.dag.edge_ids().map(|id| frequency_of(&limited.dag, &frequencies, id)).collect();
+    Acyclic { dag: limited.dag, all: limited.numbering, weights }
+}
+
+fn number_json(number: u128) -> Value {
+    if number > EXACT_IN_JSON.into() { json!(number.to_string()) } else { json!(number as u64) }
+}
+
+fn signed_json(number: i64) -> Value {
+    if number.unsigned_abs() > EXACT_IN_JSON { json!(number.to_string()) } else { json!(number) }
+}
+
+/// Adds what was cut although it closes no cycle, where there were 2^63 paths or more.
+fn cut_json(dag: &Dag, answer: &mut Value) {
+    let cut: Vec<u32> = dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
+    if !cut.is_empty() {
+        answer["cut"] = json!(cut);
+    }
+}
+
+/// The nodes of a path, by name.
+fn nodes_json(named: &Named, dag: &Dag, path: &[DagEdgeId]) -> Value {
+    let nodes = std::iter::once(dag.entry()).chain(path.iter().map(|e| dag.edge(*e).to));
+    json!(nodes.map(|n| named.names[n.index()].as_str()).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::NumberJob;
+
+    fn numbered(text: &str) -> Value {
+        numbered_by(text, trodden_flow::NumberingScheme::BallLarus)
+    }
+
+    fn numbered_by(text: &str, scheme: trodden_flow::NumberingScheme) -> Value {
+        number::number(&parse(text).unwrap(), &NumberJob { scheme, list: 100, ..NumberJob::default() }).unwrap()
+    }
+
+    /// Figure 3.4 (a) of the thesis: six paths; sacdt, sact and sbct have the numbers 0, 1 and 5.
+    const MOTIVATING: &str = r#"{"entry":"s","exit":"t",
+        "edges":[["s","a"],["a","c"],["c","d"],["d","t"],["c","t"],["a","b"],["b","c"],["s","b"]],
+        "interesting":[["s","a","c","d","t"],["s","a","c","t"],["s","b","c","t"]]}"#;
+
+    #[test]
+    fn the_motivating_example_has_the_published_numbers() {
+        let answer = numbered(MOTIVATING);
+        assert_eq!(answer["paths"], 6);
+        let marked: Vec<u64> =
+            answer["ids"].as_array().unwrap().iter().filter(|r| r["interesting"] == true).map(|r| r["id"].as_u64().unwrap()).collect();
+        assert_eq!(marked, [0, 1, 5]);
+    }
+
+    #[test]
+    fn dot_and_json_agree() {
+        let dot = "digraph { entry=s; exit=t; s -> a -> c -> d -> t; c -> t; a -> b -> c; s -> b; }";
+        assert_eq!(numbered(dot)["edges"], numbered(&MOTIVATING.replace(",\n        \"interesting\"", ",\"interesting\""))["edges"]);
+    }
+
+    #[test]
+    fn cut_edges_are_dummies_with_their_number() {
+        let answer = numbered(r#"{"entry":"s","exit":"t","edges":[["s","h"],["h","b"],["b","h"],["h","t"]]}"#);
+        let dummies: Vec<&Value> = answer["edges"].as_array().unwrap().iter().filter(|e| e["dummy"] == true).collect();
+        assert_eq!(dummies.len(), 2);
+        assert!(dummies.iter().all(|d| d["edge"] == 2));
+        assert_eq!(answer["paths"], 4);
+    }
+
+    #[test]
+    fn edges_that_no_path_takes_are_listed_as_such() {
+        let answer = numbered(r#"{"entry":"s","exit":"t","edges":[["s","t"],["x","t"],["t","s"]]}"#);
+        let rows = answer["edges"].as_array().unwrap();
+        let unused: Vec<u64> = rows.iter().filter(|e| e["unused"] == true).map(|e| e["edge"].as_u64().unwrap()).collect();
+        assert_eq!((rows.len(), unused), (3, vec![1, 2]));
+    }
+
+    #[test]
+    fn large_numbers_are_strings() {
+        let mut edges = Vec::new();
+        for d in 0..60 {
+            edges.push(format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1));
+        }
+        let text = format!(r#"{{"entry":"n0","exit":"n60","edges":[{}]}}"#, edges.join(","));
+        assert_eq!(numbered(&text)["paths"], (1u64 << 60).to_string());
+    }
+
+    #[test]
+    fn more_than_two_to_the_sixty_third_paths_are_cut_and_said() {
+        let edges: Vec<String> = (0..80).map(|d| format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1)).collect();
+        let answer = numbered(&format!(r#"{{"entry":"n0","exit":"n80","edges":[{}]}}"#, edges.join(",")));
+        assert!(!answer["cut"].as_array().unwrap().is_empty());
+    }
+
+    /// A row of so many pairs of edges, and what else its file has.
+    fn row(pairs: u32, more: &str) -> String {
+        let edges: Vec<String> = (0..pairs).map(|d| format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1)).collect();
+        format!(r#"{{"entry":"n0","exit":"n{pairs}","edges":[{}]{more}}}"#, edges.join(","))
+    }
+
+    #[test]
+    fn edges_of_interesting_paths_are_cut_last_and_it_is_said() {
+        let first: Vec<u32> = (0..80).map(|d| 2 * d).collect();
+        let cut = |answer: &Value| -> Vec<u32> { serde_json::from_value(answer["cut"].clone()).unwrap() };
+        let with = |paths: &str| numbered_by(&row(80, &format!(r#","interesting":[{paths}]"#)), trodden_flow::NumberingScheme::KnownTable);
+        let answer = with(&format!(r#"{{"edges":{first:?}}}"#));
+        assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
+        let job = |edges: &[u32]| {
+            let interesting = crate::cli::Interesting { interesting_edges: Some(edges.to_vec()), ..Default::default() };
+            NumberJob { scheme: trodden_flow::NumberingScheme::Pspp, interesting, ..NumberJob::default() }
+        };
+        let answer = number::number(&parse(&row(80, "")).unwrap(), &job(&first)).unwrap();
+        assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
+        // Where every edge is of interest, some have to be cut.
+        let second: Vec<u32> = (0..80).map(|d| 2 * d + 1).collect();
+        let named = parse(&row(80, &format!(r#","interesting":[{{"edges":{first:?}}},{{"edges":{second:?}}}]"#))).unwrap();
+        let error = number::number(&named, &NumberJob::default()).unwrap_err();
+        assert!(format!("{error:#}").contains("2^63 paths"), "{error:#}");
+    }
+
+    #[test]
+    fn errors_name_nodes_as_the_graph_does() {
+        let error = |text: &str, job: &NumberJob| {
+            let named = parse(text).unwrap();
+            format!("{:#}", with_names(&named, number::number(&named, job).unwrap_err()))
+        };
+        let through =
+            r#"{"entry":"s","exit":"t","edges":[["s","left"],["s","right"],["left","t"],["right","t"]],"through":["left","right"]}"#;
+        assert!(error(through, &NumberJob::default()).contains("nodes `left`, `right`"));
+        let weights = r#"{"entry":"s","exit":"t","edges":[["s","fork"],["fork","t"],["fork","t"]],"weights":[5,0,0]}"#;
+        let named = parse(weights).unwrap();
+        let error = model::model(&named, crate::cli::ModelScheme::Measured, &[], 8, 10).unwrap_err();
+        assert!(format!("{:#}", with_names(&named, error)).contains("out of node `fork`"));
+    }
+
+    #[test]
+    fn preferential_numbers_come_with_their_check() {
+        let answer = numbered_by(MOTIVATING, trodden_flow::NumberingScheme::Ppp);
+        assert_eq!((&answer["spread"], &answer["delta"], &answer["aliases"]), (&json!(3), &json!(1.0), &json!(0)));
+        let rows = answer["ids"].as_array().unwrap();
+        let of = |path: &str| {
+            rows.iter().find(|r| r["path"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect::<String>() == path).unwrap()
+        };
+        assert_eq!(["sacdt", "sact", "sbct", "sbcdt"].map(|p| of(p)["id"].as_i64().unwrap()), [0, 1, 2, 1]);
+        assert_eq!((&of("sbcdt")["ball_larus"], of("sbcdt").get("slot")), (&json!(4), None));
+    }
+
+    #[test]
+    fn every_scheme_answers_for_every_kind_of_set() {
+        let graph = &MOTIVATING[..MOTIVATING.find(",\n        \"interesting\"").unwrap()];
+        for set in ["", r#","interesting_edges":[0,1,4,6,7]"#, r#","through":["b"]"#, r#","interesting":[["s","b","c","t"]]"#] {
+            for scheme in trodden_flow::NumberingScheme::ALL {
+                let answer = numbered_by(&format!("{graph}{set}}}"), scheme);
+                assert_eq!(answer["scheme"], scheme.name());
+                assert_eq!(answer["verified"], "enumerated");
+                assert_eq!(answer.get("bound").is_some(), scheme == trodden_flow::NumberingScheme::PppOptimal);
+            }
+        }
+        let two = format!(r#"{graph},"interesting_edges":[0],"through":["b"]}}"#);
+        let job = NumberJob { scheme: trodden_flow::NumberingScheme::Pspp, ..NumberJob::default() };
+        assert!(number::number(&parse(&two).unwrap(), &job).unwrap_err().to_string().contains("one of"));
+    }
+
+    #[test]
+    fn paths_that_begin_and_end_at_cut_edges_can_be_of_interest() {
+        let text = r#"{"entry":"s","exit":"t","edges":[["s","h"],["h","b"],["b","h"],["h","t"]],"interesting":[{"edges":[2,1,2]}]}"#;
+        let answer = numbered_by(text, trodden_flow::NumberingScheme::KnownTable);
+        assert_eq!(answer["interesting"], 1);
+        let rows = answer["ids"].as_array().unwrap();
+        let marked: Vec<&Value> = rows.iter().filter(|r| r["interesting"] == true).map(|r| &r["edges"]).collect();
+        assert_eq!(marked, [&json!([2, 1, 2])]);
+    }
+
+    #[test]
+    fn models_encode_paths_to_their_numbers() {
+        use crate::cli::ModelScheme;
+        let ids = |scheme| {
+            let answer = model::model(&parse(MOTIVATING).unwrap(), scheme, &[], 64, 100).unwrap();
+            answer["ids"].as_array().unwrap().iter().map(|r| r["id"].as_u64().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(ModelScheme::BallLarus), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(ids(ModelScheme::Ppp), [0, 1, 2]);
+    }
+
+    #[test]
+    fn bad_graphs_are_named() {
+        let error = |text: &str| format!("{:#}", parse(text).err().expect("it is bad"));
+        assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"weights":[1,2]}"#).contains("2 weights for 1 edges"));
+        assert!(error(r#"{"entry":"s","exit":"s","edges":[]}"#).contains("`s` is both entry and exit"));
+        assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"],["s","t"]],"interesting":[["s","t"]]}"#).contains("2 edges lead"));
+        assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"interesting":[["s","x"]]}"#).contains("no node `x`"));
+        assert!(error("digraph { a -> }").contains("line 1"));
+        assert!(error("[]").contains("not the JSON of a graph"));
+    }
+}

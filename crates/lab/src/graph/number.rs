@@ -1,0 +1,169 @@
+//! `trodden-lab graph number`: a scheme's values, probes and identities for a graph, checked before they are printed.
+
+use super::interesting::{edges_of_interest, interesting_set};
+use super::{Acyclic, Named, acyclic, cut_json, nodes_json, number_json, signed_json};
+use crate::cli::NumberJob;
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number as flow_number};
+use trodden_flow::verify::{NumberAliases, Verdict, VerifyBudget, VerifyMethod, verify};
+use trodden_flow::{DagEdgeId, Edge, InterestingSet, Labelling, NumberingScheme, Origin};
+
+/// Seconds that a search takes at most, if the user does not say.
+const TIME_LIMIT: u64 = 60;
+
+/// Numbers the paths of a graph by a scheme.
+pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
+    let is_optimal = job.scheme == NumberingScheme::PppOptimal;
+    let has_restarts = is_optimal || job.scheme == NumberingScheme::Ppp;
+    ensure!(has_restarts || job.restarts.is_none(), "--restarts is for --scheme ppp and ppp-optimal: leave it out");
+    ensure!(is_optimal || job.time_limit.is_none(), "--time-limit is for --scheme ppp-optimal: leave it out");
+    let acyclic = acyclic(named, &edges_of_interest(named, &job.interesting));
+    let (set, given) = interesting_set(named, &acyclic, &job.interesting)?;
+    let began = Instant::now();
+    let limit = Duration::from_secs(job.time_limit.unwrap_or(TIME_LIMIT));
+    let stop = || began.elapsed() >= limit;
+    let options = NumberOptions {
+        restarts: job.restarts.unwrap_or(NumberOptions::default().restarts),
+        placement: if job.scheme == NumberingScheme::BallLarus { RegisterPlacement::Chords } else { RegisterPlacement::Cheaper },
+        budget: Budget { steps: u64::MAX, stop: &stop },
+    };
+    let labelling = flow_number(job.scheme, &acyclic.dag, &acyclic.weights, &set, &options)?;
+    let verdict = verify(&acyclic.dag, &set, &labelling, &VerifyBudget::default());
+    if !verdict.is_good(job.scheme.is_exact()) {
+        bail!("the numbering by {} does not hold ({verdict:?}): this is a fault of trodden, please report the graph", job.scheme.name());
+    }
+    let marks = Marks::new(&acyclic, &set, &labelling, given)?;
+    let mut answer = summary(&acyclic, &set, given, &labelling, &verdict, &marks)?;
+    answer["edges"] = json!(edges_json(named, &acyclic, &labelling));
+    answer["ids"] = json!(ids_json(named, &acyclic, &labelling, &marks, job.list));
+    cut_json(&acyclic.dag, &mut answer);
+    Ok(answer)
+}
+
+/// Which paths are marked as interesting, by Ball-Larus identity: none if all are.
+struct Marks {
+    ids: Vec<u64>,
+    all: bool,
+}
+
+impl Marks {
+    fn new(acyclic: &Acyclic, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<Marks> {
+        if !given {
+            return Ok(Marks { ids: Vec::new(), all: true });
+        }
+        let set = if labelling.scheme.takes_closure() { set.closed() } else { set.clone() };
+        // A closure that is too long to list is not marked path by path.
+        let paths = set.paths(&acyclic.dag).unwrap_or_default();
+        Ok(Marks { ids: paths.iter().map(|p| acyclic.all.id(p)).collect(), all: false })
+    }
+}
+
+fn summary(acyclic: &Acyclic, set: &InterestingSet, given: bool, labelling: &Labelling, verdict: &Verdict, marks: &Marks) -> Result<Value> {
+    let dag = &acyclic.dag;
+    // Ball-Larus numbers every path; how compact it is, is asked of the interesting ones.
+    let (spread, interesting) = match (labelling.scheme, marks.ids.first().zip(marks.ids.last())) {
+        (NumberingScheme::BallLarus, Some((low, high))) => (u128::from(high - low) + 1, marks.ids.len() as u128),
+        (NumberingScheme::BallLarus, None) if given => (labelling.span().width(), set.count()),
+        _ => (labelling.span().width(), labelling.interesting()),
+    };
+    let mut answer = json!({
+        "scheme": labelling.scheme.name(),
+        "paths": number_json(acyclic.all.paths().into()),
+        "interesting": number_json(interesting),
+        "delta": spread as f64 / interesting as f64,
+        "spread": number_json(spread),
+        "slots": number_json(labelling.slots()),
+        "probes": labelling.probes(dag),
+        "labels": labelling.labels(dag),
+        "placement": if labelling.placement() == RegisterPlacement::Direct { "direct" } else { "chords" },
+        "aliases": match verdict.aliases {
+            NumberAliases::Exactly(aliases) => number_json(aliases),
+            NumberAliases::Drawn { aliases, of } => json!({"drawn": of, "aliases": aliases}),
+        },
+        "verified": match verdict.method {
+            VerifyMethod::Enumerated => json!("enumerated"),
+            VerifyMethod::Searched => json!("searched"),
+            VerifyMethod::Sampled(paths) => json!({"drawn": paths}),
+        },
+    });
+    if let Some(proof) = labelling.proof() {
+        answer["bound"] = number_json(proof.bound.into());
+        answer["optimal"] = json!(proof.end != SearchEnd::BudgetSpent);
+        answer["search"] = json!({"closed_form": proof.end == SearchEnd::ClosedForm, "rank": proof.rank, "steps": proof.steps});
+    }
+    if let Classification::Hashed(table) = labelling.classification() {
+        let (multiplier, shift) = table.parameters();
+        answer["hash"] = json!({"multiplier": multiplier.to_string(), "shift": shift});
+    }
+    Ok(answer)
+}
+
+fn edges_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling) -> Vec<Value> {
+    let dag = &acyclic.dag;
+    let one = |id: DagEdgeId| {
+        let edge = dag.edge(id);
+        let increments = labelling.increments(id);
+        let mut row = json!({
+            "edge": dag.underlying(id).map(|e| e.0),
+            "from": named.names[edge.from.index()],
+            "to": named.names[edge.to.index()],
+            "value": signed_json(labelling.registers()[0].values[id.index()]),
+            "probe": labelling.has_probe(id),
+            "probe_value": signed_json(increments[0]),
+        });
+        if let Some(check) = labelling.registers().get(1) {
+            row["check_value"] = signed_json(check.values[id.index()]);
+            row["check_probe_value"] = signed_json(increments[1]);
+        }
+        if !matches!(edge.origin, Origin::Real(_)) {
+            row["dummy"] = json!(true);
+        }
+        row
+    };
+    // Edges that no path takes: they begin at a node that cannot be reached, or lead from the exit back to the entry.
+    let unused = |e: Edge| {
+        let (from, to) = (named.graph.from(e), named.graph.to(e));
+        json!({
+            "edge": e.0, "from": named.names[from.index()], "to": named.names[to.index()],
+            "value": 0, "probe": false, "probe_value": 0, "unused": true,
+        })
+    };
+    let used: HashSet<Edge> = dag.edge_ids().filter_map(|id| dag.underlying(id)).collect();
+    let rest = named.graph.edges().filter(|e| !used.contains(e)).map(unused);
+    dag.edge_ids().map(one).chain(rest).collect()
+}
+
+/// The first paths in the order of their Ball-Larus identities, and all that are interesting.
+fn ids_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling, marks: &Marks, list: u64) -> Vec<Value> {
+    let (dag, all) = (&acyclic.dag, &acyclic.all);
+    let listed = 0..list.min(all.paths());
+    let marked: BTreeMap<u64, ()> = marks.ids.iter().map(|id| (*id, ())).collect();
+    let one = |id: u64| {
+        let path = all.path(dag, id).expect("identities are below the number of paths");
+        let registers = labelling.run(&path);
+        let mut row = json!({
+            "path": nodes_json(named, dag, &path),
+            "edges": path.iter().map(|e| dag.underlying(*e).map(|e| e.0)).collect::<Vec<_>>(),
+            "id": signed_json(registers[0]),
+        });
+        let interesting = marked.contains_key(&id);
+        if interesting {
+            row["interesting"] = json!(true);
+        }
+        if labelling.scheme != NumberingScheme::BallLarus {
+            row["ball_larus"] = number_json(id.into());
+            if let Class::Known(slot) = labelling.classify(dag, registers) {
+                row["slot"] = number_json(slot.into());
+                if !interesting && !marks.all {
+                    row["alias"] = json!(true);
+                }
+            }
+        }
+        row
+    };
+    let beyond = marked.keys().copied().filter(|id| *id >= listed.end);
+    listed.clone().chain(beyond).map(one).collect()
+}

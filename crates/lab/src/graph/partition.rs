@@ -1,0 +1,174 @@
+//! `trodden-lab graph partition`: the paths of a graph divided among copies.
+//!
+//! Labels are those of precise selective profiling, valid for every path: no uninteresting path has an interesting
+//! one's sum. (Copies of programs have cheaper ones where they need not count uninteresting paths.)
+
+use super::{Named, cut_json, frequencies_of, frequency_of, signed_json};
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use trodden_console::arguments::choices::word_for;
+use trodden_console::arguments::partition::COPY_STRATEGIES;
+use trodden_flow::dag::Entries;
+use trodden_flow::limit::cut_to_limit;
+use trodden_flow::partition::{self, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, tasks};
+use trodden_flow::{Dag, DagEdgeId, Origin};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+/// Frequencies are whole numbers; those of graphs need not be.
+const SCALE: f64 = 1024.0;
+/// The greatest frequency, so that sums of many fit a word: greater ones are scaled down together.
+const GREATEST: f64 = (1u64 << 48) as f64;
+
+/// What is asked for.
+pub struct PartitionRequest {
+    /// Number of copies.
+    pub copies: usize,
+    /// How to divide.
+    pub strategy: PartitionStrategy,
+    /// Fold conditionals until nothing folds.
+    pub fold_again: bool,
+    /// What is to be small.
+    pub hits: Measure,
+}
+
+/// The copies, as JSON.
+///
+/// # Errors
+/// The graph is too large for the published strategy.
+pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
+    let procedure = procedure(named);
+    ensure!(
+        request.strategy != PartitionStrategy::P3 || !tasks::are_too_many(&procedure.dag, request.copies),
+        "the acyclic graph has {} edges, {} of them out of its entry, and --strategy p3 makes a set of edges for each: \
+         take --strategy weighted",
+        procedure.dag.edges().len(),
+        procedure.dag.out(procedure.dag.entry()).len()
+    );
+    let options = PartitionOptions { copies: request.copies, all_procedures: true, fold_again: request.fold_again, measure: request.hits };
+    let plan = partition::plan(std::slice::from_ref(&procedure), request.strategy, &options);
+    let copy = |copy: &partition::CopyPlan| {
+        let none = vec![false; procedure.dag.edges().len()];
+        let own = copy.parts.iter().flatten().next().map_or(none, |part| part.interesting.clone());
+        let part = match own.iter().all(|w| *w) {
+            true => Part::whole(&procedure.dag, &procedure.frequencies, request.hits),
+            false => None,
+        };
+        let part = part.unwrap_or_else(|| Part::selective(&procedure.dag, &own, &procedure.frequencies, request.hits));
+        json!({ "interesting": interesting(named, &procedure.dag, &part), "edges": edges(named, &procedure.dag, &part) })
+    };
+    let copies: Vec<Value> = plan.copies.iter().map(copy).collect();
+    let mut answer =
+        json!({ "schema_version": SCHEMA_VERSION, "strategy": word_for(&COPY_STRATEGIES, &request.strategy), "copies": copies });
+    cut_json(&procedure.dag, &mut answer);
+    Ok(answer)
+}
+
+fn procedure(named: &Named) -> Procedure {
+    let graph = &named.graph;
+    let frequencies = frequencies_of(named);
+    let dag = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge).dag;
+    let all: Vec<f64> = dag.edge_ids().map(|id| frequency_of(&dag, &frequencies, id)).collect();
+    let greatest = all.iter().copied().fold(1.0, f64::max);
+    let scale = SCALE.min(GREATEST / greatest);
+    let frequencies = all.iter().map(|often| (often * scale).round() as u64).collect();
+    Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
+}
+
+fn interesting(named: &Named, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
+    let interesting = dag.edges().iter().zip(&part.interesting).filter(|(_, interesting)| **interesting);
+    interesting.map(|(edge, _)| [edge.from, edge.to].map(|n| named.names[n.index()].clone())).collect()
+}
+
+fn edges(named: &Named, dag: &Dag, part: &Part) -> Vec<Value> {
+    let one = |id: DagEdgeId| {
+        let (edge, increment) = (dag.edge(id), part.increments[id.index()]);
+        let mut row = json!({
+            "edge": dag.underlying(id).map(|e| e.0),
+            "from": named.names[edge.from.index()],
+            "to": named.names[edge.to.index()],
+            "interesting": part.interesting[id.index()],
+            "value": signed_json(part.values[id.index()]),
+            "probe": increment != 0,
+            "probe_value": signed_json(increment),
+        });
+        if !matches!(edge.origin, Origin::Real(_)) {
+            row["dummy"] = json!(true);
+        }
+        row
+    };
+    dag.edge_ids().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const GRAPH: &str = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],
+        ["c","d"],["c","t"],["d","t"],["a","t"]],
+        "weights":[60,40,50,40,30,60,30,10]}"#;
+
+    fn copies(strategy: PartitionStrategy, copies: usize) -> Vec<Value> {
+        let named = super::super::parse(GRAPH).unwrap();
+        let request = PartitionRequest { copies, strategy, fold_again: false, hits: Measure::All };
+        let answer = partition(&named, &request).unwrap();
+        assert_eq!(answer["schema_version"], 1);
+        answer["copies"].as_array().unwrap().clone()
+    }
+
+    /// Paths as lists of edges' places.
+    const PATHS: [&[usize]; 5] = [&[0, 7], &[0, 2, 5], &[0, 2, 4, 6], &[1, 3, 5], &[1, 3, 4, 6]];
+
+    #[test]
+    fn every_path_is_interesting_to_a_copy_and_has_a_sum_of_its_own_there() {
+        for strategy in [PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted] {
+            for number in [1, 2, 3, 9] {
+                let copies = copies(strategy, number);
+                assert_eq!(copies.len(), number);
+                let mut known = HashSet::new();
+                for copy in &copies {
+                    let interesting: HashSet<(String, String)> =
+                        serde_json::from_value::<Vec<(String, String)>>(copy["interesting"].clone()).unwrap().into_iter().collect();
+                    let edge = |at: usize, key: &str| copy["edges"][at][key].clone();
+                    let inside = |path: &[usize]| {
+                        path.iter().all(|e| {
+                            interesting.contains(&(edge(*e, "from").as_str().unwrap().into(), edge(*e, "to").as_str().unwrap().into()))
+                        })
+                    };
+                    let sum = |path: &[usize], key: &str| path.iter().map(|e| edge(*e, key).as_i64().unwrap()).sum::<i64>();
+                    for path in PATHS.into_iter().filter(|p| inside(p)) {
+                        known.insert(path);
+                        for key in ["value", "probe_value"] {
+                            assert!(
+                                PATHS.iter().all(|other| *other == path || sum(other, key) != sum(path, key)),
+                                "{strategy:?}: {path:?}"
+                            );
+                        }
+                    }
+                }
+                assert_eq!(known.len(), PATHS.len(), "{strategy:?} in {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_graph_too_large_for_published_tasks_is_refused_with_a_remedy() {
+        let edges = (0..60_000).flat_map(|at| [Some([at, at + 1]), (at % 2 == 0).then_some([at, at + 2])]).flatten();
+        let edges: Vec<[String; 2]> = edges.map(|e| e.map(|n: u32| n.to_string())).collect();
+        let text = json!({ "entry": "0", "exit": "60000", "edges": edges }).to_string();
+        let named = super::super::parse(&text).unwrap();
+        let request = PartitionRequest { copies: 2, strategy: PartitionStrategy::P3, fold_again: false, hits: Measure::All };
+        let error = partition(&named, &request).unwrap_err().to_string();
+        assert!(error.contains("edges") && error.contains("take --strategy weighted"), "{error}");
+    }
+
+    #[test]
+    fn weights_decide_what_is_divided() {
+        let used = |strategy| copies(strategy, 2).iter().filter(|c| !c["interesting"].as_array().unwrap().is_empty()).count();
+        assert_eq!(
+            (used(PartitionStrategy::Sbl), used(PartitionStrategy::Pbl), used(PartitionStrategy::P3), used(PartitionStrategy::Weighted)),
+            (1, 1, 2, 2)
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! `trodden-lab graph reconstruct`: the execution from its partial traces.
+
+use super::functions::WitnessFile;
+use super::witnesses::{branch_json, target_json, violations_json};
+use crate::cli::Reconstruct;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use trodden_flow::witness::{
+    Distribution, ExecutionEvent, ReconstructError, Reconstruction, ReconstructionOutcome, TraceEnding, Witness, WitnessKind,
+    check_pairwise,
+};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The execution as JSON, and whether the distribution is realizable.
+pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool)> {
+    let kind = if job.edges { WitnessKind::Edges } else { WitnessKind::Nodes };
+    let profiles = file.profiles.as_ref().context("the file has no \"profiles\": give the witnesses of each run")?;
+    let traces = file.traces.as_ref().context("the file has no \"traces\": give the partial trace of each run")?;
+    let distribution = Distribution::new(&file.program, kind, profiles.clone())?;
+    check_traces(file, &distribution, traces)?;
+    let reconstruction = Reconstruction::new(&file.program, &distribution);
+    let ending = if job.cut { TraceEnding::Cut } else { TraceEnding::Complete };
+    let mut walk = reconstruction.start(traces.iter().map(|t| t.iter().copied()).collect(), ending)?;
+    let (mut execution, mut ambiguous) = (Vec::new(), None);
+    loop {
+        match walk.next_event() {
+            Ok(Some(ExecutionEvent::Block(function, node))) => execution.push(file.node(function, node)),
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(ReconstructError::Ambiguous { branch, targets, .. }) => {
+                let targets: Vec<Value> = targets.iter().map(|t| target_json(file, branch, *t)).collect();
+                ambiguous = Some(json!({ "branch": branch_json(file, branch), "targets": targets }));
+                break;
+            }
+            Err(error) => bail!(described(file, &error)),
+        }
+    }
+    let mut answer = json!({ "schema_version": SCHEMA_VERSION, "execution": execution });
+    if let Some(ReconstructionOutcome::Cut(_)) = walk.outcome() {
+        answer["cut"] = json!(true);
+    }
+    let check = check_pairwise(&file.program, &distribution);
+    if !check.is_realizable() {
+        answer["realizable"] = json!(false);
+        answer["violations"] = json!(violations_json(file, &distribution, &check));
+    }
+    if let Some(at) = ambiguous {
+        answer["ambiguous"] = at;
+    }
+    Ok((answer, check.is_realizable()))
+}
+
+/// A trace has witnesses of its profile only.
+fn check_traces(file: &WitnessFile, distribution: &Distribution, traces: &[Vec<Witness>]) -> Result<()> {
+    if traces.len() != distribution.profiles.len() {
+        bail!("there are {} traces for {} profiles: give one for each", traces.len(), distribution.profiles.len());
+    }
+    for (at, (trace, profile)) in traces.iter().zip(&distribution.profiles).enumerate() {
+        if let Some(place) = trace.iter().position(|w| profile.binary_search(w).is_err()) {
+            bail!("trace {at} has {} at symbol {place}, which is no witness of profile {at}", file.witness(trace[place]));
+        }
+    }
+    Ok(())
+}
+
+/// An error in the names of the file.
+fn described(file: &WitnessFile, error: &ReconstructError) -> String {
+    let symbol = |w: &Option<Witness>| w.map_or("its end".to_owned(), |w| file.witness(w).to_string());
+    match error {
+        ReconstructError::NoSuccessor { branch, blocks, next } => {
+            let next: Vec<String> = next.iter().map(symbol).collect();
+            let branch = branch_json(file, *branch);
+            format!(
+                "after {blocks} nodes no successor of {branch} agrees with what the traces have next ({}): they are of no execution",
+                next.join(", ")
+            )
+        }
+        ReconstructError::Unexpected { profile, position, found, expected, blocks } => {
+            let (found, expected) = (symbol(found), file.witness(*expected));
+            format!(
+                "trace {profile} has {found} at symbol {position}, where {expected} is executed after {blocks} nodes: \
+                 the traces are of no execution"
+            )
+        }
+        ReconstructError::GoesOn { profile, position, found, .. } => {
+            format!(
+                "trace {profile} has {} at symbol {position}, where the execution ends: the traces are of no execution",
+                file.witness(*found)
+            )
+        }
+        ReconstructError::Stays { function, node, blocks } => {
+            let node = file.node(*function, *node);
+            format!("after {blocks} nodes nothing follows {node}, but the traces go on: they are of no execution")
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,158 @@
+//! `trodden-lab graph witnesses`: witnesses divided among profiles, and whether the execution can be rebuilt from their traces.
+
+use super::functions::WitnessFile;
+use crate::cli::{Condition, Witnesses};
+use anyhow::{Result, anyhow, bail};
+use serde_json::{Value, json};
+use trodden_flow::witness::bound::bound;
+use trodden_flow::witness::condition::{BranchNode, BranchTarget, Violation, members};
+use trodden_flow::witness::distribution::{assign_to_machines, plan};
+use trodden_flow::witness::placed::plan_placed;
+use trodden_flow::witness::placement::OtherKind;
+use trodden_flow::witness::pushdown::Pushdown;
+use trodden_flow::witness::structure::Structure;
+use trodden_flow::witness::{
+    Check, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
+};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+/// Pairs of runs that are tried in all to show that executions are ambiguous.
+const SEARCH: usize = 300_000;
+/// Violations that are listed; beyond, their number alone.
+const MOST_VIOLATIONS: usize = 1000;
+
+/// The distribution with its check, as JSON, and whether it is realizable.
+pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
+    let kind = if job.edges { WitnessKind::Edges } else { WitnessKind::Nodes };
+    let (distribution, check, costs) = match &file.profiles {
+        Some(profiles) => given(file, kind, profiles, job)?,
+        None => planned(file, kind, job)?,
+    };
+    let (check, theorems) = match job.check {
+        Condition::Pairwise => (check, None),
+        Condition::Paper => by_the_paper(file, &distribution)?,
+    };
+    let violations = violations_json(file, &distribution, &check);
+    let profiles: Vec<Vec<Value>> = distribution.profiles.iter().map(|p| p.iter().map(|w| file.witness(*w)).collect()).collect();
+    let realizable = check.is_realizable();
+    let mut answer = json!({
+        "schema_version": SCHEMA_VERSION,
+        "profiles": profiles,
+        "realizable": realizable,
+        "violations": violations,
+        "cost": costs,
+        "bound": bound(&file.program, kind, &file.weights, costs.len()),
+    });
+    if let Some(theorems) = theorems {
+        answer["theorems"] = theorems;
+    }
+    if check.violations.len() > MOST_VIOLATIONS {
+        answer["violations_in_all"] = json!(check.violations.len());
+    }
+    Ok((answer, realizable))
+}
+
+/// What the paper's theorems reject, and which of them does.
+fn by_the_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(Check, Option<Value>)> {
+    let paper = check_paper(&file.program, distribution)?;
+    let theorems = json!({ "graph": paper.graph.is_empty(), "path": paper.path.is_empty() });
+    let mut violations = paper.path;
+    let more: Vec<Violation> = paper.graph.into_iter().filter(|v| !violations.contains(v)).collect();
+    violations.extend(more);
+    violations.sort_by_key(|v| (v.state, v.successors));
+    Ok((Check { violations, far: Vec::new() }, Some(theorems)))
+}
+
+/// A distribution that the user wrote.
+fn given(file: &WitnessFile, kind: WitnessKind, profiles: &[Vec<Witness>], job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
+    if profiles.is_empty() {
+        bail!("`profiles` is empty: give at least one profile, or leave it out");
+    }
+    let distribution = Distribution::new(&file.program, kind, profiles.to_vec())?;
+    if let Some((at, most)) =
+        job.limit.and_then(|limit| distribution.profiles.iter().position(|p| p.len() > limit as usize).map(|at| (at, limit)))
+    {
+        bail!("profile {at} has {} witnesses, more than the limit of {most}", distribution.profiles[at].len());
+    }
+    let loads: Vec<f64> = distribution.profiles.iter().map(|p| file.weights.sum(kind, p)).collect();
+    let machines = job.machines.unwrap_or(loads.len());
+    let mut costs = vec![0.0; machines];
+    loads.iter().zip(assign_to_machines(&loads, machines)).for_each(|(load, machine)| costs[machine] += load);
+    let check = check_pairwise(&file.program, &distribution);
+    Ok((distribution, check, costs))
+}
+
+/// A distribution by a strategy.
+fn planned(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
+    let options = DistributionOptions {
+        profiles: job.profiles,
+        strategy: job.strategy,
+        order: job.order,
+        limit: job.limit.map(|l| l as usize),
+        machines: job.machines,
+        lookahead: job.lookahead,
+    };
+    let planned = match job.placement {
+        // The strategy places.
+        Placement::Fewest => plan(&file.program, kind, &file.weights, &options),
+        placement => plan_placed(&file.program, kind, &file.weights, &options, placement),
+    };
+    let planned = planned.map_err(|error| match error {
+        PlanError::LimitTooSmall { function, needs, limit } => {
+            let function = file.function(function);
+            anyhow!("`{function}` needs {needs} witnesses in one profile: raise --limit from {limit} to {needs}")
+        }
+        PlanError::OtherKind(OtherKind { needs: WitnessKind::Edges, .. }) => anyhow!("this placement is one of edges: add --edges"),
+        PlanError::OtherKind(_) => anyhow!("this placement is one of nodes: leave out --edges"),
+    })?;
+    Ok((planned.distribution, planned.check, planned.costs))
+}
+
+/// Violations, with two executions where a search finds them.
+pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &Check) -> Vec<Value> {
+    if check.violations.is_empty() {
+        return Vec::new();
+    }
+    let structure = Structure::new(Pushdown::new(&file.program, distribution.kind));
+    let listed = &check.violations[..check.violations.len().min(MOST_VIOLATIONS)];
+    let found = ambiguous::find(&structure, &members(&file.program, distribution), listed, SEARCH);
+    let row = |(violation, found): (&Violation, &Option<[ambiguous::Blocks; 2]>)| {
+        let blocks = |blocks: &ambiguous::Blocks| blocks.iter().map(|(f, n)| file.node(*f, *n)).collect::<Vec<Value>>();
+        let executions: Vec<Vec<Value>> = found.iter().flatten().map(blocks).collect();
+        let mut row = json!({
+            "branch": branch_json(file, violation.branch),
+            "targets": violation.targets.map(|t| target_json(file, violation.branch, t)),
+            "executions": executions,
+        });
+        let edges = violation.targets.map(|t| if let BranchTarget::Node(_, Some(edge)) = t { Some(edge.0) } else { None });
+        if let [Some(a), Some(b)] = edges {
+            row["edges"] = json!([a, b]);
+        }
+        row
+    };
+    listed.iter().zip(&found).map(row).collect()
+}
+
+/// A branch: its node, or `"outside"`.
+pub fn branch_json(file: &WitnessFile, branch: BranchNode) -> Value {
+    match branch {
+        BranchNode::Node(f, n) | BranchNode::Call(f, n) | BranchNode::Opaque(f, n) | BranchNode::Unwinding(f, n) => file.node(f, n),
+        BranchNode::Outside => json!("outside"),
+    }
+}
+
+/// A successor: its node; a callee's entry; or what happens else.
+pub fn target_json(file: &WitnessFile, branch: BranchNode, target: BranchTarget) -> Value {
+    match (target, branch) {
+        (
+            BranchTarget::Node(node, _),
+            BranchNode::Node(f, _) | BranchNode::Call(f, _) | BranchNode::Opaque(f, _) | BranchNode::Unwinding(f, _),
+        ) => file.node(f, node),
+        (BranchTarget::Function(callee), _) if callee.index() < file.program.functions().len() => file.entry(callee),
+        (BranchTarget::Function(_), _) => json!("outside"),
+        (BranchTarget::Returns | BranchTarget::Ends, _) => json!("END"),
+        (BranchTarget::Unwinds, _) => json!("unwinds"),
+        (BranchTarget::GoesOn | BranchTarget::Node(..), _) => json!("goes on"),
+    }
+}

@@ -1,0 +1,132 @@
+//! A unit's bitcode to assembly, twice: as it is, and through the plugin.
+//!
+//! `opt` first gives every block a name (`instnamer`); names do not change what code is made, and come back in the assembly's comments.
+
+use super::machine::{self, MachineFunctions};
+use anyhow::{Context, Result, bail};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_command::laboratory::context;
+use trodden_console::arguments::Parameters;
+use trodden_driver::assets;
+use trodden_driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
+use trodden_driver::experiment;
+use trodden_driver::other_programs::run;
+use trodden_driver::rebuild::codegen_of;
+use trodden_driver::toolchain::{LLVM_MAJOR, Tool, is_program};
+use trodden_launch::temporary::folder_in;
+use trodden_unit::experiment::Keep;
+use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::{Frame, Settings, UnitMap};
+
+/// Both versions of a unit.
+#[derive(Debug)]
+pub struct Assembly {
+    /// For each function the names of its blocks, in order.
+    pub labels: Labels,
+    /// As it is.
+    pub plain: MachineFunctions,
+    /// Counting.
+    pub counted: MachineFunctions,
+}
+
+/// For each function the names of its blocks, in order.
+pub type Labels = HashMap<String, Vec<String>>;
+
+/// Makes both versions; what is counted is counted as in the program, but for the parameters given.
+///
+/// # Errors
+/// The bitcode was not kept, or a tool is missing or fails.
+pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
+    let map = frame.map()?;
+    let folder = folder_in(&std::env::temp_dir(), "trodden-loops-")?;
+    let (bitcode, named) = (folder.path().join("unit.bc"), folder.path().join("named.ll"));
+    fs::write(&bitcode, frame.bitcode().with_context(|| format!("no code to show of {}", map.source))?)?;
+    run(Command::new(opt()?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
+    let text = fs::read_to_string(&named)?;
+    let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
+    // The unit with names is another unit, which does not belong in the store.
+    let settings = Settings { keep: Some(Keep::Map), ..parameters.settings().over(Settings::from(&map.experiment)) };
+    let request = experiment::resolve(context(), settings).and_then(|request| experiment::file(context(), &request));
+    let request = request.with_context(|| format!("unit of {}", map.source))?;
+    let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
+    Ok(Assembly { labels: labels(&text), plain: machine::read(&plain), counted: machine::read(&counted) })
+}
+
+fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
+    let codegen = codegen_of(map).with_context(|| format!("unit of {}", map.source))?;
+    let mut command = Command::new(Tool::Clang.find(context())?);
+    command.args(codegen.arguments()).args([
+        "-Qunused-arguments",
+        "-Wno-override-module",
+        "-Xclang",
+        "-disable-llvm-passes",
+        "-fno-discard-value-names",
+        // Code that several blocks share would belong to none of them.
+        "-mllvm",
+        "-enable-tail-merge=false",
+    ]);
+    if let Some((request, folder)) = counting {
+        command.arg(assets::plugin_option(context())?).env(STORE_VARIABLE, folder.join("store"));
+        experiment::set(&mut command, request);
+        command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
+    }
+    run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output)).with_context(|| format!("unit of {}", map.source))?;
+    Ok(String::from_utf8_lossy(&fs::read(output)?).into_owned())
+}
+
+/// LLVM's optimiser as a command, beside clang.
+fn opt() -> Result<PathBuf> {
+    let clang = fs::canonicalize(Tool::Clang.find(context())?)?;
+    let opt = clang.with_file_name("opt");
+    if !is_program(&opt) {
+        bail!("{} is not there: run `apt-get install llvm-{LLVM_MAJOR}`", opt.display());
+    }
+    Ok(opt)
+}
+
+/// Names of blocks in the text of a module.
+fn labels(text: &str) -> Labels {
+    let mut all = Labels::new();
+    let mut current: Option<&mut Vec<String>> = None;
+    for line in text.lines() {
+        if line.starts_with("define ") {
+            current = function_name(line).map(|name| all.entry(name.to_owned()).or_default());
+        } else if line.starts_with('}') {
+            current = None;
+        } else if let (Some(labels), false) = (&mut current, line.starts_with([' ', '\t', ';'])) {
+            let name = match line.strip_prefix('"') {
+                Some(quoted) => quoted.split_once("\":").map(|(name, _)| name),
+                None => line.split_once(':').map(|(name, _)| name),
+            };
+            labels.extend(name.map(str::to_owned));
+        }
+    }
+    all
+}
+
+fn function_name(line: &str) -> Option<&str> {
+    let rest = line.split_once('@')?.1;
+    match rest.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next().map(|name| name.strip_prefix("\\01").unwrap_or(name)),
+        None => rest.split('(').next(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_have_the_names_of_their_function() {
+        let text = "define dso_local i32 @f(i32 %0) #0 !dbg !2 {\nbb:\n  br label %bb1\n\nbb1:            ; preds = %bb\n  ret i32 \
+            0\n\n\"x y\": ; preds\n}\n\
+            declare void @h()\ndefine void @\"\\01g h\"() {\nbb:\n  ret void\n}\n";
+        let found = labels(text);
+        assert_eq!(found["f"], ["bb", "bb1", "x y"]);
+        assert_eq!(found["g h"], ["bb"]);
+        assert_eq!(found.len(), 2);
+    }
+}

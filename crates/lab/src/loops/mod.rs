@@ -1,0 +1,211 @@
+//! `trodden-lab loops PROGRAM`: what does counting cost, instruction by instruction? The hottest loops of a recorded run,
+//! their machine code without and with counting side by side.
+//!
+//! 1. `nest.rs`: the loops of each executed function, each without those inside it, weighed by the run's block counts;
+//! 2. `compile.rs`: the unit's bitcode to assembly twice, its blocks named, once through the plugin;
+//! 3. `machine.rs`: assembly to blocks of instructions;
+//! 4. `pair.rs`: which machine block is which block of the graph, how often it ran, and which instructions stand for each other;
+//! 5. `show.rs`: the result as text.
+//!
+//! What the code generator did to blocks is followed by their names and by jumps: a block that it split counts as
+//! executed whole, one that it copied into others as often as control still comes to it. So numbers per iteration are
+//! close, not exact.
+
+mod compile;
+mod machine;
+mod nest;
+mod pair;
+mod show;
+
+use crate::cli::Loops;
+use anyhow::{Context, Result, bail};
+use compile::Assembly;
+use nest::Loop;
+use pair::PairSide;
+use serde::{Serialize, Serializer};
+use std::collections::{HashMap, hash_map::Entry};
+use std::fs;
+use std::process::ExitCode;
+use trodden_command::laboratory::context;
+use trodden_console::notes::note;
+use trodden_console::output::{Color, json_text, print_found, wants_color};
+use trodden_profile::{ImageProfile, Profile};
+use trodden_report::{Function, View};
+use trodden_stored::named;
+use trodden_unit::{Frame, Identity, Image};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Answer {
+    schema_version: u32,
+    program: String,
+    loops: Vec<HotLoop>,
+}
+
+/// A loop and its code.
+#[derive(Debug, Serialize)]
+struct HotLoop {
+    function: String,
+    source: String,
+    /// Line at which it begins, if known.
+    line: Option<u32>,
+    header: u32,
+    #[serde(serialize_with = "number")]
+    iterations: u64,
+    /// Of the instructions (of the intermediate code) that the program executed.
+    share: f64,
+    /// Machine instructions per iteration.
+    plain: f64,
+    counted: f64,
+    blocks: Vec<HotBlock>,
+}
+
+/// A block of the graph, or code on an edge of it, in both versions.
+#[derive(Debug, Serialize)]
+struct HotBlock {
+    place: Place,
+    line: Option<u32>,
+    #[serde(serialize_with = "number")]
+    plain_executions: u64,
+    #[serde(serialize_with = "number")]
+    counted_executions: u64,
+    lines: Vec<pair::LinePair>,
+}
+
+/// Where code stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Place {
+    /// A block.
+    Block(u32),
+    /// An edge between blocks.
+    Edge(u32, u32),
+    /// Where indirect branches to a block arrive.
+    Landing(u32),
+}
+
+/// Prints the hottest loops.
+///
+/// # Errors
+/// The program is not in the profile or counts unknown paths only, its bitcode was not kept, or a tool fails.
+pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
+    let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
+    let image = Image::read(&bytes).with_context(|| job.program.display().to_string())?;
+    let profile = named::load(&job.profile)?;
+    let counted = image_profile(&profile, &image, job)?;
+    // Known paths take code that counts nothing: neither their iterations nor their instructions follow from the counts.
+    if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
+        bail!(
+            "{} counts unknown paths only, so its counts do not say how often a loop iterates or what an iteration costs: build it \
+                without --residual and record a run of that",
+            job.program.display()
+        );
+    }
+    let view = View::from_profile(&profile);
+    let hottest = hottest(&view, counted, job)?;
+    let mut assemblies = HashMap::new();
+    let mut loops = Vec::new();
+    for (function, found) in &hottest {
+        let unit = function.unit.unit;
+        let assembly: &Assembly = match assemblies.entry(unit) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(place) => {
+                note(format_args!("compiling {} twice", function.units_map().source));
+                place.insert(compile::assemble(&frame(&image, unit)?, &job.parameters)?)
+            }
+        };
+        loops.push(compared(function, found, assembly, view.totals.instructions)?);
+    }
+    let answer = Answer { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
+    print_found(job.json, || json_text(&answer), || Ok(show::text(&answer, job.blocks, wants_color(color))))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn image_profile<'a>(profile: &'a Profile, image: &Image, job: &Loops) -> Result<&'a ImageProfile> {
+    let found = profile.images.iter().find(|i| i.identity == image.identity);
+    let others: Vec<&str> = profile.images.iter().map(|i| i.path.as_str()).collect();
+    found.with_context(|| {
+        format!(
+            "the profile `{}` has no counts of this build of {}, but of {}: record a run with `trodden record -- {}`",
+            job.profile,
+            job.program.display(),
+            if others.is_empty() { "nothing".to_owned() } else { others.join(", ") },
+            job.program.display()
+        )
+    })
+}
+
+/// The loops with the most executed instructions, of all functions or of one.
+fn hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, Loop)>> {
+    let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
+    let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.is(name));
+    if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
+        bail!("no function `{name}` was executed in {}: `trodden report` lists those that were", job.program.display());
+    }
+    let mut all: Vec<(&Function, Loop)> =
+        of_image().filter(wanted).flat_map(|f| nest::loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
+    all.sort_by_key(|(_, l)| std::cmp::Reverse(l.weight));
+    all.truncate(trodden_report::select::limit(job.top));
+    Ok(all)
+}
+
+/// A unit with its bitcode: from the program, else from the store.
+fn frame(image: &Image, unit: Identity) -> Result<Frame> {
+    let own = image.frames.iter().find(|f| f.unit == unit);
+    if let Some(frame) = own.filter(|f| f.has_bitcode()) {
+        return Ok(frame.clone());
+    }
+    let store = context().store()?;
+    let found = store.get(unit)?.or_else(|| own.cloned());
+    found.with_context(|| {
+        format!("unit {unit} is neither in the program nor in the store {}: build the program again", store.root().display())
+    })
+}
+
+fn compared(function: &Function, found: &Loop, assembly: &Assembly, all: u128) -> Result<HotLoop> {
+    let side = |text: &machine::MachineFunctions| -> Result<PairSide> {
+        let code = text.get(function.map.plain_name());
+        let code =
+            code.with_context(|| format!("the assembly of {} has no function {}", function.units_map().source, function.name.full))?;
+        Ok(PairSide::new(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
+    };
+    let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
+    let block = |place: Place| HotBlock {
+        place,
+        line: line(function, place),
+        plain_executions: plain.executions(place),
+        counted_executions: counted.executions(place),
+        lines: pair::align(&plain.instructions(place), &counted.instructions(place)),
+    };
+    let mut blocks: Vec<HotBlock> = pair::places(&plain, &counted).into_iter().map(block).collect();
+    blocks.retain(|b| !b.lines.is_empty());
+    let iterations = found.iterations.max(1) as f64;
+    Ok(HotLoop {
+        function: function.name.full.clone(),
+        source: function.units_map().source.clone(),
+        line: line(function, Place::Block(found.header)),
+        header: found.header,
+        iterations: found.iterations,
+        share: found.weight as f64 / all.max(1) as f64,
+        plain: plain.executed() as f64 / iterations,
+        counted: counted.executed() as f64 / iterations,
+        blocks,
+    })
+}
+
+/// The first source line of a block; of an edge, that of the branch before it.
+fn line(function: &Function, place: Place) -> Option<u32> {
+    let (block, branch) = match place {
+        Place::Block(block) | Place::Landing(block) => (function.map.blocks.get(block as usize)?, None),
+        Place::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),
+    };
+    branch.iter().chain(&block.positions).map(|p| p.line).find(|line| *line > 0)
+}
+
+/// Numbers beyond 2^53, which many readers of JSON cannot hold, are strings.
+fn number<S: Serializer>(value: &u64, out: S) -> std::result::Result<S::Ok, S::Error> {
+    if *value <= 1 << 53 { out.serialize_u64(*value) } else { out.collect_str(value) }
+}

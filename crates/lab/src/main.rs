@@ -1,0 +1,72 @@
+//! `trodden-lab`: what only researchers and maintainers of trodden use.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cli.rs`, `cli/` | the syntax of the command line |
+//! | `graph/` | algorithms on graphs from files; graphs of programs |
+//! | `experiments/` | experiments with real programs |
+//! | `convert.rs` | traces of other simulators to recordings |
+//! | `sweep/` | configurations of the hardware path profiler beside each other |
+//! | `grammar.rs` | methods of compressing sequences beside each other |
+//! | `loops/` | hot loops' machine code without and with counting |
+//! | `plan.rs` | plans for copies that share the counting of a program, and what they cost |
+//! | `with.rs` | commands of trodden with published methods instead of its own |
+#![forbid(unsafe_code)]
+
+mod cli;
+mod convert;
+mod experiments;
+mod grammar;
+mod graph;
+mod loops;
+mod plan;
+mod sweep;
+mod with;
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Command};
+use std::path::Path;
+use std::process::ExitCode;
+use trodden_console::output::Color;
+use trodden_console::{notes, output, program};
+
+fn main() -> ExitCode {
+    notes::show_log();
+    program::end(match Cli::try_parse() {
+        Ok(cli) => run(cli.command, cli.color),
+        // Help and versions come this way, too.
+        Err(said) => program::said_by_clap(&said),
+    })
+}
+
+fn run(command: Command, color: Color) -> Result<ExitCode> {
+    match command {
+        Command::Graph(job) => graph::run(&job),
+        Command::Plan(job) => plan::run(&job),
+        Command::Loops(job) => loops::run(&job, color),
+        Command::Sweep(job) => sweep::run(&job),
+        Command::Convert(job) => convert::run(&job),
+        Command::Grammar(job) => grammar::run(&job),
+        Command::With(job) => with::run(&job),
+        Command::Experiment(job) => experiments::run(&job).map(|()| ExitCode::SUCCESS),
+        Command::Measure { file, command } => experiments::measure(&file, &command),
+        Command::Man { folder } => pages(&folder),
+    }
+}
+
+/// Writes the manual pages.
+fn pages(folder: &Path) -> Result<ExitCode> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, folder)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_pages(command: &clap::Command, folder: &Path) -> Result<()> {
+    command.get_subcommands().filter(|below| !below.is_hide_set()).try_for_each(|below| write_pages(below, folder))?;
+    let (page, mut text) = (clap_mangen::Man::new(command.clone()), Vec::new());
+    page.render(&mut text)?;
+    output::write_file(&folder.join(page.get_filename()), &text)
+}

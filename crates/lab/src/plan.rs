@@ -1,0 +1,161 @@
+//! `trodden-lab plan`: how the counting of a program would be divided among copies of it, and what each copy would cost, without running
+//! any.
+
+use crate::cli;
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use trodden_command::laboratory::folders;
+use trodden_console::arguments::choices::word_for;
+use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
+use trodden_console::notes::note;
+use trodden_console::output;
+use trodden_flow::partition::lower_bound::{LowerBound, bound};
+use trodden_flow::partition::{self, Hits, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, hits};
+use trodden_profile::procedures::{self, add_call_sites, with_estimates};
+use trodden_recording::copies::make::CopiedProgram;
+use trodden_stored::named;
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// Makes plans and prints what they cost.
+///
+/// # Errors
+/// The program or the profile cannot be read, or do not fit each other.
+pub fn run(job: &cli::Plan) -> Result<ExitCode> {
+    let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
+    let units = program.units();
+    let profile = job.profile.as_deref().map(named::load).transpose()?;
+    let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
+    let mut procedures = procedures::known(units, profile.as_ref())
+        .with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
+    if job.strategy.contains(&PartitionStrategy::P3) && !job.all_procedures {
+        add_call_sites(units, &mut procedures);
+    }
+    let basis = if profile.is_some() { with_estimates(units, &procedures)? } else { procedures.clone() };
+    if profile.is_none() {
+        note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
+    }
+    let (measure, measured) = (job.hits, profile.is_some());
+    let mut answers = Vec::new();
+    for copies in &job.copies {
+        let bound = bound(&procedures, *copies, measure);
+        for strategy in &job.strategy {
+            let options = PartitionOptions { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
+            let plan = program.divide(&basis, *strategy, &options)?;
+            answers.push(Answer::new(*strategy, measure, &procedures, &plan, &bound, measured));
+        }
+    }
+    if job.json {
+        let (program, procedures) = (&*job.program, procedures.len());
+        output::print_json(&Answers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
+    } else {
+        let mut out = output::text();
+        answers.iter().try_for_each(|a| a.print(&mut out))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+struct Answers<'a> {
+    schema_version: u32,
+    program: &'a Path,
+    /// Whether frequencies were measured.
+    measured: bool,
+    procedures: usize,
+    plans: Vec<Answer>,
+}
+
+/// A plan and its costs.
+#[derive(Serialize)]
+struct Answer {
+    strategy: &'static str,
+    hits_counted: &'static str,
+    copies: Vec<Copy>,
+    /// Procedures whose paths may be, or for `weighted` are, in several copies.
+    profitable_procedures: usize,
+    slowest: u64,
+    bound: BoundRow,
+}
+
+#[derive(Serialize)]
+struct Copy {
+    procedures: usize,
+    probes: usize,
+    labels: usize,
+    /// Executions of labels and counts.
+    hits: u64,
+    /// Executions of labels alone.
+    label_hits: u64,
+}
+
+#[derive(Serialize)]
+struct BoundRow {
+    sequential: u64,
+    ideal: u64,
+    /// Not known without a profile: estimates are of edges.
+    most_frequent_path: Option<u64>,
+    proven: u64,
+    proven_for_whole_ends: u64,
+}
+
+impl Answer {
+    fn new(
+        strategy: PartitionStrategy,
+        measure: Measure,
+        procedures: &[Procedure],
+        plan: &partition::PartitionPlan,
+        bound: &LowerBound,
+        measured: bool,
+    ) -> Answer {
+        let copy = |copy: &partition::CopyPlan| {
+            let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
+            let Hits { labels, all } = hits::of_copy(procedures, copy);
+            Copy {
+                procedures: parts.len(),
+                probes: parts.iter().map(|p| p.probes()).sum(),
+                labels: parts.iter().map(|p| p.labels()).sum(),
+                hits: all,
+                label_hits: labels,
+            }
+        };
+        Answer {
+            strategy: word_for(&COPY_STRATEGIES, &strategy),
+            hits_counted: word_for(&HITS, &measure),
+            copies: plan.copies.iter().map(copy).collect(),
+            profitable_procedures: plan.profitable,
+            slowest: hits::slowest(procedures, plan, measure),
+            bound: BoundRow {
+                sequential: bound.sequential,
+                ideal: bound.ideal,
+                most_frequent_path: measured.then_some(bound.path),
+                proven: bound.proven(),
+                proven_for_whole_ends: bound.proven_for_whole_ends(),
+            },
+        }
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let share = |hits: u64| format!("{hits:>16} {:>6.1} %", 100.0 * hits as f64 / (self.bound.sequential.max(1)) as f64);
+        let counted = if self.hits_counted == "all" { "labels and counts of paths" } else { "labels" };
+        writeln!(out, "{} in {} copies (hits: {counted})", self.strategy, self.copies.len())?;
+        writeln!(out, "  copy  functions    probes             hits  of sequential")?;
+        for (at, copy) in self.copies.iter().enumerate() {
+            let hits = if self.hits_counted == "all" { copy.hits } else { copy.label_hits };
+            writeln!(out, "  {at:>4} {:>10} {:>9} {}", copy.procedures, copy.probes, share(hits))?;
+        }
+        writeln!(out, "  slowest copy             {}", share(self.slowest))?;
+        writeln!(out, "  sequential               {}", share(self.bound.sequential))?;
+        writeln!(out, "  ideal: divided by copies {}", share(self.bound.ideal))?;
+        match self.bound.most_frequent_path {
+            Some(path) => writeln!(out, "  most frequent path       {}", share(path))?,
+            None => writeln!(out, "  most frequent path       {:>16}", "not known")?,
+        }
+        writeln!(out, "  no plan is below         {}", share(self.bound.proven))?;
+        writeln!(out, "   with ends whole         {}", share(self.bound.proven_for_whole_ends))?;
+        writeln!(out, "  divided functions        {:>16}\n", self.profitable_procedures)
+    }
+}

@@ -1,0 +1,51 @@
+//! `trodden-lab graph extract` as a user runs it: on a program of the system, and on files that it cannot take.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn extract(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trodden-lab")).args(["graph", "extract"]).args(arguments).output().unwrap()
+}
+
+fn error(arguments: &[&str]) -> String {
+    let output = extract(arguments);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_program_of_the_system_as_json_and_dot() {
+    let output = extract(&["/usr/bin/gzip"]);
+    assert!(output.status.success(), "{output:?}");
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(all["schema_version"], 1);
+    let functions = all["functions"].as_array().unwrap();
+    assert!(functions.len() > 50);
+    for function in functions {
+        let starts: Vec<u64> = function["blocks"].as_array().unwrap().iter().map(|b| b["address"].as_u64().unwrap()).collect();
+        assert!(starts.contains(&function["address"].as_u64().unwrap()) && starts.is_sorted());
+        for edge in function["edges"].as_array().unwrap() {
+            assert!(starts.contains(&edge["from"].as_u64().unwrap()) && starts.contains(&edge["to"].as_u64().unwrap()));
+        }
+        assert_eq!(function["source"]["kind"], "recovered");
+    }
+    let one = extract(&["/usr/bin/gzip", "--function", "main"]);
+    let main: Value = serde_json::from_slice(&one.stdout).unwrap();
+    let address = main["functions"][0]["address"].as_u64().unwrap();
+    let by_address = extract(&["/usr/bin/gzip", "--function", &format!("{:#x}", address + 1)]);
+    assert_eq!(one.stdout, by_address.stdout);
+    let dot = String::from_utf8(extract(&["/usr/bin/gzip", "--function", "main", "--format", "dot"]).stdout).unwrap();
+    assert!(dot.starts_with("digraph program {") && dot.contains(&format!("\"{address:#x}\"")) && dot.trim_end().ends_with('}'));
+}
+
+#[test]
+fn what_cannot_be_taken_is_named_with_the_remedy() {
+    assert!(error(&["/etc/passwd"]).contains("not an ELF file; name an x86-64 ELF executable"));
+    assert!(error(&["/no/such/file"]).contains("/no/such/file: cannot read"));
+    assert!(error(&["/usr/bin/gzip", "--function", "mian"]).contains("similar: main"));
+    assert!(error(&["/usr/bin/gzip", "--function", "no_such_function_here"]).contains("it is stripped: name the function by an address"));
+    assert!(error(&["/usr/bin/gzip", "--function", "0x1"]).contains("has no function `0x1`"));
+    let side = error(&["/usr/bin/gzip", "--side-build", "/usr/bin/sed"]);
+    assert!(side.contains("/usr/bin/sed: its code differs") && side.contains("-fbasic-block-address-map"), "{side}");
+}

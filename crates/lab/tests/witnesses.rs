@@ -1,0 +1,192 @@
+//! `trodden-lab graph witnesses` and `trodden-lab graph reconstruct`: files, answers, exit statuses, messages.
+
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// Figure 1 of "Distributed program tracing".
+fn figure_1() -> Value {
+    json!({"entry": "entry", "exit": "exit", "edges": [
+        ["entry", "b1"], ["b1", "b2"], ["b1", "exit"], ["b2", "b3"], ["b2", "b4"], ["b3", "b5"], ["b4", "b5"], ["b5", "b1"]
+    ]})
+}
+
+/// Figure 3: `foo` calls `bar` in a loop.
+fn figure_3() -> Value {
+    json!({
+        "functions": {
+            "foo": {"entry": "entry", "exit": "exit", "edges": [["entry", "c1"], ["c1", "c1"], ["c1", "exit"]]},
+            "bar": {"entry": 0, "exit": 4, "edges": [[0, 1], [1, 2], [1, 3], [2, 4], [3, 4]]}
+        },
+        "calls": [{"function": "foo", "block": "c1", "callee": "bar"}],
+        "main": "foo"
+    })
+}
+
+fn with(mut file: Value, more: Value) -> Value {
+    let Value::Object(more) = more else { panic!("an object") };
+    file.as_object_mut().unwrap().extend(more);
+    file
+}
+
+fn run(arguments: &str, file: &Value) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trodden-lab"));
+    command.arg("graph").args(arguments.split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(file.to_string().as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn answer(arguments: &str, file: &Value, status: i32) -> Value {
+    let output = run(arguments, file);
+    assert_eq!(output.status.code(), Some(status), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn error(arguments: &str, file: &Value) -> String {
+    let output = run(arguments, file);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_distribution_of_the_user_is_checked_and_two_executions_show_what_is_wrong() {
+    let file = with(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
+    let found = answer("witnesses -", &file, 1);
+    assert_eq!(found["realizable"], false);
+    assert_eq!(found["cost"].as_array().unwrap().len(), 3);
+    let violation = &found["violations"][0];
+    assert_eq!((&violation["branch"], &violation["targets"]), (&json!("b2"), &json!(["b3", "b4"])));
+    let executions = violation["executions"].as_array().unwrap();
+    assert_eq!(executions.len(), 2);
+    assert_ne!(executions[0], executions[1]);
+    for profile in found["profiles"].as_array().unwrap() {
+        let trace = |execution: &Value| -> Vec<Value> {
+            execution.as_array().unwrap().iter().filter(|n| profile.as_array().unwrap().contains(n)).cloned().collect()
+        };
+        assert_eq!(trace(&executions[0]), trace(&executions[1]));
+    }
+}
+
+#[test]
+fn every_strategy_and_placement_answers() {
+    for strategy in ["fine", "function", "grouped", "weighted"] {
+        for more in ["", " --edges", " --limit 4 --machines 2", " --order given", " --lookahead function"] {
+            for file in [figure_1(), figure_3()] {
+                let found = answer(&format!("witnesses - --profiles 3 --strategy {strategy}{more}"), &file, 0);
+                assert!(found["realizable"] == true && found["violations"] == json!([]), "{found}");
+                assert!(found["profiles"].as_array().unwrap().len() >= 3);
+                let machines = if more.contains("machines") { 2 } else { found["profiles"].as_array().unwrap().len() };
+                assert_eq!(found["cost"].as_array().unwrap().len(), machines);
+            }
+        }
+    }
+    for placement in ["blocks", "targets", "spanning-tree --edges", "repaired", "exact", "exact --edges"] {
+        answer(&format!("witnesses - --placement {placement}"), &figure_1(), 0);
+    }
+    let known = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]], "weights": [1, 1, 1, 1, 1]});
+    assert_eq!(answer("witnesses - --placement paper", &known, 1)["profiles"], json!([[2]]));
+}
+
+#[test]
+fn executions_are_rebuilt_in_the_files_own_names() {
+    let file = with(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2", "b2", "b4"]]}));
+    let execution = json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2", "b4", "b5", "b1", "exit"]);
+    assert_eq!(answer("reconstruct -", &file, 0)["execution"], execution);
+    // The same by edges: 3 is b2 -> b3, 4 is b2 -> b4.
+    let file = with(figure_1(), json!({"profiles": [[3, 4]], "traces": [[3, 4]]}));
+    assert_eq!(answer("reconstruct - --edges", &file, 0)["execution"], execution);
+    let traces = json!({"profiles": [[["foo", "c1"], ["bar", 2]]], "traces": [[["foo", "c1"], ["foo", "c1"], ["bar", 2]]]});
+    let found = answer("reconstruct -", &with(figure_3(), traces), 0);
+    let bar = |middle: u32| json!([["foo", "c1"], ["bar", 0], ["bar", 1], ["bar", middle], ["bar", 4]]);
+    let mut all = vec![json!(["foo", "entry"])];
+    [bar(3), bar(2)].iter().for_each(|b| all.extend(b.as_array().unwrap().clone()));
+    all.push(json!(["foo", "exit"]));
+    assert_eq!(found["execution"], Value::from(all));
+}
+
+#[test]
+fn what_is_not_realizable_is_said_and_what_is_certain_is_given() {
+    let file = with(figure_1(), json!({"profiles": [["b3"], ["b4"]], "traces": [["b3"], ["b4"]]}));
+    let found = answer("reconstruct -", &file, 1);
+    assert_eq!(found["realizable"], false);
+    assert_eq!(found["execution"], json!(["entry", "b1", "b2"]));
+    assert_eq!(found["ambiguous"], json!({"branch": "b2", "targets": ["b3", "b4"]}));
+}
+
+#[test]
+fn calls_can_end_the_run_and_unwind() {
+    let file = json!({
+        "functions": {
+            "main": {
+                "entry": "a", "exit": "z", "unwind": [4],
+                "edges": [["a", "b"], ["a", "c"], ["b", "z"], ["c", "z"], ["b", "pad"], ["pad", "z"]]
+            },
+            "stop": {"entry": "s", "exit": "t", "edges": [["s", "t"]]}
+        },
+        "calls": [
+            {"function": "main", "block": "b", "callee": "stop"},
+            {"function": "main", "block": "c", "opaque": {"ends_run": true}},
+            {"function": "stop", "block": "s", "opaque": {"unwinds": true}}
+        ]
+    });
+    let planned = answer("witnesses - --profiles 2", &file, 0);
+    let profiles = planned["profiles"].clone();
+    let executions = [
+        json!([["main", "a"], ["main", "c"]]),
+        // Nothing catches what is thrown.
+        json!([["main", "a"], ["main", "b"], ["stop", "s"]]),
+        json!([["main", "a"], ["main", "b"], ["stop", "s"], ["main", "pad"], ["main", "z"]]),
+        json!([["main", "a"], ["main", "b"], ["stop", "s"], ["stop", "t"], ["main", "z"]]),
+        json!([["main", "a"], ["main", "c"], ["main", "z"]]),
+    ];
+    for execution in executions {
+        let trace = |profile: &Value| -> Vec<Value> {
+            execution.as_array().unwrap().iter().filter(|n| profile.as_array().unwrap().contains(n)).cloned().collect()
+        };
+        let traces: Vec<Vec<Value>> = profiles.as_array().unwrap().iter().map(trace).collect();
+        let found = answer("reconstruct -", &with(file.clone(), json!({"profiles": profiles, "traces": traces})), 0);
+        assert_eq!(found["execution"], execution);
+    }
+}
+
+#[test]
+fn traces_that_were_cut_give_what_is_certain() {
+    let file = with(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2"]]}));
+    let found = answer("reconstruct - --cut", &file, 0);
+    assert_eq!((&found["cut"], &found["execution"]), (&json!(true), &json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2"])));
+}
+
+#[test]
+fn the_papers_theorems_are_asked_by_name() {
+    // Each profile distinguishes 1 and 2 by itself, but both have one that ends without a symbol.
+    let file = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 3], [2, 3]], "profiles": [[1], [2]]});
+    assert_eq!(answer("witnesses -", &file, 0)["realizable"], true);
+    let found = answer("witnesses - --check paper", &file, 1);
+    assert_eq!(found["theorems"], json!({"graph": true, "path": false}));
+}
+
+#[test]
+fn bad_files_are_named_with_what_is_wrong() {
+    let bad = |arguments: &str, file: Value, what: &str| {
+        let message = error(arguments, &file);
+        assert!(message.contains(what), "{what}: {message}");
+    };
+    bad("witnesses -", json!([]), "not the JSON of a graph");
+    bad("witnesses -", json!({"entry": 0, "edges": []}), "exit");
+    bad("witnesses -", with(figure_1(), json!({"profiles": [["b9"]]})), "there is no node `b9`");
+    bad("witnesses - --edges", with(figure_1(), json!({"profiles": [[8]]})), "there is no edge 8");
+    bad("witnesses -", with(figure_3(), json!({"profiles": [["c1"]]})), "[FUNCTION, NODE]");
+    bad("witnesses -", with(figure_3(), json!({"main": "baz"})), "there is no function `baz`");
+    bad("witnesses -", with(figure_3(), json!({"calls": [{"function": "foo", "block": "c1"}]})), "no callee");
+    bad("witnesses -", with(figure_3(), json!({"colour": 1})), "`colour`");
+    bad("witnesses - --limit 1", figure_1(), "raise --limit");
+    bad("witnesses - --placement spanning-tree", figure_1(), "--edges");
+    bad("reconstruct -", figure_1(), "\"profiles\"");
+    let profiles = json!({"profiles": [["b3", "b4"]]});
+    bad("reconstruct -", with(figure_1(), profiles.clone()), "\"traces\"");
+    bad("reconstruct -", with(with(figure_1(), profiles.clone()), json!({"traces": [["b1"]]})), "no witness of profile 0");
+    bad("reconstruct -", with(with(figure_1(), profiles), json!({"traces": [[], []]})), "2 traces for 1 profiles");
+    let straight = json!({"entry": 0, "exit": 1, "edges": [[0, 1]], "profiles": [[0]], "traces": [[0, 0]]});
+    bad("reconstruct -", straight, "of no execution");
+}

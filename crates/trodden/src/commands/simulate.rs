@@ -1,0 +1,209 @@
+//! `trodden simulate`: the hardware path profiler's model on a program that QEMU runs, or on recorded branches.
+
+use crate::cli::Simulate;
+use crate::context::context;
+use crate::notes::note;
+use crate::output::OutputFile;
+use crate::temporary;
+use anyhow::{Context, Result, anyhow, bail};
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use trodden_driver::assets::OwnLibrary;
+use trodden_driver::other_programs::named;
+use trodden_driver::toolchain::is_program;
+use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParameters};
+use trodden_hardware::{
+    CounterWidth, DetectorParameters, Lane, Metric, OperationMapping, Preset, ProfilerParameters, Repair, TableParameters,
+};
+use trodden_launch::process::exit_code;
+use trodden_profile::Run;
+use trodden_recording::one_run;
+use trodden_report::simulation::{SimulationReport, SimulationView};
+use trodden_trace::simulation::{
+    EmulatedProgram, OpenedSource, Places, SourceFormat, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file,
+    qemu_version, simulate, table_profile,
+};
+use trodden_trace::sources::{Level, SourceNotes};
+
+/// The plugin for QEMU.
+const PLUGIN: OwnLibrary =
+    OwnLibrary { what: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
+
+/// Runs or reads, and reports.
+///
+/// # Errors
+/// A parameter is out of its range, the source cannot be opened or is damaged, or a file cannot be written.
+pub fn run(job: &Simulate) -> Result<ExitCode> {
+    if job.from.is_none() && job.command.is_empty() {
+        bail!("nothing to simulate: name a program with its arguments behind `--`, or a recording or a trace with --from");
+    }
+    let mut parameters = parameters(job)?;
+    let processor = processor(job)?;
+    let level = if processor.is_some() || job.instructions { Level::Instructions } else { Level::Branches };
+    let mut opened = match &job.from {
+        Some(file) => open_file(file, job.format, &job.program)?,
+        None => program(&job.command, job.output.is_none(), level)?,
+    };
+    if opened.format.is_some_and(SourceFormat::is_of_another_simulator) {
+        bail!("{0} is a trace of another simulator: `trodden-lab convert {0} -o FILE` makes a recording of it for --from", opened.origin);
+    }
+    if level == Level::Instructions && opened.source.level() == Level::Branches {
+        bail!("{} holds branches only: events but instructions need whole instructions (a program, or a recording of one)", opened.origin);
+    }
+    if !opened.source.knows_return_addresses() {
+        parameters.detector.repair = Repair::None;
+    }
+    if job.profile.is_some() {
+        check_mapping(&parameters.detector.mapping)?;
+    }
+    let mut lane = Lane::new(parameters.clone(), processor)?;
+    let notes = feed(job, &mut opened, &mut lane)?;
+    let status = opened.end()?.map_or(ExitCode::SUCCESS, exit_code);
+    notes.notes.iter().for_each(note);
+    let places = Places::new(&notes.mappings);
+    if let Some(file) = &job.profile {
+        write_profile(job, file, &parameters, &lane, (&places, &notes))?;
+    }
+    let shown = SimulationView { top: job.top, steps: job.steps };
+    let report = SimulationReport::new(shown, &opened.origin, notes.iterations, &parameters, &lane, &places);
+    write_report(job, &report)?;
+    Ok(status)
+}
+
+fn write_report(job: &Simulate, report: &SimulationReport) -> Result<()> {
+    let write = |out: &mut dyn Write| if job.json { report.write_json(out) } else { report.write_text(out) };
+    match &job.output {
+        Some(file) => {
+            let mut out = OutputFile::create(file)?;
+            write(&mut out).with_context(|| format!("cannot write {}", file.display()))?;
+            out.finish()
+        }
+        None => {
+            let mut out = crate::output::text_or_json(job.json);
+            write(&mut out)?;
+            Ok(out.flush()?)
+        }
+    }
+}
+
+/// Reads the source to its end, into the profiler and the files that the job names.
+fn feed(job: &Simulate, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
+    let mut files = [None, None];
+    for (file, path) in files.iter_mut().zip([&job.record, &job.sequence]) {
+        *file = path.as_deref().map(|path| anyhow::Ok((OutputFile::create(path)?, path))).transpose()?;
+    }
+    let [recording, sequence] = files.each_mut().map(|file| file.as_mut().map(|(out, path)| WrittenFile { out, path }));
+    let notes = simulate(opened, lane, job.partial, recording, sequence)?;
+    files.into_iter().flatten().try_for_each(|(out, _)| out.finish())?;
+    Ok(notes)
+}
+
+/// Writes the profile that the table or the detector has as paths of the program's units.
+fn write_profile(
+    job: &Simulate,
+    file: &Path,
+    parameters: &ProfilerParameters,
+    lane: &Lane,
+    (places, notes): (&Places, &SourceNotes),
+) -> Result<()> {
+    let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let (run, store) = (Run { command, ..one_run() }, context().store().ok());
+    let in_code = (places, notes.mappings.as_slice());
+    let profile = table_profile(job.profile_of, &parameters.detector, &lane.profiler, in_code, store.as_ref(), run)?;
+    profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
+    note(format_args!("the profile is in {}", file.display()));
+    Ok(())
+}
+
+/// Whether QEMU and the plugin are there and work together: runs `true` under them.
+///
+/// # Errors
+/// A piece is missing, or nothing was recorded; says what.
+pub fn trial() -> Result<String> {
+    let version = qemu_version()?;
+    let plugin = plugin()?;
+    let command = ["true".into()];
+    let instructions = emulated(&command, true, Level::Branches, |program| program.trial())?;
+    Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
+}
+
+/// Runs a program under QEMU; its standard output goes to standard error, if the report takes that.
+fn program(command: &[OsString], moves_output: bool, level: Level) -> Result<OpenedSource> {
+    emulated(command, moves_output, level, |program| program.start())
+}
+
+fn emulated<T>(command: &[OsString], moves_output: bool, level: Level, work: impl FnOnce(EmulatedProgram) -> Result<T>) -> Result<T> {
+    let name = &command[0];
+    let file = named(context(), name).filter(|path| is_program(path));
+    let file = file.ok_or_else(|| anyhow!("{} is no program that can be executed", name.display()))?;
+    let (plugin, folder) = (plugin()?, temporary::folder("trodden-simulate-")?);
+    let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
+    work(EmulatedProgram { command, file: &file, plugin: &plugin, folder, output, level })
+}
+
+/// The plugin's file.
+fn plugin() -> Result<PathBuf> {
+    if let Some(named) = PLUGIN.named(context())? {
+        return Ok(named);
+    }
+    PLUGIN.beside(context())?.map_err(|places| {
+        let [one, other] = places.each_ref().map(|place| place.display());
+        anyhow!(
+            "the plugin is neither {one} nor {other}: build it with `cargo build --release -p {}`, or name it by {}",
+            PLUGIN.package,
+            PLUGIN.variable
+        )
+    })
+}
+
+fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
+    let mapping = match &job.mapping {
+        Some(file) => mapping_of_file(file)?,
+        None => {
+            let is_extended = matches!(job.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
+            if job.extensions.is_some() && !is_extended {
+                bail!("--extensions is of extended paths: add --preset extended-loops or --preset extended-calls");
+            }
+            OperationMapping::preset(job.preset, job.extensions.unwrap_or(1))
+        }
+    };
+    let detector = DetectorParameters {
+        length_limit: job.path_limit,
+        stack_entries: job.path_stack,
+        overflow: job.stack_overflow,
+        repair: if job.no_repair { Repair::None } else { Repair::ReturnAddress },
+        counter_width: CounterWidth::new(job.counter_bits)?,
+        ..DetectorParameters::published(mapping)
+    };
+    let mut tables = job.table.iter().map(|t| TableParameters::parse(t)).collect::<Result<Vec<_>, _>>()?;
+    if tables.is_empty() {
+        tables.push(TableParameters::PUBLISHED);
+    }
+    let mut metrics = vec![Metric::Frequency, Metric::Instructions];
+    for event in &job.event {
+        let metric = Metric::Event(*event as usize);
+        if !metrics.contains(&metric) {
+            metrics.push(metric);
+        }
+    }
+    Ok(ProfilerParameters { detector, tables, metrics, window: job.window })
+}
+
+/// The processor, if anything that is asked for needs one.
+fn processor(job: &Simulate) -> Result<Option<(ProcessorModel, ProcessorParameters)>> {
+    let needs_one = job.event.iter().any(|e| *e != ProcessorEvent::Instructions) || job.branch_queue.is_some() || job.processor.is_some();
+    if !needs_one && job.model == ProcessorModel::Fast {
+        return Ok(None);
+    }
+    if job.event.contains(&ProcessorEvent::CyclePower) && job.model == ProcessorModel::Fast {
+        bail!("--event power-cycle is known to the cycle-stepped model only: add --model reference");
+    }
+    let mut parameters = job.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), processor_of_file)?;
+    if let Some(entries) = job.branch_queue {
+        parameters.branch_queue = entries;
+    }
+    Ok(Some((job.model, parameters)))
+}
