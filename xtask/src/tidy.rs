@@ -99,6 +99,21 @@ pub fn files() -> Result<Vec<String>> {
 const COMMAND: &str = "crates/trodden/src/";
 const OWN_OUTPUT: [&str; 3] = ["commands/manual.rs", "commands/trace/record.rs", "commands/copies.rs"];
 
+/// Crates that may print and ask the environment: programs, code in the subject and in the compiler, tools of maintainers.
+const OUTER: &[&str] =
+    &["console", "corpus", "fuzz", "instrument", "lab", "oracle", "qemu-plugin", "runtime", "testkit", "trodden", "waits-recorder"];
+/// What the other crates must not use: they return values, write to writers that they are given, report through `log`, and are handed
+/// what they need of the environment.
+const OUTER_ONLY: &[&str] =
+    &["println!", " print!(", "io::stdout()", "io::stderr()", "env::var", "env::temp_dir", "env::current_dir", "env::args"];
+/// Files that still take the folder of temporary files, or PATH, from the environment.
+const ASKING: &[&str] = &[
+    "crates/profile/src/store.rs",
+    "crates/profile/src/private.rs",
+    "crates/trace/src/programs.rs",
+    "crates/analysis/src/field/aggregate.rs",
+];
+
 /// Rooms of the command, and the rooms that they know nothing of.
 const CLOSED: [(&str, &[&str]); 1] = [("cli/", &["commands"])];
 
@@ -166,6 +181,12 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
     if PURE.iter().any(|folder| file.starts_with(folder)) {
         let impure = IMPURE.iter().filter(|word| text.contains(**word));
         findings.extend(impure.map(|word| format!("{file}: uses {word}, but the core is pure (ARCHITECTURE.md, invariants)")));
+    }
+    let library = file.strip_prefix("crates/").and_then(|inner| inner.split_once("/src/")).map(|(name, _)| name);
+    if library.is_some_and(|name| !OUTER.contains(&name)) && !ASKING.contains(&file) && !file.ends_with("_tests.rs") {
+        let code = text.split("#[cfg(test)]").next().unwrap_or(text).lines().filter(|line| !line.trim_start().starts_with("//"));
+        let found = code.flat_map(|line| OUTER_ONLY.iter().filter(move |word| line.contains(**word)));
+        findings.extend(found.map(|word| format!("{file}: uses {word}, but libraries neither print nor ask the environment")));
     }
     if file.starts_with(COMMAND) && !OWN_OUTPUT.contains(&&file[COMMAND.len()..]) {
         let raw = text.lines().filter(|line| ["stdout().lock()", "stdout().write", "println!"].iter().any(|word| line.contains(word)));
@@ -287,7 +308,18 @@ mod tests {
     fn names_are_printed_through_one_filter() {
         let text = "//! x\nlet out = io::stdout().lock();\n";
         assert_eq!(check_rust("crates/trodden/src/commands/info.rs", text).len(), 1);
-        assert_eq!(check_rust("crates/trodden/src/output.rs", text), Vec::<String>::new());
+        assert_eq!(check_rust("crates/console/src/output.rs", text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn libraries_neither_print_nor_ask_the_environment() {
+        for line in ["println!(\"x\");", "let home = std::env::var_os(\"HOME\");", "let folder = std::env::temp_dir();"] {
+            let text = format!("//! x\nfn f() {{\n    {line}\n}}\n");
+            assert_eq!(check_rust("crates/report/src/a.rs", &text).len(), 1, "{line}");
+            assert_eq!(check_rust("crates/lab/src/a.rs", &text), Vec::<String>::new(), "{line}");
+            let tests = format!("//! x\n#[cfg(test)]\nmod tests {{\n    {line}\n}}\n");
+            assert_eq!(check_rust("crates/report/src/a.rs", &tests), Vec::<String>::new(), "{line}");
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl CaveatReason {
             CaveatReason::UnknownPlace => assumes("debug information does not say where one is that did not"),
             CaveatReason::Contradiction => assumes("the places of those that did not return contradict its counters"),
             CaveatReason::Inlined => assumes("an exception passed through code that is inlined into its callers"),
-            CaveatReason::TailCall => assumes("the last call is a jump, so that nobody knows whether it returned"),
+            CaveatReason::TailCall => assumes("the last call is a jump, so whether it returned is unknown"),
             CaveatReason::Moved => assumes("code of the next lines may have run before one that did not"),
             CaveatReason::Rust => assumes("code after a branch in which executions ended has the count of the branch"),
             CaveatReason::Forked => "several processes continued it, and it counts once for each, from its entry on".to_owned(),

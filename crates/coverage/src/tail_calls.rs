@@ -1,4 +1,4 @@
-//! Functions that end in a call which the optimiser turned into a jump, and of which nobody knows whether it returned.
+//! Functions that end in a call which the optimiser turned into a jump, so that whether it returned is unknown.
 //!
 //! Such a call replaces its function: the caller of that function sees what became of it. So it matters only in functions that were called
 //! where executions ended, in `main`, and in functions that these jump to. A callee of which all executions returned is harmless.

@@ -263,7 +263,7 @@ impl<'f> TrueCounts<'f> {
 pub struct Rests {
     /// The parts.
     pub spans: Vec<Span>,
-    /// Of lines after a call nobody knows whether they belong to the call.
+    /// Lines after a call may belong to the call.
     pub has_unknown_lines: bool,
 }
 

@@ -203,47 +203,50 @@ fn mispredictions_are_those_of_an_independent_predictor() {
     }
 }
 
+/// Loads and arithmetic of all classes on random registers, in a loop.
+fn mixed(random: &mut Random) -> Program {
+    const CLASSES: [InstructionClass; 4] =
+        [InstructionClass::Integer, InstructionClass::Multiply, InstructionClass::Float, InstructionClass::FloatMultiply];
+    let mut program = Program::new();
+    for iteration in 0..10_000 {
+        for k in 0..12 {
+            let sources = [random.below(20) as u8, random.below(20) as u8, 0, 0];
+            let (mut instruction, _) = plain(BASE + 4 * k, sources, 1 + random.below(19) as u8);
+            instruction.class = CLASSES[random.below(4) as usize];
+            let data = Some(Address(0x1000_0000 + random.below(1 << 16) * 8));
+            match random.below(20) {
+                0..4 => instruction.load = data,
+                4..6 => instruction.store = data,
+                _ => {}
+            }
+            program.push((instruction, None));
+        }
+        program.push(conditional(BASE + 48, BASE, iteration < 9_999));
+    }
+    program
+}
+
+/// Code without a branch, of so many bytes, executed four times.
+fn straight(bytes: u64) -> Program {
+    let pass = || work(BASE, bytes / 4).chain([conditional(BASE + bytes, BASE, true)]);
+    (0..4).flat_map(|_| pass()).collect()
+}
+
+fn load(address: u64, data: u64, source: u8, destination: u8) -> (Instruction, Option<RetiredBranch>) {
+    let (instruction, _) = plain(address, [source, 0, 0, 0], destination);
+    (Instruction { load: Some(Address(data)), ..instruction }, None)
+}
+
+/// Loads of so many cache blocks in turn, each of which needs the one before.
+fn chase(blocks: u64) -> Program {
+    let step = |k: u64| [load(BASE, 0x1000_0000 + k * 7919 % blocks * 64, 1, 1), conditional(BASE + 4, BASE, true)];
+    (0..20_000).flat_map(step).collect()
+}
+
 /// Programs that are bound by one part of the processor each.
 fn programs() -> Vec<(&'static str, Program)> {
     let mut random = Random(5);
-    let load = |address: u64, data: u64, source: u8, destination: u8| {
-        let (instruction, _) = plain(address, [source, 0, 0, 0], destination);
-        (Instruction { load: Some(Address(data)), ..instruction }, None)
-    };
-    let straight = |bytes: u64| -> Program {
-        let mut program = Program::new();
-        for _ in 0..4 {
-            program.extend(work(BASE, bytes / 4));
-            program.push(conditional(BASE + bytes, BASE, true));
-        }
-        program
-    };
-    let chase = |blocks: u64| -> Program {
-        let mut program = Program::new();
-        for k in 0..20_000 {
-            // A permutation that no prefetcher and no set sees as a stride.
-            program.push(load(BASE, 0x1000_0000 + k * 7919 % blocks * 64, 1, 1));
-            program.push(conditional(BASE + 4, BASE, true));
-        }
-        program
-    };
-    let mut mixed = Program::new();
-    for iteration in 0..10_000 {
-        let classes = [InstructionClass::Integer, InstructionClass::Multiply, InstructionClass::Float, InstructionClass::FloatMultiply];
-        for k in 0..12 {
-            let (mut instruction, _) =
-                plain(BASE + 4 * k, [random.below(20) as u8, random.below(20) as u8, 0, 0], 1 + random.below(19) as u8);
-            instruction.class = classes[random.below(4) as usize];
-            let data = Some(Address(0x1000_0000 + random.below(1 << 16) * 8));
-            if random.below(5) == 0 {
-                instruction.load = data;
-            } else if random.below(8) == 0 {
-                instruction.store = data;
-            }
-            mixed.push((instruction, None));
-        }
-        mixed.push(conditional(BASE + 48, BASE, iteration < 9_999));
-    }
+    let looped = |k: u64, source: u8, destination: u8| plain(BASE + k % 16 * 4, [source, 0, 0, 0], destination);
     vec![
         ("straight code of 16 KB", straight(16 << 10)),
         ("straight code of 256 KB", straight(256 << 10)),
@@ -251,18 +254,12 @@ fn programs() -> Vec<(&'static str, Program)> {
         ("chain of loads in 16 KB", chase(256)),
         ("chain of loads in 256 KB", chase(4096)),
         ("chain of loads in 4 MB", chase(65_536)),
-        ("dependent additions", (0..40_000).map(|k| plain(BASE + k % 16 * 4, [1, 0, 0, 0], 1)).collect()),
-        (
-            "independent additions",
-            work(BASE, 40_000)
-                .enumerate()
-                .map(|(k, (i, b))| (Instruction { address: Address(BASE + k as u64 % 16 * 4), ..i }, b))
-                .collect(),
-        ),
+        ("dependent additions", (0..40_000).map(|k| looped(k, 1, 1)).collect()),
+        ("independent additions", (0..40_000).map(|k| looped(k, 40, 1 + (k % 3) as u8)).collect()),
         ("independent loads", (0..40_000).map(|k| load(BASE + k % 16 * 4, 0x1000_0000 + k % 8 * 8, 40, 1)).collect()),
         ("random branch", branch_in_loop(6, |_| random.below(2) == 0)),
         ("period 3", branch_in_loop(2, |i| i % 3 == 0)),
-        ("mixed", mixed),
+        ("mixed", mixed(&mut random)),
     ]
 }
 

@@ -208,9 +208,9 @@ fn a_source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
     assert_eq!(total(&programs.paths("--functions")), total(&rows));
 }
 
-/// Two static functions of one name and source in one program: the linker keeps the regions of one, so the other must be told of.
+/// Two static functions of one name and source in one program: the linker keeps the regions of one, so a message must name the other.
 #[test]
-fn local_functions_of_a_source_compiled_twice_are_told_of() {
+fn local_functions_of_a_source_compiled_twice_are_named() {
     const LOCAL: &str = "__attribute__((noinline)) static int local(int n) {\n#ifdef TWICE\n  if (n)\n    n++;\n#endif\n  return n;\n}\n\
         int ENTRY(int n) { return local(n); }\n";
     let programs = Programs::new("--trodden-coverage");
@@ -220,16 +220,16 @@ fn local_functions_of_a_source_compiled_twice_are_told_of() {
     programs.compile("local.c", "-DENTRY=two", "same.o");
     programs.compile("local.c", "-DENTRY=two -DTWICE", "two.o");
     programs.compile("both.c", "", "both.o");
-    for (other, count, is_told) in [("two.o", 1, true), ("same.o", 3, false)] {
+    for (other, count, is_named) in [("two.o", 1, true), ("same.o", 3, false)] {
         programs.link(&format!("both.o one.o {other}"), "both");
         programs.record("./both");
         assert_eq!(programs.lines("")[&("src/local.c".to_owned(), 6)], count, "{other}");
         for command in ["report", "show", "export --format lcov", "export"] {
             let said = programs.place.trodden(&format!("coverage {command} run.trodden")).stderr;
             let is_said = String::from_utf8(said).unwrap().contains("local: not exact: compiled in several ways within one program");
-            assert_eq!(is_said, is_told, "{other} {command}");
+            assert_eq!(is_said, is_named, "{other} {command}");
         }
-        assert_eq!(programs.json("coverage export run.trodden")["not_exact"].as_array().unwrap().len(), usize::from(is_told), "{other}");
+        assert_eq!(programs.json("coverage export run.trodden")["not_exact"].as_array().unwrap().len(), usize::from(is_named), "{other}");
     }
 }
 

@@ -1,8 +1,7 @@
 //! `syscall`: Rust's `std::sync` and others reach futexes by it.
 //!
 //! All other system calls pass through. The function is variadic in C; on x86-64 and AArch64 its arguments are passed as those of a
-//! function of
-//! seven integers.
+//! function of seven integers.
 
 use crate::process::fork;
 use crate::real::{Real, real};
@@ -20,8 +19,7 @@ const OPERATION: usize = 0x7f;
 
 static REAL: Real = Real::new(c"syscall");
 
-/// A system call of this library's own.
-pub fn system_call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
+fn system_call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
     real!(REAL, fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, number, a, b, c, d, e, f)
 }
 

@@ -5,11 +5,11 @@
 //! A thread that finds it held sleeps until it is released. One that yielded its processor instead would lose it to other programs for
 //! a whole time slice where these want it, milliseconds for a lock that is held for microseconds.
 
-use crate::futex::system_call;
 use crate::output::keeping_errno;
 use core::cell::UnsafeCell;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
+use syscalls::Sysno;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -79,7 +79,9 @@ impl<T> Lock<T> {
 #[cold]
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    system_call(libc::SYS_futex, [word.as_ptr() as usize, operation as usize, value as usize, null::<libc::timespec>() as usize, 0, 0]);
+    // Not by the C library's `syscall`, which this library records.
+    // SAFETY: the word lives as long as the lock, and no time is given.
+    unsafe { syscalls::raw_syscall!(Sysno::futex, word.as_ptr(), operation, value, null::<libc::timespec>(), 0, 0) };
 }
 
 /// Gives the processor to another thread, for which this one waits. After some tries by sleeping: the other one may have a lower priority,

@@ -155,6 +155,7 @@ impl Parameters {
 mod tests {
     use super::*;
     use std::ffi::OsStr;
+    use trodden_flow::NumberingScheme;
     use trodden_unit::Experiment;
 
     fn taken(text: &str) -> (Parameters, String) {
@@ -165,7 +166,8 @@ mod tests {
 
     #[test]
     fn schemes_that_count_interesting_paths_need_them_named() {
-        let (parameters, _) = taken("--scheme ppp");
+        let scheme = Some(ExperimentScheme::Interesting(NumberingScheme::Ppp));
+        let parameters = Parameters { scheme, ..Parameters::default() };
         let error = Experiment::new(&parameters.settings()).unwrap_err().to_string();
         assert!(error.contains("--interesting"), "{error}");
         let watched = Settings { watched: Some(SettingsFile::File("x".into())), ..parameters.settings() };
