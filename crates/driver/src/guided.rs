@@ -41,12 +41,15 @@ pub struct Guided {
     pub output: Option<PathBuf>,
 }
 
+/// Makes the transformation plan of a program that counts paths.
+pub type PlanOfProgram<'a> = &'a dyn Fn(&Path) -> Result<TransformationPlan>;
+
 /// What is done with the programs that are built.
 pub struct Training<'a> {
     /// Trains the first one, and gives what it counted.
     pub edges: &'a dyn Fn(&Path) -> Result<Profile>,
     /// Trains the second one, and gives what its paths say; `None` to stop at what counts of edges show.
-    pub paths: Option<&'a dyn Fn(&Path) -> Result<TransformationPlan>>,
+    pub paths: Option<PlanOfProgram<'a>>,
 }
 
 /// A program that was made.

@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Disk, Place, must, program_of, trodden};
+use place::{Disk, Place, must, program_of};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::{Output, Stdio};

@@ -71,6 +71,6 @@ mod tests {
         let mut arguments = text.split(' ').map(OsString::from).collect();
         let settings = take_settings(&mut arguments).unwrap();
         assert_eq!(arguments, ["run", "--release", "--bin", "x", "--", "--release", "--pgo"].map(OsString::from));
-        assert_eq!(settings.to_string(), "max-paths=9 table-slots=64 reach=all when=bursts observe=edge-profile");
+        assert_eq!(settings.to_string(), "max-paths=9 reach=all when=bursts observe=edge-profile table-slots=64");
     }
 }

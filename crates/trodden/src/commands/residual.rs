@@ -40,7 +40,7 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
 fn compare_schemes(job: &Residual, program: &Path, color: Color) -> Result<ExitCode> {
     let (Some(tests), Some(field)) = (&job.tests, &job.field) else { bail!("--schemes needs --tests and --field") };
     let folder = temporary::folder("trodden-schemes-")?;
-    let scheme = SchemeJob { program, tests, field, rounds: job.rounds, trodden: &context().own_program()?, cpu_time };
+    let scheme = SchemeJob { program, tests, field, rounds: job.rounds, trodden: context().own_program()?, cpu_time };
     let (compared, profiles) = Schemes::compare(&scheme, folder.path(), &folders())?;
     report(&Residual { profiles, schemes: None, ..job.clone() }, color, Some(&compared))
 }
