@@ -24,6 +24,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::Command;
+use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
 /// `cargo xtask dist`
@@ -64,6 +65,7 @@ pub fn run(options: &DistOptions) -> Result<()> {
     let work = steps::target().join("dist-work");
     std::fs::create_dir_all(&output).with_context(|| format!("cannot make the folder {}", output.display()))?;
     if !options.compiled {
+        packages::ensure(PackagePurpose::Demo)?;
         steps::headline("Compiling trodden for users");
         compile::run()?;
     }

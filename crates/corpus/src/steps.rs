@@ -6,10 +6,24 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The root of the repository.
+/// The root of the repository: that of the package that cargo runs, or else the one above the working folder. Outside of every checkout
+/// it is the working folder; see [`in_checkout`].
 pub fn root() -> PathBuf {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.ancestors().nth(2).unwrap_or(own).to_owned()
+    let start = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+    start.ancestors().find(|folder| is_checkout(folder)).map_or_else(|| start.clone(), Path::to_path_buf)
+}
+
+fn is_checkout(folder: &Path) -> bool {
+    folder.join("xtask/Cargo.toml").is_file() && folder.join("corpus").is_dir()
+}
+
+/// Makes sure that there is a checkout of the sources.
+///
+/// # Errors
+/// There is none.
+pub fn in_checkout() -> Result<()> {
+    anyhow::ensure!(is_checkout(&root()), "experiments need a checkout of trodden's sources: change to its folder");
+    Ok(())
 }
 
 /// A text without the place of this repository, for files that others read.

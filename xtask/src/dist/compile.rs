@@ -37,7 +37,9 @@ pub fn run() -> Result<()> {
     cargo
         .args(["build", "--locked", "--profile", "dist", "--no-default-features", "--features", "trodden/bundled"])
         .args(PACKAGES.iter().flat_map(|package| ["--package", package]));
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", options("--remap-path-prefix=", SEPARATOR));
+    // Cargo strips only debug information of packages whose optimisation a profile sets apart.
+    let paths = options("--remap-path-prefix=", SEPARATOR);
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", format!("{paths}{SEPARATOR}-Cstrip=symbols"));
     steps::run(cargo.env("CFLAGS", options("-ffile-prefix-map=", " ")))?;
     let files = LIBRARIES.iter().chain(&PROGRAMS).map(|name| folder().join(name));
     files.into_iter().try_for_each(|file| check(&file, &places))

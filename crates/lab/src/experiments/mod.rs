@@ -52,6 +52,7 @@ pub enum Experiment {
 /// # Errors
 /// Something cannot be installed, fetched or built, or a run failed.
 pub fn run(experiment: &Experiment) -> Result<()> {
+    trodden_corpus::steps::in_checkout()?;
     match experiment {
         Experiment::Bench(options) => bench::run(options),
         Experiment::Pgo(options) => pgo::run(options),
