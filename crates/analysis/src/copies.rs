@@ -47,7 +47,7 @@ pub struct Costs {
     pub sequential_hits: u64,
     /// That divided by the number of copies.
     pub ideal_hits: u64,
-    /// No plan for so many copies has less.
+    /// Lower bound for this number of copies: in no plan has the slowest copy fewer hits.
     pub proven_hits: u64,
     /// By what share of the ideal hits the copy that has most is above them; not known where hits are not.
     pub distance_from_ideal: Option<f64>,

@@ -13,8 +13,8 @@ pub struct UnitMaps {
     known: BTreeMap<UnitKey, Option<Arc<UnitMap>>>,
 }
 
-/// Maps that are kept: rows come unit by unit.
-const MOST_MAPS: usize = 64;
+/// Maximum number of maps kept in memory. Rows are sorted by unit, so few are needed at a time.
+const MAX_MAPS: usize = 64;
 
 impl UnitMaps {
     /// Maps of a store, besides those of a program whose copies were distributed.
@@ -35,7 +35,7 @@ impl UnitMaps {
         if let Some(map) = self.known.get(&key) {
             return map.clone();
         }
-        if self.known.len() >= MOST_MAPS {
+        if self.known.len() >= MAX_MAPS {
             self.known.clear();
         }
         let map = self.store.get(key.unit).ok().flatten().and_then(|frame| frame.map().ok()).map(Arc::new);

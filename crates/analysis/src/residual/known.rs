@@ -32,7 +32,7 @@ impl KnownInput {
     /// Adds what the user names.
     ///
     /// # Errors
-    /// There is no such profile, or its paths are cut otherwise.
+    /// The profile does not exist, or its paths are cut differently.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
         let known = known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
         Ok(self.paths.unite(known)?)

@@ -23,7 +23,7 @@ pub struct ComparedSegments {
 /// Compares what a program counted with what another run says: of a depth, or of all that it counts.
 ///
 /// # Errors
-/// The program counts no segments of this depth, or there is no such run.
+/// The program does not count segments of this depth, or the run does not exist.
 pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, folders: &Folders) -> Result<Vec<ComparedSegments>> {
     ensure!(counted.is_counted, "the run to check was not made by a program that counts segments (`trodden instrument --segments`)");
     let deepest = counted.deepest();
