@@ -114,6 +114,9 @@ const ASKING: &[&str] = &[
     "crates/analysis/src/field/aggregate.rs",
 ];
 
+/// Crates that create folders within temporary ones.
+const WITH_TEMPORARY_FOLDERS: &[&str] = &["analysis", "coverage", "distributed", "driver", "recording", "trace"];
+
 /// Rooms of the command, and the rooms that they know nothing of.
 const CLOSED: [(&str, &[&str]); 1] = [("cli/", &["commands"])];
 
@@ -187,6 +190,12 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
         let code = text.split("#[cfg(test)]").next().unwrap_or(text).lines().filter(|line| !line.trim_start().starts_with("//"));
         let found = code.flat_map(|line| OUTER_ONLY.iter().filter(move |word| line.contains(**word)));
         findings.extend(found.map(|word| format!("{file}: uses {word}, but libraries neither print nor ask the environment")));
+    }
+    if library.is_some_and(|name| WITH_TEMPORARY_FOLDERS.contains(&name)) {
+        let code = text.split("#[cfg(test)]").next().unwrap_or(text);
+        if code.contains("create_dir_all") {
+            findings.push(format!("{file}: take trodden_profile::temporary::create_folders, which does not create removed folders again"));
+        }
     }
     if file.starts_with(COMMAND) && !OWN_OUTPUT.contains(&&file[COMMAND.len()..]) {
         let raw = text.lines().filter(|line| ["stdout().lock()", "stdout().write", "println!"].iter().any(|word| line.contains(word)));

@@ -152,7 +152,7 @@ fn preloadable(context: &DriverContext, library: &Path) -> Result<PathBuf> {
             own.display()
         );
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     link(library, &own)?;
     Ok(own)
 }
@@ -173,7 +173,7 @@ pub fn for_cargo(context: &DriverContext, store: &UnitStore) -> Result<PathBuf> 
 pub fn wrapper_for(context: &DriverContext, store: &UnitStore, way: Identity) -> Result<PathBuf> {
     let own = drivers(context, store)?;
     let folder = own.join("ways").join(&way.to_string()[..16]);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let wrapper = folder.join("cargo-trodden");
     link(context.own_program()?, &wrapper)?;
     Ok(wrapper)
@@ -191,7 +191,7 @@ pub fn drivers(context: &DriverContext, store: &UnitStore) -> Result<PathBuf> {
     let own = context.own_program()?;
     let folder = store.root().join("drivers").join(&Identity::from_content(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
     link_drivers(context, &folder)?;
-    fs::create_dir_all(folder.join("path"))?;
+    trodden_profile::temporary::create_folders(&folder.join("path"))?;
     stand_ins::names(context).iter().try_for_each(|name| link(own, &folder.join("path").join(name)))?;
     Ok(folder)
 }
@@ -202,7 +202,7 @@ pub fn drivers(context: &DriverContext, store: &UnitStore) -> Result<PathBuf> {
 /// The folder cannot be written.
 pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     let program = context.own_program()?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     DRIVERS.iter().try_for_each(|name| link(program, &folder.join(name)))?;
     // CMake takes `trodden-` for the prefix of a toolchain and looks for its tools beside the compiler.
     let clang = Tool::Clang.find(context).and_then(|c| Ok(fs::canonicalize(c)?));

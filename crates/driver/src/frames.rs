@@ -112,7 +112,7 @@ pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> 
     let mut files = Vec::new();
     for (i, member) in members.iter().enumerate() {
         let folder = scratch.join(i.to_string());
-        fs::create_dir_all(&folder)?;
+        trodden_profile::temporary::create_folders(&folder)?;
         let file = folder.join(&member.name);
         fs::write(&file, &member.bytes).with_context(|| format!("cannot write {}", file.display()))?;
         files.push(file);

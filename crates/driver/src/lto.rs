@@ -191,7 +191,7 @@ fn rebuilt_archives(context: &DriverContext, paths: &[PathBuf], scratch: &Path) 
         if rest.len() < all.len() {
             let folder = scratch.join(format!("archive-{i}"));
             let new = folder.join("rest.a");
-            fs::create_dir_all(&folder)?;
+            trodden_profile::temporary::create_folders(&folder)?;
             frames::write_archive(&new, &rest, &folder)?;
             out.insert(path.clone(), new);
         }

@@ -105,7 +105,7 @@ impl Rebuilder {
         let mut distinct: Vec<&Frame> = frames.iter().collect();
         distinct.sort_by_key(|f| f.unit);
         distinct.dedup_by_key(|f| f.unit);
-        fs::create_dir_all(folder)?;
+        trodden_profile::temporary::create_folders(folder)?;
         on_all_processors(context, &distinct, "units", |frame| compile_unit(compiler, frame, folder))?;
         Ok(Rebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
     }
@@ -171,7 +171,7 @@ impl Rebuilder {
     fn scratch_folder(&mut self) -> Result<PathBuf> {
         self.scratch += 1;
         let folder = self.folder.join(format!("scratch-{}", self.scratch));
-        fs::create_dir_all(&folder)?;
+        trodden_profile::temporary::create_folders(&folder)?;
         Ok(folder)
     }
 }

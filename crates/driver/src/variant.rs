@@ -138,7 +138,7 @@ impl Inputs {
         let objects = lay_out(self, place, rebuilder)?;
         // Linkers replace links and pipes, and remove what is there when they fail.
         let linked = place.folder.path().join("linked");
-        fs::create_dir_all(&linked)?;
+        trodden_profile::temporary::create_folders(&linked)?;
         let linked = linked.join(output.file_name().unwrap_or(OsStr::new("image")));
         let mut line = place.command_line(&self.recipe, &objects, &linked);
         if let Some(origin) = origin {

@@ -27,7 +27,7 @@ enum Removal {
 }
 
 /// How often to try to remove a folder that others may still write to, and how long to wait in between.
-const MAX_REMOVALS: u32 = 20;
+const MAX_REMOVALS: u32 = 200;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Sets what is called each time before a name is made. Only the first call has an effect.
@@ -71,14 +71,26 @@ impl Names {
                 continue;
             }
             for _ in 0..MAX_REMOVALS {
-                match std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path)) {
-                    // A child of ours may be writing to it.
-                    Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => std::thread::sleep(REMOVAL_PAUSE),
-                    _ => break,
+                let removed = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
+                if removed.is_ok() || std::fs::symlink_metadata(path).is_err() {
+                    break;
                 }
+                // A thread or a child of this program is still writing to it, or removing its own files.
+                std::thread::sleep(REMOVAL_PAUSE);
             }
         }
     }
+}
+
+/// Creates a folder and all that it lies in, as [`std::fs::create_dir_all`] does, for folders that may lie in a temporary one.
+///
+/// Without the lock, a thread that is about to create such a folder would create the temporary one again after a signal has removed it.
+///
+/// # Errors
+/// One of them cannot be created.
+pub fn create_folders(path: &Path) -> io::Result<()> {
+    let _names = names();
+    std::fs::create_dir_all(path)
 }
 
 /// A folder in the registry, removed when it is dropped.

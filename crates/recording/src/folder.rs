@@ -78,7 +78,7 @@ pub fn run_folder(destination: &Destination, around: &Surroundings) -> Result<Ru
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         _ => PathBuf::from(trodden_profile::store::FOLDER),
     };
-    let made = if destination.no_store { fs::create_dir_all(&base) } else { private::create_folder(&base) };
+    let made = if destination.no_store { trodden_profile::temporary::create_folders(&base) } else { private::create_folder(&base) };
     made.with_context(|| {
         format!("cannot make the folder {}: run from a folder that can be written, or use --no-store -o FILE", base.display())
     })?;

@@ -146,7 +146,7 @@ fn keep_files(folder: &Path, program: ProgramId, process: u32) {
         return;
     }
     let place = folder_of(folder, program);
-    let _ = fs::create_dir_all(&place);
+    let _ = trodden_profile::temporary::create_folders(&place);
     for name in ours {
         let _ = fs::rename(folder.join(&name), place.join(&name));
     }
@@ -230,7 +230,7 @@ impl ProgramRecorder {
                 rest.len()
             );
             let place = self.folder.join("rest");
-            fs::create_dir_all(&place)?;
+            trodden_profile::temporary::create_folders(&place)?;
             for file in &rest {
                 fs::rename(file, place.join(file.file_name().context("a file has a name")?))?;
             }

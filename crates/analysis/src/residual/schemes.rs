@@ -134,7 +134,7 @@ impl Stages<'_> {
     /// Makes a build of the program.
     fn instrument(&self, name: &str, options: &[&str]) -> Result<PathBuf> {
         let output = self.place(name)?;
-        std::fs::create_dir_all(output.parent().unwrap_or(self.folder))?;
+        trodden_profile::temporary::create_folders(output.parent().unwrap_or(self.folder))?;
         log::info!("making the build `{name}`");
         let arguments = [OsStr::new("instrument"), self.job.program.as_os_str(), OsStr::new("-o"), output.as_os_str()];
         self.trodden(arguments.into_iter().chain(options.iter().map(OsStr::new)))?;

@@ -159,7 +159,7 @@ impl<'a> Recording<'a> {
         check_files(options)?;
         let temporary = folder_in(&host.temporary, "trodden-trace-")?;
         let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
-        std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+        trodden_profile::temporary::create_folders(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
         let has_one_run = options.plan.runs == 1 || options.run.collector == Some(CollectorKind::SingleStep);
         let subject = RepeatedProgram::new(&options.run, host, has_one_run, folder)?;
         let kind = options.run.collector.unwrap_or_else(|| usual_collector(&options.run, host));

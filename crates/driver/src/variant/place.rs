@@ -6,7 +6,6 @@ use crate::recipe::Recipe;
 use anyhow::Result;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use trodden_launch::temporary::TemporaryFolder;
@@ -48,7 +47,7 @@ impl LinkPlace<'_> {
         let mut so_far = PathBuf::new();
         for part in path.parent().unwrap_or(path).components() {
             so_far.push(part);
-            fs::create_dir_all(self.of(&so_far))?;
+            trodden_profile::temporary::create_folders(&self.of(&so_far))?;
         }
         Ok(())
     }

@@ -109,6 +109,6 @@ fn check_destination(path: &Path) -> Result<()> {
         return access(path, AccessFlags::W_OK).with_context(cannot);
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).with_context(cannot)?;
+    trodden_profile::temporary::create_folders(folder).with_context(cannot)?;
     access(folder, AccessFlags::W_OK | AccessFlags::X_OK).with_context(cannot)
 }

@@ -52,7 +52,7 @@ pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let whole = folder.join(PROGRAM);
-    fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
+    trodden_profile::temporary::create_folders(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
     let name = file.file_name().with_context(|| format!("{} is no program", file.display()))?;
     fs::copy(file, whole.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
     let made = PathPartition::planned(program, plan).make(folder, false, job.writes, &stop, context)?;
