@@ -174,7 +174,7 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
         length_limit: job.path_limit,
         stack_entries: job.path_stack,
         overflow: job.stack_overflow,
-        repair: if job.no_repair { Repair::None } else { Repair::ReturnAddress },
+        repair: if job.no_repair { Repair::None } else { Repair::Frames },
         counter_width: CounterWidth::new(job.counter_bits)?,
         ..DetectorParameters::published(mapping)
     };
