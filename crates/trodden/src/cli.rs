@@ -80,7 +80,7 @@ check failed, 2 if trodden itself failed.";
 
 const DRIVER_HELP: &str = "\
 Environment:
-  TRODDEN_STORE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
+  TRODDEN_CACHE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
   TRODDEN_INSTRUMENT  how drivers count: settings such as max-paths=1000 chords=off keep=map when=bursts events=tsc
   TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
   TRODDEN_QUIET=1     no notes on standard error
@@ -178,7 +178,7 @@ pub enum Command {
     /// Record the exact trace of an unmodified program; show, search and compare traces.
     #[command(subcommand)]
     Trace(Trace),
-    /// Say how large the unit store is, and make it smaller.
+    /// Say how large the unit cache is, and make it smaller.
     Store(Store),
     /// Check that everything trodden needs is there; or that a program does the same each time it runs.
     #[command(after_help = "\

@@ -223,7 +223,7 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
         (laboratory(), &["plan", "--json", files[1]]),
     ] {
         let mut command = place.command(program);
-        command.env("TRODDEN_STORE", place.path(escaped)).args(arguments);
+        command.env("TRODDEN_CACHE", place.path(escaped)).args(arguments);
         let text = said(&command.output().unwrap());
         assert!(!text.contains(['\u{1b}', '\u{9b}']) && !text.is_empty(), "{arguments:?}: {text:?}");
     }

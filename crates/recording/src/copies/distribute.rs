@@ -147,7 +147,7 @@ impl Made {
         let map = |unit: Identity| {
             let frame = image.frame(unit, store)?;
             let frame = frame.with_context(|| {
-                format!("{}: the map of unit {unit} is neither in it nor in the unit store: set TRODDEN_STORE", file.display())
+                format!("{}: the map of unit {unit} is neither in it nor in the unit cache: set TRODDEN_CACHE", file.display())
             })?;
             Ok((unit, Arc::new(frame.map()?)))
         };

@@ -113,12 +113,6 @@ pub struct Aggregate {
     /// Write a row for each path of each user, ordered by path: CSV, or Parquet if the name ends in .parquet.
     #[arg(long, value_name = "FILE")]
     pub rows: Option<PathBuf>,
-    /// At most this many source lines of each path; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 24)]
-    pub steps: usize,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

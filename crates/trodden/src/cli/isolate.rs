@@ -1,7 +1,6 @@
 //! The syntax of `trodden isolate`.
 
 use clap::Args;
-use std::path::PathBuf;
 use trodden_analysis::isolate::Score;
 use trodden_console::arguments::choices::spelled;
 
@@ -37,12 +36,6 @@ pub struct Isolate {
     /// At most this many paths; 0 for all. [default: 10, of JSON all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// At most this many source lines of each path; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 24)]
-    pub steps: usize,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

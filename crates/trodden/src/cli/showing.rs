@@ -43,9 +43,6 @@ pub struct Report {
     /// Lines shown of one path, at most; 0: all.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub steps: usize,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long, conflicts_with = "html")]
     pub json: bool,
@@ -72,9 +69,6 @@ pub struct Annotate {
     /// What weight is.
     #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
     pub measure: Measure,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -143,9 +137,6 @@ pub struct Export {
     /// without being rebuilt.
     #[arg(long = "for", value_name = "PROGRAM")]
     pub program: Option<PathBuf>,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
 }
 
 /// `trodden advise`
@@ -181,9 +172,6 @@ pub struct Advise {
     /// Leave out what was executed less often than this.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub min_count: u64,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long, conflicts_with = "sarif")]
     pub json: bool,

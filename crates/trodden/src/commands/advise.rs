@@ -7,6 +7,7 @@ use crate::context::context;
 use crate::notes::{listed, note};
 use crate::output;
 use crate::surroundings::folders;
+use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::advise::{AdviceKind, AdviseOptions};
@@ -28,7 +29,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let wanted = wanted(job)?;
     let profile = named::load(&job.profile)?;
     let view = View::from_profile(&profile);
-    let provider = source_files::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match wanted.includes(AdviceKind::Redundant) {
         true => properties::of(context(), units(&wanted.functions(&view)?))?,

@@ -52,7 +52,7 @@ const CHECKS: &[Check] = &[
     ("linker and tools for objects", true, binutils, "apt-get install binutils"),
     ("C library for linking", true, c_library, "apt-get install libc6-dev libgcc-12-dev"),
     ("plugin", true, plugin, "cargo build --release -p trodden-instrument"),
-    ("runtime object and unit store", true, store, "set TRODDEN_STORE to a folder that can be written"),
+    ("runtime object and unit cache", true, store, "set TRODDEN_CACHE to a folder that can be written"),
     (
         "locks by open file description",
         true,
@@ -136,7 +136,7 @@ fn plugin() -> Result<String> {
     let clang = Tool::Clang.find(context())?;
     let mut command = Command::new(clang);
     command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(assets::plugin_option(context())?);
-    command.env(trodden_unit::store::STORE_VARIABLE, context().store()?.root());
+    command.env(trodden_unit::store::CACHE_VARIABLE, context().store()?.root());
     first_line(&mut command).with_context(|| format!("clang does not load {}", path.display()))?;
     Ok(path.display().to_string())
 }

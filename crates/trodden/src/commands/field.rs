@@ -5,6 +5,7 @@ use crate::commands::remarks;
 use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output::{self, json_text};
+use crate::surroundings::source_folders;
 use crate::surroundings::{folders, surroundings};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -199,13 +200,13 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     let view = View::from_profile(&profile);
     let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();
     let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
-    let provider = source_files::sources(&job.source, ".");
+    let provider = source_files::sources(&source_folders(), ".");
     let sources = SourceCache::new(&provider);
-    let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, job.steps)));
+    let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, output::STEPS)));
     output::print_found(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
     if missing > 0 {
         let root = maps.store().root().display().to_string();
-        warn(format_args!("maps of {missing} of these paths are not in the unit store {root}: set TRODDEN_STORE to that of the build"));
+        warn(format_args!("maps of {missing} of these paths are not in the unit cache {root}: set TRODDEN_CACHE to that of the build"));
     }
     remarks::remarks(&view, &sources);
     Ok(())

@@ -6,6 +6,7 @@ use crate::commands::remarks;
 use crate::context::context;
 use crate::output::{self, json_text};
 use crate::surroundings::folders;
+use crate::surroundings::source_folders;
 use crate::temporary;
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -64,7 +65,7 @@ fn report(job: &Residual, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     let wanted = UntestedSelection { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order: job.by };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = Untested::new(field, &wanted)?;
-    let provider = source_files::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let segments = UntestedSegmentSelection { known: &job.known, function, least_count: job.min_count };
     let across = across.as_ref().map(|observed| UntestedSegments::new(observed, &segments, &folders)).transpose()?;
@@ -93,7 +94,7 @@ fn form(job: &Residual, color: Color, both: &ResidualAnswer, sources: &SourceCac
     let ResidualAnswer { paths: untested, across, schemes, is_alone } = both;
     match if job.json { ResidualFormat::Json } else { job.format } {
         ResidualFormat::Text => {
-            let options = output::text_options(color, job.steps);
+            let options = output::text_options(color, output::STEPS);
             let mut text = if *is_alone { String::new() } else { untested.text(sources, &options, job.edges) };
             text.insert_str(0, &schemes.map_or(String::new(), schemes::text));
             text += &across.map_or(String::new(), |segments| segments.text(sources, &options));
@@ -114,7 +115,7 @@ fn form(job: &Residual, color: Color, both: &ResidualAnswer, sources: &SourceCac
             json_text(&log)
         }
         ResidualFormat::Lcov => {
-            let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&job.source, directory));
+            let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&source_folders(), directory));
             let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
             remarks::left_out(&files);
             Ok(text.into_bytes())
@@ -136,7 +137,7 @@ fn hot(job: &Residual, color: Color, view: &View, known: &KnownPaths, top: usize
     }
     let bytes = match (job.json || job.format == ResidualFormat::Json, is_text(job)) {
         (true, _) => json_text(&hot_json(view, &paths, share))?,
-        (_, true) => hot_text(view, &paths, share, &output::text_options(color, job.steps)).into_bytes(),
+        (_, true) => hot_text(view, &paths, share, &output::text_options(color, output::STEPS)).into_bytes(),
         _ => bail!("--hot is for text and JSON"),
     };
     output::write_or_print(job.output.as_deref(), &bytes)?;

@@ -1,4 +1,4 @@
-//! `trodden store`: how large the unit store is, and making it smaller.
+//! `trodden store`: how large the unit cache is, and making it smaller.
 
 use crate::cli::Store;
 use crate::context::context;
