@@ -29,7 +29,7 @@ impl PerfectHash {
     /// No multiplier was found for the largest table.
     pub fn from_keys(keys: &[u64]) -> Result<PerfectHash, NumberingError> {
         let mut bits = keys.len().next_power_of_two().trailing_zeros().max(1);
-        let mut random = Shuffle::new();
+        let mut random = Shuffle::default();
         // Times at which a slot was last taken: an array that need not be emptied between tries.
         let mut taken: Vec<u32> = Vec::new();
         let mut time = 0;

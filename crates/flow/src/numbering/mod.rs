@@ -24,7 +24,7 @@ mod lifting;
 mod optimal;
 mod preferential;
 mod selective;
-pub(crate) mod sequence;
+pub mod sequence;
 
 pub use ball_larus::{Numbering, TooManyPaths};
 pub use interesting::{InterestingSet, MOST_LISTED};

@@ -92,7 +92,7 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
     let mut search = Search { lattice: &lattice, budget, steps: 0, stopped: false };
     let mut best = (first.span, first.values);
     let mut bound = count;
-    let mut shuffle = Shuffle::new();
+    let mut shuffle = Shuffle::default();
     let mut short = SHORT;
     while bound < best.0 && !search.stopped {
         // In turn the least span that may be possible, one in the middle, and the next below the best, with more patience each time.
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn bit_by_bit_and_path_by_path_agree_on_every_span() {
-        let mut shuffle = Shuffle::new();
+        let mut shuffle = Shuffle::default();
         let (mut impossible, mut wide) = (0, 0);
         for graph in 0..250 {
             let lattice = lattice(&mut shuffle);

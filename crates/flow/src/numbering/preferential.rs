@@ -33,7 +33,7 @@ pub struct PreferentialIds {
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
     let trie = Trie::new(dag, paths);
     let mut best = trie.number(dag, |_| {});
-    let mut shuffle = Shuffle::new();
+    let mut shuffle = Shuffle::default();
     for _ in 0..restarts.min(MOST_RESTARTS) {
         if best.as_ref().is_ok_and(|b| b.span == paths.len() as u64) {
             break;
