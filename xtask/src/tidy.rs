@@ -45,6 +45,7 @@ const STRIPPED: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
 /// Crates that are pure.
 const PURE: &[&str] = &[
     "crates/flow/src/",
+    "crates/selective/src/",
     "crates/partition/src/",
     "crates/witness/src/",
     "crates/coding/src/",

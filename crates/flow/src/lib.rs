@@ -11,7 +11,7 @@
 //! 6. [`Plan`]: numbering and increments ([`plan`]).
 //! 7. [`ProbeProgram`]: what a backend has to do on which edge, in which order, after passes that make it cheaper ([`program`]).
 //!
-//! [`part`] is what one of several copies of a program counts; the crates `partition`, `witness` and `coding` build on this one.
+//! [`part`] is what one of several copies of a program counts; the crates `selective`, `partition`, `witness` and `coding` build on this one.
 //!
 //! [`bounds`] says what counts of some nodes say of others.
 //!
@@ -38,7 +38,7 @@ pub mod verify;
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
 pub use graph::{Edge, Graph, GraphError, Node};
 pub use interesting::InterestingPlan;
-pub use numbering::{InterestingSet, Labelling, Numbering, NumberingError, NumberingScheme, TooManyPaths};
+pub use numbering::{Numbering, NumberingScheme, TooManyPaths};
 pub use placement::Probes;
 pub use plan::{Partial, Plan, PlanOptions};
 pub use program::ProbeProgram;

@@ -22,7 +22,7 @@ impl Probes {
     }
 
     /// These increments, by edge.
-    pub(crate) fn from_increments(increments: Vec<i64>) -> Probes {
+    pub fn from_increments(increments: Vec<i64>) -> Probes {
         Probes { increments }
     }
 

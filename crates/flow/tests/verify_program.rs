@@ -4,17 +4,17 @@
 use machine::blocks;
 use std::collections::BTreeSet;
 use trodden_flow::dag::Entries;
-use trodden_flow::interesting::{Wish, plan_interesting};
-use trodden_flow::numbering::NumberOptions;
 use trodden_flow::part::Measure;
 use trodden_flow::plan::Plan;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_flow::residual::ResidualInput;
-use trodden_flow::verify::VerifyBudget;
 use trodden_flow::{Edge, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure};
+use trodden_selective::NumberOptions;
+use trodden_selective::plan::{Wish, plan_interesting};
+use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 

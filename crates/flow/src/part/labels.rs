@@ -6,13 +6,13 @@
 //! log(out-degree)).
 
 use crate::dag::{Dag, DagEdgeId};
-use crate::numbering::{absorb, initial, push_down};
+use crate::numbering::{absorb, marked_last, push_down};
 
 /// A label for each edge. `interesting` has one entry for each edge.
 ///
 /// Sums are below the number of paths of the DAG, which must be below 2^63.
 pub fn pspp(dag: &Dag, interesting: &[bool]) -> Vec<i64> {
-    let mut values = initial(dag, interesting, true).expect("the paths can be numbered");
+    let mut values = marked_last(dag, interesting, true).expect("the paths can be numbered");
     push_down(dag, &mut values);
     absorb(interesting, &mut values);
     values

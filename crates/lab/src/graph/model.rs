@@ -7,8 +7,9 @@ use crate::cli::{Interesting, ModelScheme};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use trodden_coding::{CodingModel, Enclosure};
-use trodden_flow::numbering::preferential;
-use trodden_flow::{DagEdgeId, InterestingSet};
+use trodden_flow::DagEdgeId;
+use trodden_selective::InterestingSet;
+use trodden_selective::preferential;
 
 /// The model of a scheme.
 pub fn model(named: &Named, scheme: ModelScheme, ids: &[u64], bits: u32, list: u64) -> Result<Value> {

@@ -9,11 +9,11 @@
 //! Sums are exact integers here; they stand for words only as long as all of them fit one, which is checked first.
 
 use super::paths::MarkedPaths;
-use crate::dag::{Dag, DagEdgeId};
-use crate::graph::Node;
-use crate::numbering::{Class, Labelling};
+use crate::{Class, Labelling};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::graph::Node;
 
 /// An interesting path and another one.
 pub type Pair = (Vec<DagEdgeId>, Vec<DagEdgeId>);

@@ -12,11 +12,10 @@
 //! those of Ball and Larus. Linear but for sorting out-edges; the repair is exponential and takes small graphs only.
 
 use super::NumberingError;
-use super::ball_larus::{Numbering, TooManyPaths};
-use super::interesting::InterestingSet;
-use crate::dag::{Dag, DagEdgeId};
-use crate::graph::Node;
+use super::set::InterestingSet;
 use std::collections::HashMap;
+use trodden_flow::numbering::{Numbering, TooManyPaths, absorb, marked_last, number_within, push_down};
+use trodden_flow::{Dag, DagEdgeId, Node};
 
 /// The repair of SPP walks every path for every edge: graphs with more paths are refused.
 const MOST_REPAIRED: u64 = 1 << 16;
@@ -38,7 +37,7 @@ pub fn precise_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Nu
 }
 
 fn with_zeros(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, NumberingError> {
-    let mut values = initial(dag, set.edges(), sorted)?;
+    let mut values = marked_last(dag, set.edges(), sorted)?;
     if set.edges().contains(&false) {
         push_down(dag, &mut values);
         absorb(set.edges(), &mut values);
@@ -56,7 +55,7 @@ pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, N
         return Err(NumberingError::TooLargeForRepair { paths: all.paths(), limit: MOST_REPAIRED });
     }
     let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).filter_map(|id| all.path(dag, id)).collect();
-    let mut values = initial(dag, set.edges(), false)?;
+    let mut values = marked_last(dag, set.edges(), false)?;
     if set.edges().contains(&false) {
         push_down(dag, &mut values);
     }
@@ -88,23 +87,6 @@ pub fn pertinent(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingE
     }
 }
 
-/// Ball-Larus among marked edges, and the number of paths along them from each node: numbers from 0 to one less than the paths. Zero
-/// elsewhere.
-pub(crate) fn number_within(dag: &Dag, marked: &[bool]) -> (Vec<i64>, Vec<i64>) {
-    let mut values = vec![0i64; dag.edges().len()];
-    let mut paths = vec![0i64; dag.node_count()];
-    paths[dag.exit().index()] = 1;
-    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-        let mut sum = 0;
-        for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
-            values[edge.index()] = sum;
-            sum += paths[dag.edge(edge).to.index()];
-        }
-        paths[node.index()] = sum;
-    }
-    (values, paths)
-}
-
 /// The greatest sum of a path, if it fits a word.
 fn most(dag: &Dag, values: &[i64]) -> Option<i64> {
     let mut most = vec![0i64; dag.node_count()];
@@ -115,50 +97,6 @@ fn most(dag: &Dag, values: &[i64]) -> Option<i64> {
         }
     }
     Some(most[dag.entry().index()])
-}
-
-/// Numbers of all paths, uninteresting out-edges first; interesting ones by decreasing least number behind them if `sorted`.
-pub(crate) fn initial(dag: &Dag, interesting: &[bool], sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
-    let mut values = vec![0i64; dag.edges().len()];
-    let mut paths = vec![0i64; dag.node_count()];
-    let mut least = vec![i64::MAX; dag.node_count()];
-    paths[dag.exit().index()] = 1;
-    least[dag.exit().index()] = 0;
-    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-        let mut out = dag.out(node).to_vec();
-        // Stable sorts: among equals the order of the graph remains.
-        out.sort_by_key(|e| interesting[e.index()]);
-        if sorted {
-            out.sort_by_key(|e| {
-                (interesting[e.index()], std::cmp::Reverse(if interesting[e.index()] { least[dag.edge(*e).to.index()] } else { 0 }))
-            });
-        }
-        let mut sum = 0i64;
-        for edge in out {
-            let to = dag.edge(edge).to.index();
-            values[edge.index()] = sum;
-            if interesting[edge.index()] {
-                least[node.index()] = least[node.index()].min(least[to].saturating_add(sum));
-            }
-            sum = sum.checked_add(paths[to]).ok_or(TooManyPaths(node.0))?;
-        }
-        paths[node.index()] = sum;
-    }
-    Ok(values)
-}
-
-/// Moves the value of each edge that is the only one into its head to the edges behind, from the entry on.
-pub(crate) fn push_down(dag: &Dag, values: &mut [i64]) {
-    let movable = |n: &&Node| **n != dag.exit() && dag.incoming(**n).len() == 1;
-    for &node in dag.order().iter().filter(movable) {
-        let moved = std::mem::take(&mut values[dag.incoming(node)[0].index()]);
-        dag.out(node).iter().for_each(|e| values[e.index()] += moved);
-    }
-}
-
-/// Drops the values of uninteresting edges.
-pub(crate) fn absorb(interesting: &[bool], values: &mut [i64]) {
-    values.iter_mut().zip(interesting).filter(|(_, interesting)| !**interesting).for_each(|(value, _)| *value = 0);
 }
 
 /// Whether interesting paths have identities of their own.

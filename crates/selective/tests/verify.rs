@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::numbering::{Class, NumberOptions, number};
-use trodden_flow::verify::{NumberAliases, VerifyBudget, VerifyFinding, VerifyMethod, verify};
-use trodden_flow::{Dag, DagEdgeId, Graph, InterestingSet, Node, Numbering, NumberingScheme};
+use trodden_flow::interesting::NumberAliases;
+use trodden_flow::{Dag, DagEdgeId, Graph, Node, Numbering, NumberingScheme};
+use trodden_selective::InterestingSet;
+use trodden_selective::verify::{VerifyBudget, VerifyFinding, VerifyMethod, verify};
+use trodden_selective::{Class, NumberOptions, number};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 

@@ -1,9 +1,9 @@
 //! Paths for the verifier: which are interesting, all of them, or some at random.
 
-use crate::dag::{Dag, DagEdgeId};
-use crate::graph::Node;
-use crate::numbering::InterestingSet;
+use crate::InterestingSet;
 use std::collections::{HashMap, HashSet};
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::graph::Node;
 
 /// Closures of at most this many paths are listed.
 const MOST_LISTED: u128 = 1 << 17;

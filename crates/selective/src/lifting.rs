@@ -12,7 +12,7 @@
 //! elimination. Numbers that are mirrored (`span - 1 - number`) can be had as well, so one of the two is tried only.
 
 use super::lattice::{Lattice, NumberSearch};
-use super::sequence::Shuffle;
+use trodden_flow::numbering::sequence::Shuffle;
 
 /// Sets of coefficients are words, with a bit to spare.
 pub const MOST_PATHS: usize = 63;

@@ -12,9 +12,9 @@ use super::NumberingError;
 use super::lattice::{Lattice, NumberSearch};
 use super::lifting;
 use super::preferential::PreferentialIds;
-use super::sequence::Shuffle;
-use crate::dag::{Dag, DagEdgeId};
 use std::collections::BTreeSet;
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::numbering::sequence::Shuffle;
 
 /// How long to search.
 #[derive(Clone, Copy)]
@@ -272,8 +272,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dag::Entries;
-    use crate::graph::{Graph, Node};
+    use trodden_flow::dag::Entries;
+    use trodden_flow::graph::{Graph, Node};
 
     /// Nearly all paths through four branches in a row, some of which may be longer: they have much in common.
     fn lattice(shuffle: &mut Shuffle) -> Lattice {
@@ -283,7 +283,7 @@ mod tests {
             edges.push((Node(from), Node((from + 1 + shuffle.below(2) as u32).min(4))));
         }
         let dag = Dag::new(&Graph::new(5, Node(0), Node(4), edges).unwrap(), &[], Entries::PerEdge);
-        let all = crate::Numbering::ball_larus(&dag).unwrap();
+        let all = trodden_flow::Numbering::ball_larus(&dag).unwrap();
         let mut ids: Vec<u64> = (0..all.paths()).collect();
         shuffle.shuffle(&mut ids);
         ids.truncate((ids.len() - shuffle.below(5)).min(18));

@@ -10,9 +10,9 @@
 //! again, and the first with the least span is taken.
 
 use super::NumberingError;
-use super::sequence::Shuffle;
-use crate::dag::{Dag, DagEdgeId};
 use std::collections::BTreeMap;
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::numbering::sequence::Shuffle;
 
 /// More restarts than this bring nothing.
 pub const MOST_RESTARTS: u32 = 1 << 16;

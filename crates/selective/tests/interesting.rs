@@ -4,11 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::interesting::{InterestingPlan, NoInterestingPlan, PathEnding, Wish, plan_interesting};
-use trodden_flow::numbering::NumberOptions;
+use trodden_flow::interesting::NumberAliases;
+use trodden_flow::interesting::{InterestingPlan, PathEnding};
 use trodden_flow::plan::RegisterAction;
-use trodden_flow::verify::{NumberAliases, VerifyBudget};
-use trodden_flow::{DagEdgeId, Edge, Graph, Node, NumberingError, NumberingScheme, Plan};
+use trodden_flow::{DagEdgeId, Edge, Graph, Node, NumberingScheme, Plan};
+use trodden_selective::NumberOptions;
+use trodden_selective::NumberingError;
+use trodden_selective::plan::{NoInterestingPlan, Wish, plan_interesting};
+use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, forced, graph};
 

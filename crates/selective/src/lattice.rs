@@ -11,8 +11,8 @@
 //! Rows are taken in an order in which numbers follow as early as possible. Arithmetic is checked; a lattice whose
 //! coefficients leave the word is none.
 
-use crate::dag::{Dag, DagEdgeId};
 use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::dag::{Dag, DagEdgeId};
 
 /// Whether paths can have numbers within a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -272,8 +272,8 @@ fn power(base: u64, mut exponent: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dag::Entries;
-    use crate::graph::{Graph, Node};
+    use trodden_flow::dag::Entries;
+    use trodden_flow::graph::{Graph, Node};
 
     /// Three diamonds in series, of two edges each, and the paths that take the second edge of two of them.
     fn diamonds() -> (Dag, Vec<Vec<DagEdgeId>>) {

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use trodden_flow::dag::Entries;
-use trodden_flow::numbering::{Budget, NumberOptions, SearchEnd, number};
-use trodden_flow::{Dag, Graph, InterestingSet, Node, Numbering, NumberingScheme};
+use trodden_flow::{Dag, Graph, Node, Numbering, NumberingScheme};
+use trodden_selective::InterestingSet;
+use trodden_selective::{Budget, NumberOptions, SearchEnd, number};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 

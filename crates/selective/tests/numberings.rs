@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number, preferential};
-use trodden_flow::{Dag, DagEdgeId, Edge, Graph, InterestingSet, Labelling, Node, Numbering, NumberingError, NumberingScheme};
+use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Numbering, NumberingScheme};
+use trodden_selective::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number, preferential};
+use trodden_selective::{InterestingSet, Labelling, NumberingError};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 

@@ -1,20 +1,21 @@
 //! What a scheme decides: one or two registers with values and increments for each edge, and what the registers at a path's end say.
 //!
-//! Data only. [`Labelling::classify`] says what an instrumented program does at the end of a path; [`crate::interesting`]
+//! Data only. [`Labelling::classify`] says what an instrumented program does at the end of a path; [`crate::plan`]
 //! makes a plan of it, for backends.
 //!
 //! Two registers are added to on the same edges, so that one probe serves both. Arithmetic wraps around: increments on
 //! chords may be large although sums along paths are not.
 
-use super::ball_larus::Numbering;
-use super::interesting::InterestingSet;
-use super::known::PerfectHash;
+use super::NumberingError;
 use super::optimal::Proof;
-use super::{NumberingError, NumberingScheme};
-use crate::dag::{Dag, DagEdgeId};
-use crate::graph::Node;
-use crate::placement::Probes;
+use super::set::InterestingSet;
 use std::collections::HashSet;
+use trodden_flow::Numbering;
+use trodden_flow::NumberingScheme;
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::graph::Node;
+use trodden_flow::numbering::PerfectHash;
+use trodden_flow::placement::Probes;
 
 /// The greatest span of a scheme that notes what to expect for each number.
 const MOST_EXPECTED: u128 = 1 << 24;

@@ -9,9 +9,9 @@
 //! there); paths are sorted by their Ball-Larus identities, without repetition; there is at least one.
 
 use super::NumberingError;
-use super::ball_larus::Numbering;
-use crate::dag::{Dag, DagEdgeId};
-use crate::graph::Node;
+use trodden_flow::Numbering;
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::graph::Node;
 
 /// A longer list of interesting paths is refused: the schemes that need a list keep something for each of them.
 pub const MOST_LISTED: u64 = 1 << 20;
