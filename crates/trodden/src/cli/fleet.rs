@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trodden_console::arguments::partition::copies;
-use trodden_flow::partition::PartitionStrategy;
+use trodden_partition::PartitionStrategy;
 
 /// `trodden fleet`
 #[derive(Debug, Subcommand)]
