@@ -8,9 +8,7 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use trodden_console::arguments::choices::{word, word_for};
-use trodden_console::arguments::laboratory::{LABORATORY_VARIABLE, LaboratoryChoices};
-use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
+use trodden_console::arguments::laboratory::LABORATORY_VARIABLE;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
@@ -20,7 +18,7 @@ use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 /// A choice does not concern the command, or `trodden` cannot be run.
 pub fn run(job: &With) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
-    let options = options(&job.choices);
+    let options = job.choices.options();
     ensure!(!options.is_empty(), "give a choice: --scheme, --strategy, --hits, --all-procedures, --count-hits or --collector");
     for (option, _) in &options {
         let concerned = concerned(option);
@@ -40,20 +38,6 @@ pub fn run(job: &With) -> Result<ExitCode> {
         command.env(SETTINGS_VARIABLE, format!("{before} scheme={}", scheme.name()).trim_start());
     }
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
-}
-
-/// The choices that were made, as options and their values.
-fn options(choices: &LaboratoryChoices) -> Vec<(&'static str, Option<String>)> {
-    let is_given = |given: bool| given.then_some(None);
-    let all = [
-        ("--scheme", choices.scheme.map(|scheme| Some(scheme.name().to_owned()))),
-        ("--strategy", choices.strategy.map(|strategy| Some(word_for(&COPY_STRATEGIES, &strategy).to_owned()))),
-        ("--hits", choices.hits.map(|hits| Some(word_for(&HITS, &hits).to_owned()))),
-        ("--all-procedures", is_given(choices.all_procedures)),
-        ("--count-hits", is_given(choices.count_hits)),
-        ("--collector", choices.collector.map(|collector| Some(word(collector)))),
-    ];
-    all.into_iter().filter_map(|(option, value)| Some((option, value?))).collect()
 }
 
 /// The commands that an option concerns.

@@ -311,7 +311,7 @@ impl<'a> SimulationReport<'a> {
                 counts.guessed_repairs,
                 "repairs of the path stack were guessed, at returns that match an earlier call: the source does not say where frames lie",
             ),
-            (counts.switches, "switches between stacks of the program (coroutines)"),
+            (counts.switches, "switches between stacks of the program (coroutines, handlers with a stack of their own)"),
             (counts.interrupts, "signals"),
             (counts.gaps, "gaps in the stream"),
         ] {

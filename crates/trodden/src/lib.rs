@@ -83,9 +83,9 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
         Some("c++") => cc::drive(context(), SourceLanguage::Cxx, rest(2)),
         _ => {
             let parsed = cli::command_line().try_get_matches_from(arguments);
-            match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, LaboratoryChoices::from_environment()?))) {
-                Ok((mut command, choices)) => {
-                    command.command.take_choices(&choices);
+            match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+                Ok(mut command) => {
+                    command.command.take_choices(LaboratoryChoices::from_environment()?)?;
                     commands::run(command)
                 }
                 // Help and versions come this way, too.

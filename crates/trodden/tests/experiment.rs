@@ -147,6 +147,15 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
     }
     let error = refused(place.command(trodden()).args(["build", "--", "true"]).env("TRODDEN_LABORATORY", "--scheme ppp"));
     assert!(error.contains("trodden instrument --interesting"), "{error}");
+    for (arguments, choices, reason) in [
+        (["report", "x.trodden"], "p3", "unexpected argument 'p3'"),
+        (["report", "x.trodden"], "--strategy p4", "p4"),
+        (["report", "x.trodden"], "--scheme ball-larus --count-hits", "--scheme, --count-hits, which does not concern this command"),
+        (["build", "true"], "--collector uprobes", "--collector, which does not concern this command"),
+    ] {
+        let error = refused(place.command(trodden()).args(arguments).env("TRODDEN_LABORATORY", choices));
+        assert!(error.contains("TRODDEN_LABORATORY holds") && error.contains(reason), "{arguments:?}: {error}");
+    }
     let error = refused(place.command(trodden()).args(["cc", "-c", "a.c"]).env("TRODDEN_INSTRUMENT", "chords=maybe"));
     assert!(error.contains("`chords=maybe`") && error.contains("chords takes on|off"), "{error}");
     let error = refused(place.command(trodden()).args(["build", "--residual", "nothing", "--", "true"]));

@@ -3,13 +3,14 @@
 //! `trodden-lab with` takes them as options and hands them to `trodden` in [`LABORATORY_VARIABLE`], spelled as there. `trodden` itself has
 //! no options for them.
 
-use super::choices::{one_of, spelled};
+use super::choices::{one_of, spelled, word, word_for};
 use super::partition::{COPY_STRATEGIES, HITS};
+use anyhow::{Result, anyhow, ensure};
 use clap::{Args, Parser, ValueEnum};
 use std::env;
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
-use trodden_unit::experiment::ExperimentScheme;
+use trodden_unit::experiment::{ExperimentScheme, Spelling};
 
 /// Variable that holds choices, in the syntax of their options.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
@@ -57,10 +58,44 @@ impl LaboratoryChoices {
     /// The choices of the environment; none by default.
     ///
     /// # Errors
-    /// The variable holds something else; the message is clap's.
-    pub fn from_environment() -> Result<LaboratoryChoices, clap::Error> {
+    /// The variable holds something else.
+    pub fn from_environment() -> Result<LaboratoryChoices> {
         let text = env::var_os(LABORATORY_VARIABLE).unwrap_or_default();
-        LaboratoryChoices::parse(&text.to_string_lossy())
+        let said = |error: clap::Error| {
+            let text = error.to_string();
+            let reason = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            anyhow!("{LABORATORY_VARIABLE} holds no choices of the laboratory: {reason}. `trodden-lab with` sets it; otherwise unset it")
+        };
+        LaboratoryChoices::parse(&text.to_string_lossy()).map_err(said)
+    }
+
+    /// The choices that were made, as options and their values.
+    pub fn options(&self) -> Vec<(&'static str, Option<String>)> {
+        let is_given = |given: bool| given.then_some(None);
+        let all = [
+            ("--scheme", self.scheme.map(|scheme| Some(scheme.name().to_owned()))),
+            ("--strategy", self.strategy.map(|strategy| Some(word_for(&COPY_STRATEGIES, &strategy).to_owned()))),
+            ("--hits", self.hits.map(|hits| Some(word_for(&HITS, &hits).to_owned()))),
+            ("--all-procedures", is_given(self.all_procedures)),
+            ("--count-hits", is_given(self.count_hits)),
+            ("--collector", self.collector.map(|collector| Some(word(collector)))),
+        ];
+        all.into_iter().filter_map(|(option, value)| Some((option, value?))).collect()
+    }
+
+    /// Checks that a command has taken all choices; `self` are those that are left.
+    ///
+    /// # Errors
+    /// One is left: it does not concern the command.
+    pub fn all_taken(&self) -> Result<()> {
+        let left: Vec<&str> = self.options().into_iter().map(|(option, _)| option).collect();
+        ensure!(
+            left.is_empty(),
+            "{LABORATORY_VARIABLE} holds {}, which does not concern this command: unset it, or set it for the commands that it concerns \
+             only (`trodden-lab with --help`)",
+            left.join(", ")
+        );
+        Ok(())
     }
 
     fn parse(text: &str) -> Result<LaboratoryChoices, clap::Error> {
