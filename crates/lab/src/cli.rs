@@ -24,7 +24,7 @@ use crate::experiments::Experiment;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_console::arguments::laboratory::LaboratoryChoices;
+use trodden_console::arguments::laboratory::GivenChoices;
 use trodden_console::output::Color;
 
 /// The command line.
@@ -60,7 +60,7 @@ pub enum Command {
     Convert(Convert),
     /// Compare methods of compressing a sequence of paths and calls: bytes, items, depth, time.
     Grammar(Grammar),
-    /// Run a command of trodden with a published method in the place of its own.
+    /// Run a command of trodden with a published method in the place of its own, or with other parameters.
     With(With),
     /// Measure real programs: what counting, recording and analysis cost and bring. Takes a checkout of the sources.
     #[command(subcommand)]
@@ -87,16 +87,17 @@ pub enum Command {
 Examples:
   trodden-lab with --strategy p3 -- record --copies 4 -- ./prog
   trodden-lab with --scheme pspp -- instrument ./prog -o ./other --interesting run.trodden
+  trodden-lab with --table-slots 4096 -- build -- make
   trodden-lab with --collector uprobes -- trace record --runs 1 -- ./prog
 
-The exit status is that of the command.")]
+A heading names the commands that the options below it concern. The exit status is that of the command.")]
 pub struct With {
-    /// The choices.
-    #[command(flatten)]
-    pub choices: LaboratoryChoices,
     /// A command of trodden with its arguments.
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+    /// The choices.
+    #[command(flatten)]
+    pub given: GivenChoices,
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ const DRIVER_HELP: &str = "\
 Environment:
   TRODDEN_CACHE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
   TRODDEN_INSTRUMENT  how drivers count: settings such as max-paths=1000 chords=off keep=map when=bursts events=tsc
-  TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
+  TRODDEN_LTO=1       optimise programs as a whole (as --trodden=lto)
   TRODDEN_QUIET=1     no notes on standard error
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
   TRODDEN_LLVM        the folder of an LLVM 22 that is not installed by packages
@@ -97,24 +97,16 @@ pub enum Command {
     /// Compile or link C: clang, with paths counted. All arguments are clang's.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
-        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
-        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
+        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
-        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
-        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang++. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
+        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },

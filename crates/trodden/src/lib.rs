@@ -73,7 +73,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
             let parsed = cli::command_line().try_get_matches_from(arguments);
             match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, LaboratoryChoices::from_environment()?))) {
                 Ok((mut command, choices)) => {
-                    command.command.take_choices(&choices);
+                    command.command.take_choices(&choices)?;
                     commands::run(command)
                 }
                 // Help and versions come this way, too.

@@ -373,7 +373,7 @@ fn the_program_itself_runs_as_its_copies_do() {
 #[test]
 fn plans_are_of_programs_that_can_be_divided() {
     let place = Place::with(&[("prog.c", COUNTED)]);
-    place.cc("--trodden-sample -O1 prog.c -o prog");
+    place.cc("--trodden=sample -O1 prog.c -o prog");
     let output = place.command(laboratory()).args(["plan", "./prog"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && reported.contains("which copies cannot share"), "{reported}");

@@ -72,7 +72,7 @@ fn copies_share_the_sequences_of_functions() {
     for (file, source) in [("turns.c", TURNS), ("prog.cc", EXCEPTIONS)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
-        compile(&format!("--trodden-stream -O1 {file} -o streaming"));
+        compile(&format!("--trodden=stream -O1 {file} -o streaming"));
         compile(&format!("-O1 {file} -o prog"));
         let run = |program: &str, options: &str| {
             let arguments = format!("record --no-store {options} -- ./{program}");

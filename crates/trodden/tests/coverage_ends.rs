@@ -26,8 +26,8 @@ fn counted(place: &Place, options: &str) -> Counted {
 fn run(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     match name.ends_with(".cc") {
-        true => place.cxx(&format!("--trodden-coverage -w {level} {name} -o own")),
-        false => place.cc(&format!("--trodden-coverage -w {level} {name} -o own")),
+        true => place.cxx(&format!("--trodden=coverage -w {level} {name} -o own")),
+        false => place.cc(&format!("--trodden=coverage -w {level} {name} -o own")),
     };
     // Some end in ways that `must` would not have.
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
@@ -102,7 +102,7 @@ fn files_have_their_counts_under_another_name() {
         let place = Place::with(&[("leave.c", LEAVE)]);
         let here = place.path("");
         let here = here.to_str().unwrap().trim_end_matches('/');
-        place.cc(&format!("--trodden-coverage -O1 -g {} {here}/leave.c -o own", option.replace("HERE", here)));
+        place.cc(&format!("--trodden=coverage -O1 -g {} {here}/leave.c -o own", option.replace("HERE", here)));
         place.trodden("record --no-store -o run.trodden -- ./own");
         let (lines, _) = counted(&place, "");
         assert_eq!([4, 5, 6, 7].map(|line| lines[&line]), [3, 3, 1, 0], "{option}");

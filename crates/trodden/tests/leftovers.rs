@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, trodden, with_choices};
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -84,7 +84,7 @@ fn what_copies_get_and_print_is_their_users_alone() {
 /// among temporary files.
 fn left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn() -> bool) -> Vec<String> {
     let mut command = place.command(trodden());
-    command.args(arguments);
+    with_choices(&mut command, arguments.iter().copied());
     left_by_command(place, command, signal, |_| has_begun())
 }
 

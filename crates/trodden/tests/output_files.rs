@@ -51,8 +51,8 @@ const COMMANDS: [&str; 27] = [
 fn place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT)]);
     place.cc("-O1 -g prog.c -o prog");
-    place.cc("--trodden-coverage -O1 -g prog.c -o covered");
-    place.cc("--trodden-stream -O1 -g prog.c -o streamed");
+    place.cc("--trodden=coverage -O1 -g prog.c -o covered");
+    place.cc("--trodden=stream -O1 -g prog.c -o streamed");
     fs::create_dir(place.path("raw")).unwrap();
     must(place.command(place.path("prog")).env("TRODDEN_OUTPUT", place.path("raw/a.raw")));
     for arguments in [

@@ -272,7 +272,7 @@ fn nothing_is_lost_of_the_complete_profile() {
     let at = folder.path();
     fs::write(at.join("arms.c"), ARMS).unwrap();
     trodden_in(at, &["cc", "-O2", "-g", "arms.c", "-o", "counted"]);
-    trodden_in(at, &["cc", "--trodden-addresses", "-O2", "-g", "arms.c", "-o", "arms"]);
+    trodden_in(at, &["cc", "--trodden=addresses", "-O2", "-g", "arms.c", "-o", "arms"]);
     trodden_in(at, &["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
     let said = trodden_in(at, &["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./arms"]);
     assert!(said.contains("executions of paths") && !said.contains("not counted"), "{said}");
@@ -292,7 +292,7 @@ fn the_detectors_paths_become_paths_of_functions() {
     fs::write(at.join("paths.c"), PATHS).unwrap();
     let trodden = |arguments: &[&str]| trodden_in(at, arguments);
     trodden(&["cc", "-O1", "-g", "paths.c", "-o", "counted"]);
-    trodden(&["cc", "--trodden-addresses", "-O1", "-g", "paths.c", "-o", "paths"]);
+    trodden(&["cc", "--trodden=addresses", "-O1", "-g", "paths.c", "-o", "paths"]);
     trodden(&["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
     let said = trodden(&["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./paths"]);
     assert!(said.contains("executions of paths"), "{said}");

@@ -68,7 +68,7 @@ Examples:
   trodden coverage report --include src --fail-under-lines 80
   trodden coverage report tests --changed-since HEAD~1 only lines that changed since that commit
 
-The program must be built with `trodden build --coverage` (`trodden cc --trodden-coverage`, `cargo trodden build --coverage`).
+The program must be built with `trodden build --coverage` (`trodden cc --trodden=coverage`, `cargo trodden build --coverage`).
 Paths are those of the optimised code; an untested combination is a path that no run took although some run took each of its edges.")]
 pub struct CoverageReport {
     /// Of what.
