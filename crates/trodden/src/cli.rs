@@ -21,9 +21,9 @@ mod suite;
 mod trace;
 mod waits;
 
-pub use branches::Branches;
 pub use building::{Build, Instrument, OnUntested, Pgo};
-pub use copies::{Copies, EngineKind};
+pub use branches::Branches;
+pub use copies::{Copies, Division};
 pub use coverage::{
     Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
 };
@@ -31,7 +31,7 @@ pub use field::{Aggregate, Field, FieldCopies, Pack};
 pub use find::Find;
 pub use isolate::Isolate;
 pub use overview::command as command_line;
-pub use recording::{Collect, Destination, Import, Record, Sample};
+pub use recording::{Collect, Destination, Import, Record};
 pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
 pub use segments::{SegmentFormat, Segments};
@@ -112,10 +112,8 @@ pub enum Command {
     },
     /// Run a build command with the drivers as its C and C++ compilers.
     Build(Build),
-    /// Run an instrumented program and store the profile.
+    /// Run an instrumented program, or attach to one, and store the profile.
     Record(Box<Record>),
-    /// Count running programs that were built with --sample, in bursts.
-    Sample(Sample),
     /// Show what each thread of a program built with --stream did before the end.
     Last(Last),
     /// The sequence of paths and calls of each thread of a run: what it holds, from any place on.

@@ -1,4 +1,4 @@
-//! `trodden record --copies K --iterations`: copies that share the sequences of functions, against the iterations counted from the stream
+//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, against the iterations counted from the stream
 //! of the whole program.
 
 mod place;
@@ -81,7 +81,7 @@ fn copies_share_the_sequences_of_functions() {
         let plain = run("streaming", "-o stream.trodden --whole-program");
         let counts = place.paths("stream.trodden");
         for (copies, program) in [("3", "prog"), ("2", "streaming")] {
-            assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --iterations")), plain);
+            assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --divide iterations")), plain);
             for k in ["1", "2", "4"] {
                 let expected = iterations(&place, "stream.trodden.streams", k);
                 assert!(expected.len() > 8, "{expected:?}");

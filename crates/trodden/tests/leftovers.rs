@@ -66,7 +66,7 @@ fn what_copies_get_and_print_is_their_users_alone() {
     let place = place();
     place.write("input", "a secret");
     let mut command = place.command(trodden());
-    command.args("record --no-store -o run.trodden --copies 2 --no-first-run --work copies -- ./prog".split(' '));
+    with_choices(&mut command, "record --no-store -o run.trodden --copies 2 --no-first-run --work copies -- ./prog".split(' '));
     // By a pipe, of which a copy is kept.
     let mut recorder = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::io::Write::write_all(&mut recorder.stdin.take().unwrap(), b"a secret").unwrap();

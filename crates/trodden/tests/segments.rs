@@ -289,7 +289,7 @@ fn copies_share_the_counting_of_segments() {
         };
         let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
         for (copies, depth) in [("3", "1"), ("2", "2")] {
-            let options = ["--copies", copies, "--segments", "stream.trodden.streams", "--depth", depth];
+            let options = ["--copies", copies, "--divide", "segments:stream.trodden.streams", "--depth", depth];
             assert_eq!(record(&place, "prog", "shared", &options, &[]), plain);
             place.trodden(&format!("segments shared.trodden --check stream.trodden.streams --depth {depth}"));
             let depth = format!("--depth {depth}");

@@ -5,6 +5,7 @@
 //! [`GivenChoice::commands`] reads them from there.
 
 use super::choices::{one_of, spelled};
+use super::compression::METHODS;
 use super::partition::{COPY_STRATEGIES, HITS};
 use super::times::an_hour_at_most;
 use clap::parser::ValueSource;
@@ -13,8 +14,10 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_flow::partition::{Measure, PartitionStrategy};
+use trodden_sequence::CompressionMethod;
 use trodden_unit::experiment::spelling::{MOST_PATHS, decode, encode};
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, Threads};
+use trodden_wire::stream::MOST_REGIONS;
 
 /// Variable that holds choices, in the syntax of their options.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
@@ -37,6 +40,9 @@ pub struct LaboratoryChoices {
     /// What copies are to do besides.
     #[command(flatten)]
     pub copies: CopyChoices,
+    /// How whole streams are recorded.
+    #[command(flatten)]
+    pub streams: StreamChoices,
     /// How traces are recorded.
     #[command(flatten)]
     pub tracing: TraceChoices,
@@ -146,12 +152,39 @@ pub struct DivisionChoices {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record")]
 pub struct CopyChoices {
+    /// If no run of this build is in the run store, divide by estimated frequencies instead of a first run.
+    #[arg(long)]
+    pub no_first_run: bool,
+    /// Maximum memory of each copy on this machine (address space), in MiB.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    pub memory: Option<u64>,
+    /// How often a copy that did not finish is run again (default 2).
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Run the program itself and one without counting as well, each alone: for overheads, and to compare the profiles.
+    #[arg(long)]
+    pub baseline: bool,
+    /// Write what each copy cost to this file: a page with a chart if its name ends in .html, else JSON.
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
     /// What copies should execute little of.
     #[arg(long, value_parser = one_of(HITS))]
     pub hits: Option<Measure>,
     /// Count executions of probes in the copies as well, which slows them down: to check the computed hits.
     #[arg(long)]
     pub count_hits: bool,
+}
+
+/// How whole streams are recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "record")]
+pub struct StreamChoices {
+    /// With record's --whole-program: how the sequence is compressed while the program runs.
+    #[arg(long, value_parser = one_of(METHODS))]
+    pub method: Option<CompressionMethod>,
+    /// With record's --whole-program: MiB of each thread's stream that the recorder may lag behind before the thread waits.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MOST_REGIONS))]
+    pub backlog: Option<u64>,
 }
 
 /// How traces are recorded.

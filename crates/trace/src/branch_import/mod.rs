@@ -8,6 +8,7 @@
 //! A window of branch records gives estimates; a trace of all branches gives counts, exact where nothing was lost.
 
 mod frame;
+mod programs;
 mod tally;
 mod walk;
 
@@ -20,6 +21,7 @@ use tally::{Tally, TallyPath};
 use trodden_binary::{AddressSpace, BinaryError, ProbedFunction, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, ImageProfile, ObservedBranches, Profile, Run, Sampling, UnitProfile};
 use trodden_unit::UnitStore;
+pub use programs::marked_programs;
 use walk::{AddressPlace, ThreadWalk, World};
 
 /// Why no profile can be made of branches.

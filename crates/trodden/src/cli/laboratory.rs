@@ -19,11 +19,9 @@ impl Command {
             }
             Command::Pgo(job) => job.choices = choices.guided.clone(),
             Command::Record(job) => {
-                let copies = &mut job.copies;
-                copies.strategy = choices.division.strategy.unwrap_or(copies.strategy);
-                copies.hits = choices.copies.hits.unwrap_or(copies.hits);
-                copies.all_procedures = choices.division.all_procedures;
-                copies.count_hits = choices.copies.count_hits;
+                job.copies.division = choices.division.clone();
+                job.copies.choices = choices.copies.clone();
+                job.stream.choices = choices.streams.clone();
             }
             Command::Field(Field::Copies(job)) => {
                 job.strategy = choices.division.strategy.unwrap_or(job.strategy);

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
-//! | `sample.rs` | counting sampled programs that run already |
 //! | `stream.rs`, `sequences.rs` | sequences of paths and calls, flight recorders; questions asked of sequences |
 //! | `report.rs`, `annotate.rs`, `export.rs`, `find.rs` | showing and searching profiles |
 //! | `runs.rs`, `merge.rs`, `diff.rs` | listing, merging, comparing profiles |
@@ -41,7 +40,6 @@ mod remarks;
 mod report;
 mod residual;
 mod runs;
-mod sample;
 mod segments;
 mod sequences;
 mod simulate;
@@ -68,7 +66,6 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Build(build) => build::run(&build),
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
-        Command::Sample(job) => sample::attach(&job),
         Command::Last(job) => stream::last(&job),
         Command::Stream(job) => stream::run(&job),
         Command::Collect(job) => record::collect_files(&job),

@@ -77,7 +77,7 @@ spell! { Reach:
 }
 spell! { Timing:
     Timing::Always => "always", "While the program runs";
-    Timing::Bursts => "bursts", "While `trodden record` or `trodden sample` ask for it";
+    Timing::Bursts => "bursts", "While `trodden record` asks for it";
 }
 spell! { Observe:
     Observe::Counts => "counts", "How often each path is taken";
