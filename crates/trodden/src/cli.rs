@@ -41,7 +41,7 @@ pub use simulate::Simulate;
 pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
 pub use trace::{
-    Condition, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
+    RepeatPart, Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
 };
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};

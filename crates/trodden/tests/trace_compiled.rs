@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, laboratory, must, trodden};
+use place::{Place, laboratory, must, trodden, with_choices};
 use std::process::Command;
 
 /// A switch with a jump table, recursion, an indirect call, a loop of short blocks, and a signal that the program raises itself.
@@ -57,7 +57,7 @@ int main() {
 impl Place {
     fn trace(&self, options: &str, file: &str) -> std::process::Output {
         let mut command = self.command(trodden());
-        command.args(["trace", "record", "--output", file]).args(options.split_whitespace()).args(["--", "./prog"]);
+        with_choices(command.args(["trace", "record", "--output", file]), options.split_whitespace()).args(["--", "./prog"]);
         command.output().unwrap()
     }
 
@@ -73,7 +73,7 @@ impl Place {
 fn agrees(place: &Place) {
     let stepped = place.blocks("--collector single-step");
     assert!(stepped.len() > 150, "{}", stepped.len());
-    for options in ["--runs 4", "--runs 1", "--runs 3 --strategy weighted"] {
+    for options in ["--runs 4", "--runs 1", "--runs 3 --witness-strategy weighted"] {
         let compiled = place.blocks(&format!("--collector compiled {options}"));
         let parts = compiled.iter().zip(&stepped).position(|(a, b)| a != b);
         assert!(compiled == stepped, "{options}: {} and {} blocks, part at {parts:?}", compiled.len(), stepped.len());

@@ -4,7 +4,7 @@
 //! itself has no options for them. Choices of different commands are different structures, whose headings in help name the commands:
 //! [`GivenChoice::commands`] reads them from there.
 
-use super::choices::{one_of, spelled};
+use super::choices::{Choice, one_of, spelled};
 use super::compression::METHODS;
 use super::partition::{COPY_STRATEGIES, HITS};
 use super::times::an_hour_at_most;
@@ -14,6 +14,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_flow::partition::{Measure, PartitionStrategy};
+use trodden_flow::witness::DistributionStrategy;
 use trodden_sequence::CompressionMethod;
 use trodden_unit::experiment::spelling::{MOST_PATHS, decode, encode};
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, Threads};
@@ -46,6 +47,9 @@ pub struct LaboratoryChoices {
     /// How traces are recorded.
     #[command(flatten)]
     pub tracing: TraceChoices,
+    /// How waiting time is recorded.
+    #[command(flatten)]
+    pub waiting: WaitChoices,
 }
 
 /// How paths are counted.
@@ -194,6 +198,65 @@ pub struct TraceChoices {
     /// Another way to see that a program comes to a place.
     #[arg(long, value_enum)]
     pub collector: Option<LaboratoryCollector>,
+    /// How witnesses are distributed over the runs (default fine).
+    #[arg(long, value_parser = one_of(WITNESS_STRATEGIES))]
+    pub witness_strategy: Option<DistributionStrategy>,
+    /// Where the costs of witnesses come from: static (estimates), first-run (a run that counts), or a trace of this build.
+    #[arg(long, value_name = "static|first-run|TRACE")]
+    pub witness_weights: Option<String>,
+    /// Maximum number of witnesses in a run; there are more runs then.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Execute the runs on M machines (here: one after the other on each of M cores), which share the load evenly.
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub machines: Option<u32>,
+    /// Condition that a distribution must meet before anything runs (default pairwise).
+    #[arg(long, value_enum)]
+    pub check: Option<WitnessCondition>,
+    /// Take the witnesses of each run from this file, as --plan=json prints it.
+    #[arg(long, value_name = "FILE")]
+    pub distribution: Option<PathBuf>,
+    /// Run nothing: list the functions that stay opaque, and the witnesses of each run with their predicted costs.
+    #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    pub plan: Option<PlanForm>,
+    /// Keep the partial traces in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub keep_runs: Option<PathBuf>,
+}
+
+/// How waiting time is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "waits record")]
+pub struct WaitChoices {
+    /// Samples per second of processor time and thread, by which code between calls is named (default 1000; 0 = none).
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub rate: Option<u32>,
+}
+
+/// How witnesses are distributed over the runs.
+const WITNESS_STRATEGIES: [Choice<DistributionStrategy>; 4] = [
+    (DistributionStrategy::Fine, "fine", "Diamonds and cycles one by one, each to the run with the least load"),
+    (DistributionStrategy::Function, "function", "Function by function"),
+    (DistributionStrategy::Grouped, "grouped", "Diamonds that share a cycle or an edge together"),
+    (DistributionStrategy::Weighted, "weighted", "By measured weights, best of all"),
+];
+
+/// A condition for distributions of witnesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WitnessCondition {
+    /// For each branch and pair of successors some profile has disjoint sets of first witnesses.
+    Pairwise,
+    /// The two theorems of the paper.
+    Paper,
+}
+
+/// The form of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanForm {
+    /// For people.
+    Text,
+    /// For --distribution.
+    Json,
 }
 
 /// Collectors of traces that exist to be compared.

@@ -1,6 +1,6 @@
 //! Choices of the laboratory, which have no options here: where they go.
 
-use super::{Command, Field, Trace};
+use super::{Command, Field, Trace, Waits};
 use anyhow::{Error, Result};
 use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollector};
 use trodden_trace::CollectorKind;
@@ -33,7 +33,9 @@ impl Command {
                     LaboratoryCollector::Uprobes => CollectorKind::Uprobes,
                 });
                 job.collector = kind.or(job.collector);
+                job.choices = choices.tracing.clone();
             }
+            Command::Waits(Waits::Record(job)) => job.choices = choices.waiting.clone(),
             _ => {}
         }
         Ok(())
