@@ -7,6 +7,7 @@ mod graph;
 mod loops;
 mod numbering;
 mod plan;
+mod simulate;
 mod sweep;
 mod witnesses;
 
@@ -17,6 +18,7 @@ pub use graph::Graph;
 pub use loops::Loops;
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use plan::Plan;
+pub use simulate::Simulate;
 pub use sweep::Sweep;
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
@@ -54,6 +56,8 @@ pub enum Command {
     Plan(Plan),
     /// Show the hottest loops' machine code without and with counting, side by side.
     Loops(Loops),
+    /// Simulate a hardware path profiler on a program, with all parameters of the model.
+    Simulate(Box<Simulate>),
     /// Try the configurations of an experiment with the hardware path profiler (TOML), reading each recording once.
     Sweep(Sweep),
     /// Make a recording for `trodden simulate --from` of a trace of another simulator (CBP-5, CBP2025, ChampSim).

@@ -93,6 +93,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
 
 /// What the laboratory (`trodden-lab`) uses of the command.
 pub mod laboratory {
+    pub use crate::commands::simulate::run as simulate;
     pub use crate::context::context;
     pub use crate::surroundings::folders;
 }

@@ -126,12 +126,12 @@ fn calls_are_nested_as_they_are_made() {
 #[test]
 fn plans_say_how_many_witnesses_repair_added() {
     let folder = Folder::new();
-    let plan = |options: &[&str]| must(folder.record(&[&["--plan"], options].concat(), "no.trace", &["/usr/bin/gzip", "-c", "input"]));
-    let json: serde_json::Value = serde_json::from_str(&plan(&["--json"])).unwrap();
+    let plan = |form: &str| must(folder.record(&[form], "no.trace", &["/usr/bin/gzip", "-c", "input"]));
+    let json: serde_json::Value = serde_json::from_str(&plan("--plan=json")).unwrap();
     let witnesses: usize = json["profiles"].as_array().unwrap().iter().map(|p| p.as_array().unwrap().len()).sum();
     let repaired = json["repaired"].as_u64().unwrap();
     // Calls from outside and unwinding go beyond what is placed function by function.
     assert!(repaired > 0 && (repaired as usize) < witnesses, "{repaired} of {witnesses}");
-    let text = plan(&[]);
+    let text = plan("--plan");
     assert!(text.contains(&format!("\n{repaired} of the witnesses were added by repair")), "{text}");
 }

@@ -8,6 +8,7 @@
 //! | `engines.rs` | who runs jobs |
 //! | `partition.rs` | how paths are divided among copies |
 //! | `parameters.rs` | how paths are counted |
+//! | `simulate.rs` | what is simulated, and the model |
 //! | `laboratory.rs` | choices that only the laboratory offers, and how it hands them to `trodden` |
 
 pub mod choices;
@@ -16,6 +17,7 @@ pub mod engines;
 pub mod laboratory;
 pub mod parameters;
 pub mod partition;
+pub mod simulate;
 pub mod times;
 
 pub use compression::METHODS;

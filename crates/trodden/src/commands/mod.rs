@@ -42,7 +42,7 @@ mod residual;
 mod runs;
 mod segments;
 mod sequences;
-mod simulate;
+pub mod simulate;
 mod store;
 mod stream;
 mod suite;
@@ -55,6 +55,7 @@ use crate::cli::{Cli, Command};
 use crate::context::context;
 use anyhow::Result;
 use std::process::ExitCode;
+use trodden_console::arguments::simulate::SimulateModel;
 use trodden_driver::cc;
 use trodden_driver::compile_step::SourceLanguage;
 
@@ -69,7 +70,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Last(job) => stream::last(&job),
         Command::Stream(job) => stream::run(&job),
         Command::Collect(job) => record::collect_files(&job),
-        Command::Simulate(job) => simulate::run(&job),
+        Command::Simulate(job) => simulate::run(&job.options, &SimulateModel::default()),
         Command::Import(job) => import::run(&job),
         Command::Report(job) => report::run(&job, cli.color),
         Command::Annotate(job) => annotate::run(&job, cli.color),
