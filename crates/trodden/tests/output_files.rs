@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Disk, Place, must, program_of};
+use place::{Disk, Place, must, program_of, with_choices};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::{Output, Stdio};

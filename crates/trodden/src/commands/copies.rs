@@ -146,7 +146,7 @@ fn print([out, err]: &[Vec<u8>; 2]) -> Result<()> {
 fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
     let choices = CopyChoices {
         strategy: word_for(&COPY_STRATEGIES, &strategy(options)),
-        engine: options.engine.name(),
+        engine: options.engine.name().to_owned(),
         measure: hits(options),
         hits: word_for(&HITS, &hits(options)),
     };
