@@ -25,7 +25,7 @@ pub use building::{Build, Instrument, OnUntested, Pgo};
 pub use branches::Branches;
 pub use copies::{Copies, Division};
 pub use coverage::{
-    Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
+    Coverage, CoverageExport, CoverageFormat, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles,
 };
 pub use field::{Aggregate, Field, FieldCopies, Pack};
 pub use find::Find;

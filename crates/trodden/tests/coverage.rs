@@ -55,7 +55,7 @@ fn check_program(name: &str, text: &str, level: &str) -> Place {
     assert!(llvm[0]["functions"].as_array().unwrap().iter().any(|f| f["count"].as_u64() > Some(0)), "{name} {level}: nothing was executed");
     assert_eq!(llvm, own, "{name} {level}");
     assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), name == DECISIONS, "{name} {level}");
-    let text = must(place.command(trodden()).args(["coverage", "export", "run.trodden", "--like", "llvm-cov"])).stdout;
+    let text = place.trodden("coverage export run.trodden --like llvm-cov").stdout;
     assert_eq!(llvm, serde_json::from_slice::<Value>(&text).unwrap()["data"], "{name} {level}: coverage export");
     place
 }
@@ -111,7 +111,7 @@ fn forked_processes(level: &str) {
     place.tool("llvm-profdata-22", &format!("merge {each} -o each.profdata"));
     place.trodden(&format!("cc --trodden=coverage {level} forks.c -o own"));
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]));
-    let output = must(place.command(trodden()).args(["coverage", "export", "run.trodden", "--like", "llvm-cov"]));
+    let output = place.trodden("coverage export run.trodden --like llvm-cov");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("returned twice"));
     let own = serde_json::from_slice::<Value>(&output.stdout).unwrap()["data"].take();
     let [once, each] = ["reference", "each"].map(|name| exported(&place, "reference", &format!("{name}.profdata")));
@@ -231,7 +231,7 @@ fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32
     let lcov = text(place, &format!("coverage export run.trodden --format lcov {options}"));
     let numbers = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     let lines = numbers.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
-    (lines, text(place, &format!("coverage show run.trodden --branches {options}")))
+    (lines, text(place, &format!("coverage show run.trodden --conditions {options}")))
 }
 
 fn code_behind_calls_that_do_not_return(level: &str) {
@@ -335,15 +335,25 @@ fn suites_show_what_each_test_adds() {
     let found: Vec<_> =
         added["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), lines(t), t["adds_paths"].as_u64())).collect();
     assert_eq!(found, [("minus", 20, Some(1)), ("big", 1, Some(3)), ("bad", 1, Some(1)), ("plain", 0, Some(3))]);
-    let difference = text(&place, "coverage diff 1 tests");
+    let difference = text(&place, "coverage report tests --baseline 1");
     assert!(difference.contains("only in 1: 0 lines, 0 paths") && difference.contains("parse.c: 7-9, 12, 16\n"), "{difference}");
-    for (run, least, status) in [("tests", "100", 0), ("1", "77.3", 1), ("1", "77.2", 0)] {
-        let output = place.command(trodden()).args(["coverage", "report", run, "--fail-under-lines", least]).output().unwrap();
-        assert_eq!(output.status.code(), Some(status), "{run} {least}");
+    for (arguments, status) in [
+        ("tests --fail-under lines=100,regions=1", 0),
+        ("1 --fail-under lines=77.3", 1),
+        ("1 --fail-under lines=77.2", 0),
+        ("1 --fail-under lines=77.2,functions=100,branches=99", 1),
+        ("tests --baseline 1 --fail-under baseline", 0),
+        ("1 --baseline tests --fail-under baseline", 1),
+        ("1 --baseline tests", 0),
+        ("1 --baseline tests --fail-under lines=1", 2),
+        ("1 --fail-under baseline", 2),
+    ] {
+        let output = place.command(trodden()).args(["coverage", "report"]).args(arguments.split(' ')).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{arguments}: {output:?}");
     }
     let lcov = text(&place, "coverage export tests --format lcov");
     assert!(lcov.contains("DA:16,1\n") && lcov.contains("LF:22\nLH:22\n"), "{lcov}");
-    place.trodden("coverage show tests --html pages --branches");
+    place.trodden("coverage show tests --html pages --conditions");
     assert!(std::fs::read_to_string(place.path("pages/index.html")).unwrap().contains("parse.c"));
     assert!(std::fs::read_to_string(place.path("pages/paths.html")).unwrap().contains("<td>8 of 54</td>"));
 }

@@ -12,11 +12,11 @@ type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
 
 fn counted(place: &Place, options: &str) -> Counted {
     let lcov =
-        must(place.command(trodden()).args(["coverage", "export", "run.trodden", "--format", "lcov"]).args(options.split_whitespace()));
+        place.trodden(&format!("coverage export run.trodden --format lcov {options}"));
     let lcov = String::from_utf8(lcov.stdout).unwrap();
     let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     let lines = lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
-    let json = must(place.command(trodden()).args(["coverage", "export", "run.trodden"]).args(options.split_whitespace())).stdout;
+    let json = place.trodden(&format!("coverage export run.trodden {options}")).stdout;
     let json: Value = serde_json::from_slice(&json).unwrap();
     let branches = json["data"][0]["files"][0]["branches"].as_array().unwrap().iter();
     let number = |branch: &Value, at: usize| branch[at].as_u64().unwrap();

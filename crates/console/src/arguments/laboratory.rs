@@ -50,6 +50,9 @@ pub struct LaboratoryChoices {
     /// How waiting time is recorded.
     #[command(flatten)]
     pub waiting: WaitChoices,
+    /// How coverage is shown.
+    #[command(flatten)]
+    pub coverage: CoverageChoices,
 }
 
 /// How paths are counted.
@@ -231,6 +234,25 @@ pub struct WaitChoices {
     /// Samples per second of processor time and thread, by which code between calls is named (default 1000; 0 = none).
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rate: Option<u32>,
+}
+
+/// How coverage is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "coverage report, coverage show, coverage export")]
+pub struct CoverageChoices {
+    /// Reproduce the counts of another tool. llvm-cov counts code after a call as executed although the call did not return.
+    #[arg(long, value_name = "TOOL", value_enum)]
+    pub like: Option<CoverageTool>,
+    /// Sources compiled in the folder FROM are now in TO.
+    #[arg(long, value_name = "FROM,TO")]
+    pub path_equivalence: Option<String>,
+}
+
+/// A tool whose counts can be reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CoverageTool {
+    /// LLVM's.
+    LlvmCov,
 }
 
 /// How witnesses are distributed over the runs.

@@ -198,7 +198,7 @@ pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item
     while let Some(word) = words.next() {
         match word {
             "--scheme" | "--strategy" | "--witness-strategy" | "--hits" | "--max-paths" | "--table-slots" | "--chords" | "--reach" | "--growth" | "--tail-merging"
-            | "--memory" | "--costs" | "--min-share" | "--hot-paths" | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
+            | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths" | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
             "--all-procedures" | "--count-hits" | "--no-first-run" | "--baseline" | "--witnesses" => choices.push(word),
             "--" => _ = command.arg(word).args(words.by_ref()),
             other => _ = command.arg(other),
