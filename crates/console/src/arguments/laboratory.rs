@@ -13,12 +13,13 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, ValueEnum};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_flow::partition::{Measure, PartitionStrategy};
-use trodden_flow::witness::DistributionStrategy;
+use trodden_flow::part::Measure;
+use trodden_partition::PartitionStrategy;
 use trodden_sequence::CompressionMethod;
 use trodden_unit::experiment::spelling::{MOST_PATHS, decode, encode};
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, Threads};
 use trodden_wire::stream::MOST_REGIONS;
+use trodden_witness::DistributionStrategy;
 
 /// Variable that holds choices, in the syntax of their options.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
@@ -145,7 +146,7 @@ pub struct GuidedChoices {
 
 /// How the counting of paths is divided.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "record, field copies")]
+#[command(next_help_heading = "record, fleet copies")]
 pub struct DivisionChoices {
     /// How to divide the counting among copies.
     #[arg(long, value_parser = one_of(COPY_STRATEGIES))]
@@ -432,6 +433,6 @@ mod tests {
         assert_eq!(choices.guided.keep_profile, Some("a %file=\n".into()));
         let concerned: Vec<_> = given.given.iter().map(|choice| (&*choice.option, choice.commands.join("|"))).collect();
         let counting = "build|instrument|cc|c++|cargo trodden".to_owned();
-        assert!(concerned.contains(&("--chords", counting)) && concerned.contains(&("--all-procedures", "record|field copies".into())));
+        assert!(concerned.contains(&("--chords", counting)) && concerned.contains(&("--all-procedures", "record|fleet copies".into())));
     }
 }

@@ -1,6 +1,6 @@
 //! Choices of the laboratory, which have no options here: where they go.
 
-use super::{Command, Field, Trace, Waits};
+use super::{Command, Fleet, Trace, Waits};
 use anyhow::{Error, Result};
 use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollector};
 use trodden_trace::CollectorKind;
@@ -23,7 +23,7 @@ impl Command {
                 job.copies.choices = choices.copies.clone();
                 job.stream.choices = choices.streams.clone();
             }
-            Command::Field(Field::Copies(job)) => {
+            Command::Fleet(Fleet::Copies(job)) => {
                 job.strategy = choices.division.strategy.unwrap_or(job.strategy);
                 job.all_procedures = choices.division.all_procedures;
             }

@@ -1,4 +1,4 @@
-//! `trodden record --copies K`, `trodden doctor -- COMMAND`, and the hidden `trodden copy`: `trodden_recording::copies` does it.
+//! `trodden record --copies K`, `trodden repeatable -- COMMAND`, and the hidden `trodden copy`: `trodden_recording::copies` does it.
 
 use crate::cli::{COPY_STRATEGIES, Copies, Division, HITS, Record, word_for};
 use crate::context::context;
@@ -19,9 +19,10 @@ use std::time::Duration;
 use trodden_analysis::copies::{CopyChoices, Costs};
 use trodden_analysis::segments::asked;
 use trodden_console::arguments::engines::EngineParameters;
-use trodden_flow::partition::{Measure, PartitionStrategy};
+use trodden_flow::part::Measure;
 use trodden_launch::RESULT_VARIABLE;
 use trodden_launch::alive::{ALIVE_VARIABLE, end_with_launcher};
+use trodden_partition::PartitionStrategy;
 use trodden_profile::copies::CopyMeasurements;
 use trodden_recording::copies::{self, CopyContext, CopyInput, CopyJob, CopyOptions, SharedCounting};
 use trodden_report::copies::{self as report, CostLine};

@@ -24,8 +24,8 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
     );
     let (name, files) = (&job.covered.profile, &job.covered.files);
     let (before, after) = (named::load(baseline)?, named::load(name)?);
-    let first = Lines::from_mapping(&mapping_of(&before, files)?)?;
-    let second = Lines::from_mapping(&mapping_of(&after, files)?)?;
+    let mappings = [mapping_of(&before, files)?, mapping_of(&after, files)?];
+    let (first, second) = (Lines::from_mapping(&mappings[0])?, Lines::from_mapping(&mappings[1])?);
     let difference = CoverageDifference::new(
         &NamedCoverage { name: baseline, profile: &before, lines: &first },
         &NamedCoverage { name, profile: &after, lines: &second },
@@ -34,5 +34,6 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
         true => print(&json_text(&difference.json())?)?,
         false => print(difference.text().as_bytes())?,
     }
+    mappings.iter().for_each(|mapping| mapping.note_caveats(false));
     Ok(if !thresholds.is_empty() && difference.is_less() { ExitCode::from(EXCEEDED) } else { ExitCode::SUCCESS })
 }

@@ -15,10 +15,10 @@ use trodden_distributed::recording::{
     OtherMachines, RecordOptions, Recording, RecordingHost, RunOptions, WeightsFrom, work as execute_runs,
 };
 use trodden_driver::other_programs::named;
-use trodden_flow::witness::DistributionStrategy;
 use trodden_launch::{RESULT_VARIABLE, Slurm, alive};
 use trodden_report::trace::plan;
 use trodden_trace::{OutputStream, RepeatRecipe};
+use trodden_witness::DistributionStrategy;
 
 /// Records a trace, or shows which run would watch what; gives the program's exit status.
 ///
