@@ -15,7 +15,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Runs and profiles", &["runs", "merge", "collect", "export"]),
     ("Reading paths", &["find", "stream", "segments", "advise"]),
     ("Testing", &["coverage", "untested", "suite", "isolate"]),
-    ("Production and many users", &["sample", "last", "fleet"]),
+    ("Production and many users", &["last", "fleet"]),
     ("Programs that were not built with trodden", &["trace", "simulate", "import"]),
     ("Waiting time", &["waits"]),
     ("trodden itself", &["doctor", "repeatable", "completions", "help"]),
