@@ -5,8 +5,8 @@ use num_rational::BigRational;
 use std::collections::BTreeSet;
 use trodden_coding::{CodingModel, log2};
 use trodden_flow::dag::Entries;
-use trodden_flow::numbering::preferential;
 use trodden_flow::{Dag, DagEdgeId, Graph, Node, Numbering};
+use trodden_selective::preferential;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
