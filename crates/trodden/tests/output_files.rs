@@ -70,7 +70,7 @@ fn place() -> Place {
 
 fn run(place: &Place, command: &str, file: &str) -> Output {
     let arguments = command.split(' ').map(|word| if word == "OUT" { file } else { word });
-    let program = program_of(command.split(' ').next().unwrap());
+    let program = program_of(command);
     with_choices(&mut place.command(program), arguments).stdin(Stdio::null()).output().unwrap()
 }
 

@@ -10,7 +10,7 @@ use trodden_oracle::step;
 use trodden_profile::Profile;
 
 fn run(place: &Place, arguments: &str) -> Output {
-    place.command(program_of(arguments.split(' ').next().unwrap())).args(arguments.split_whitespace()).output().unwrap()
+    place.command(program_of(arguments)).args(arguments.split_whitespace()).output().unwrap()
 }
 
 fn said(output: &Output) -> String {

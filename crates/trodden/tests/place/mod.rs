@@ -171,7 +171,8 @@ pub fn laboratory() -> &'static Path {
 
 /// The program that has a command, of which this is the first word.
 pub fn program_of(command: &str) -> &'static Path {
-    match command {
+    match command.split(' ').next().unwrap() {
+        "simulate" if command.contains(" --sequence ") || command.contains(" --format ") => laboratory(),
         "convert" | "grammar" | "graph" | "hot-paths" | "loops" | "plan" | "schemes" | "sweep" => laboratory(),
         _ => trodden(),
     }
