@@ -203,7 +203,11 @@ impl Planner<'_> {
                 };
                 anyhow!("`{name}` needs {needs} witnesses in one run: {option}")
             }
-            other => anyhow!("{other}"),
+            PlanError::LimitNotMet { function, limit, enough } => {
+                let name = self.function(*function);
+                anyhow!("no {limit} witnesses were found that distinguish two successors of a branch in `{name}`: take {enough} in one run")
+            }
+            other @ PlanError::OtherKind(_) => anyhow!("{other}"),
         }
     }
 
