@@ -175,7 +175,7 @@ fn parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerPa
         length_limit: model.path_limit,
         stack_entries: model.path_stack,
         overflow: model.stack_overflow,
-        repair: if model.no_repair { Repair::None } else { Repair::ReturnAddress },
+        repair: if model.no_repair { Repair::None } else { Repair::Frames },
         counter_width: CounterWidth::new(model.counter_bits)?,
         ..DetectorParameters::published(mapping)
     };
