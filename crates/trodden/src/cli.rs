@@ -14,6 +14,7 @@ mod residual;
 mod runs;
 mod segments;
 mod sequences;
+mod show;
 mod showing;
 mod simulate;
 mod stream;
@@ -36,18 +37,17 @@ pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
 pub use segments::{SegmentFormat, Segments};
 pub use sequences::{StreamAnalysis, StreamDiff, StreamFind, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments};
-pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
+pub use show::Show;
+pub use showing::{Advise, Annotate, Export, Format, Report};
 pub use simulate::Simulate;
 pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
-pub use trace::{
-    Condition, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
-};
+pub use trace::{Condition, RepeatPart, Trace, TraceEngine, TraceProfile, TraceRecord};
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
 pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 pub use trodden_console::output::Color;
-pub use waits::{Waits, WaitsRecord, WaitsReport};
+pub use waits::{Waits, WaitsRecord};
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -137,14 +137,16 @@ pub enum Command {
     Simulate(Box<Simulate>),
     /// Make a profile of branches that hardware recorded.
     Import(Import),
-    /// Show the hottest paths of a recorded run.
+    /// Show what a file is and what matters most in it: hottest paths, calls of a trace, causes of waits.
     Report(Report),
     /// Show the source of a function with a path laid over it.
     Annotate(Annotate),
     /// Say what the paths of a run suggest to change in the program.
     Advise(Advise),
-    /// Find the paths that run through given lines, blocks and inlined functions.
+    /// Find where lines, blocks or calls were executed in a given order.
     Find(Find),
+    /// Show what a thread did, in order, from any place on.
+    Show(Show),
     /// Show a caller's path and the callee's path behind it, counted together: interprocedural segments.
     Segments(Segments),
     /// Rank the paths by which failing runs differ from passing ones.
@@ -154,7 +156,7 @@ pub enum Command {
     /// Reports of untested paths from many machines: making them, adding them up.
     #[command(subcommand)]
     Field(Field),
-    /// Write a profile in a form that other tools read.
+    /// Write a profile, trace or recording of waits in a form that other tools read.
     Export(Export),
     /// Coverage of lines, regions, branches, functions and paths, of a program built with --coverage.
     #[command(subcommand)]
@@ -162,20 +164,20 @@ pub enum Command {
     /// Run test suites; find redundant tests; order tests.
     #[command(subcommand)]
     Suite(Suite),
-    /// Which code on which process makes others wait: recording, reporting.
+    /// Record who waits for whom; `trodden report` shows the code that causes it.
     #[command(subcommand)]
     Waits(Waits),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.
     Merge(Merge),
-    /// Compare two profiles: which paths appeared, vanished, or changed their share.
+    /// Compare two profiles or traces: what appeared, vanished, or changed.
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),
     /// Say what is known of an instrumented program, shared library, or profile.
     Info(Info),
-    /// Record the exact trace of an unmodified program; show, search and compare traces.
+    /// Record the exact trace of an unmodified program.
     #[command(subcommand)]
     Trace(Trace),
     /// Say how large the unit cache is, and make it smaller.

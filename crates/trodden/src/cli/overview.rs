@@ -12,7 +12,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Every day", &["build", "record", "report", "diff"]),
     ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "store"]),
     ("Runs and profiles", &["runs", "merge", "collect", "export"]),
-    ("Reading paths", &["annotate", "find", "stream", "segments", "advise"]),
+    ("Reading paths", &["annotate", "find", "show", "stream", "segments", "advise"]),
     ("Testing", &["coverage", "residual", "suite", "isolate"]),
     ("Production and many users", &["sample", "last", "field"]),
     ("Programs that were not built for it", &["trace", "simulate", "import"]),

@@ -6,15 +6,16 @@
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
 //! | `sample.rs` | counting sampled programs that run already |
 //! | `stream.rs`, `sequences.rs` | sequences of paths and calls, flight recorders; questions asked of sequences |
-//! | `report.rs`, `annotate.rs`, `export.rs`, `find.rs` | showing and searching profiles |
-//! | `runs.rs`, `merge.rs`, `diff.rs` | listing, merging, comparing profiles |
+//! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one verb each for what was recorded: profiles here, other kinds in `trace.rs`, `waits.rs` and others |
+//! | `annotate.rs` | a path over the source |
+//! | `runs.rs`, `merge.rs` | listing and merging profiles |
 //! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `pgo.rs`, `instrument.rs` | faster programs; variants without sources |
 //! | `copies/` | copies that share the counting of a program: building, running and adding up |
 //! | `simulate.rs`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
-//! | `trace.rs`, `trace/` | exact traces of programs that were not built for it |
-//! | `waits.rs` | waiting time: recording it, and the code that causes it |
+//! | `trace.rs`, `trace/` | recording exact traces of programs that were not built for it; what other verbs do with traces |
+//! | `waits.rs` | waiting time: recording it; what other verbs do with recordings |
 //! | `info.rs`, `store.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
 //! | `manual.rs` | manual pages, completions, links to drivers |
 
@@ -44,6 +45,7 @@ mod runs;
 mod sample;
 mod segments;
 mod sequences;
+mod show;
 mod simulate;
 mod store;
 mod stream;
@@ -78,6 +80,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Annotate(job) => annotate::run(&job, cli.color),
         Command::Advise(job) => advise::run(&job, cli.color),
         Command::Find(job) => find::run(&job, cli.color),
+        Command::Show(job) => show::run(&job),
         Command::Segments(job) => segments::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
         Command::Residual(job) => residual::run(&job, cli.color),
