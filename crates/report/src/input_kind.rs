@@ -81,7 +81,7 @@ impl InputKind {
                 Err(_) => {}
             }
         }
-        Err(unknown(wanted))
+        Err(InputKind::unknown(wanted))
     }
 
     /// Recognises a file or a folder; `None` if there is none, or if it is of no kind that trodden reads.
@@ -96,6 +96,19 @@ impl InputKind {
             Ok(found) if found.is_file() => of_content(path),
             Ok(_) => bail!("{} is neither a file nor a folder", path.display()),
         }
+    }
+
+    /// The same for what a program may have left damaged: a raw or stream file without its header is one by its name.
+    ///
+    /// # Errors
+    /// As of [`InputKind::of_file`].
+    pub fn of_import(path: &Path) -> Result<Option<InputKind>> {
+        let named = |extension: &str| path.is_file() && path.extension().is_some_and(|e| e == extension);
+        Ok(match InputKind::of_file(path)? {
+            None if named(RAW) => Some(InputKind::RawFiles),
+            None if named(STREAM) => Some(InputKind::StreamFiles),
+            found => found,
+        })
     }
 
     /// What it is, with an article.
@@ -130,6 +143,27 @@ impl InputKind {
         }
     }
 
+    /// The error for what is of no kind, or not there.
+    pub fn unknown(path: &Path) -> Error {
+        let is_empty_folder = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        match fs::metadata(path) {
+            Err(_) => anyhow!("there is no file or folder {}", path.display()),
+            Ok(found) if found.is_dir() && is_empty_folder => anyhow!(
+                "the folder {} is empty: no raw files, and if `trodden waits record` created it, the program used neither MPI nor threads",
+                path.display()
+            ),
+            Ok(found) if found.is_dir() => {
+                anyhow!("there are no raw files, no streams of paths and no recording of waits in the folder {}", path.display())
+            }
+            Ok(found) if found.len() == 0 => anyhow!("{}: the file is empty", path.display()),
+            Ok(_) => anyhow!(
+                "{} is neither a profile, a trace, a stream of paths nor a recording of waits, nor in a format that trodden imports (OTF2, \
+                 CTF, Chrome trace JSON, text of `perf script` or `babeltrace2`)",
+                path.display()
+            ),
+        }
+    }
+
     /// The error of a command that does not take this kind.
     pub fn refused(self, wanted: &Path, command: &str) -> Error {
         anyhow!("{} is {}, which `trodden {command}` does not take: {}", wanted.display(), self.phrase(), self.advice())
@@ -153,27 +187,6 @@ impl InputKind {
 /// It is not UTF-8.
 pub fn name_of(wanted: &Path) -> Result<&str> {
     wanted.to_str().with_context(|| format!("the name {} is not UTF-8: rename the file", wanted.display()))
-}
-
-/// The error for what is of no kind.
-fn unknown(path: &Path) -> Error {
-    let is_empty_folder = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    match path.is_dir() {
-        true if is_empty_folder => anyhow!(
-            "the folder {} is empty: if `trodden waits record` created it, the program used neither MPI nor threads",
-            path.display()
-        ),
-        true => anyhow!(
-            "{} is a folder without raw files, streams of paths or a recording of waits, and there is no run or suite of that name",
-            path.display()
-        ),
-        false if fs::metadata(path).is_ok_and(|file| file.len() == 0) => anyhow!("{}: the file is empty", path.display()),
-        false => anyhow!(
-            "{} is neither a profile, a trace, a stream of paths nor a recording of waits, nor in a format that trodden imports (OTF2, CTF, \
-             Chrome trace JSON, text of `perf script` or `babeltrace2`)",
-            path.display()
-        ),
-    }
 }
 
 fn of_folder(folder: &Path) -> Result<Option<InputKind>> {

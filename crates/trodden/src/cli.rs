@@ -9,11 +9,11 @@ mod find;
 mod isolate;
 mod laboratory;
 mod overview;
+mod patterns;
 mod recording;
 mod residual;
 mod runs;
 mod segments;
-mod sequences;
 mod show;
 mod showing;
 mod simulate;
@@ -32,17 +32,16 @@ pub use field::{Aggregate, Field, FieldCopies, Pack};
 pub use find::Find;
 pub use isolate::Isolate;
 pub use overview::command as command_line;
-pub use recording::{Collect, Destination, Import, Record, Sample};
+pub use patterns::{PatternKind, Patterns};
+pub use recording::{Destination, Import, Record, Sample};
 pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
-pub use segments::{SegmentFormat, Segments};
-pub use sequences::{StreamAnalysis, StreamDiff, StreamFind, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments};
+pub use segments::Segments;
 pub use show::Show;
 pub use showing::{Advise, Annotate, Export, Format, Report};
 pub use simulate::Simulate;
-pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
-pub use trace::{Condition, RepeatPart, Trace, TraceEngine, TraceProfile, TraceRecord};
+pub use trace::{Condition, RepeatPart, Trace, TraceEngine, TraceRecord};
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
 pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
@@ -124,18 +123,11 @@ pub enum Command {
     Record(Box<Record>),
     /// Count running programs that were built with --sample, in bursts.
     Sample(Sample),
-    /// Show what each thread of a program built with --stream did before the end.
-    Last(Last),
-    /// The sequence of paths and calls of each thread of a run: what it holds, from any place on.
-    #[command(subcommand)]
-    Stream(Stream),
-    /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
-    Collect(Collect),
     /// Make a program faster by what its own runs show: builds, trains, builds again.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
-    /// Make a profile of branches that hardware recorded.
+    /// Make a run of what was written without `trodden record`: raw files, stream files, traces, branches from `perf script`.
     Import(Import),
     /// Show what a file is and what matters most in it: hottest paths, calls of a trace, causes of waits.
     Report(Report),
@@ -145,9 +137,11 @@ pub enum Command {
     Advise(Advise),
     /// Find where lines, blocks or calls were executed in a given order.
     Find(Find),
-    /// Show what a thread did, in order, from any place on.
+    /// Show what a thread did, in order, from any place on; the last steps before a crash.
     Show(Show),
-    /// Show a caller's path and the callee's path behind it, counted together: interprocedural segments.
+    /// Find what repeats in a stream of paths: hot subpaths, iterations, phases.
+    Patterns(Patterns),
+    /// Show paths across calls: a caller's path and the callee's path after it, counted together.
     Segments(Segments),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
@@ -171,7 +165,7 @@ pub enum Command {
     Runs(Runs),
     /// Add profiles up.
     Merge(Merge),
-    /// Compare two profiles or traces: what appeared, vanished, or changed.
+    /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),

@@ -41,10 +41,10 @@ fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
         ("report F", "sched_switch: nonsense", 2, "F"),
         ("report folder", "", 2, "folder"),
         ("simulate --from F", bolt, 2, "pre-aggregated"),
-        ("import --no-store -o o --perf F --program p", bolt, 2, "pre-aggregated"),
+        ("import --no-store -o o F --program p", bolt, 2, "pre-aggregated"),
         ("simulate --from F", "some words\n", 2, "neither a branch stack"),
         ("simulate --from F", "4/4 1.0: 401136\n", 2, "without branch stacks"),
-        ("import --no-store -o o --perf F --program p", "4/4 1.0: 401136\n", 2, "without branch stacks"),
+        ("import --no-store -o o F --program p", "4/4 1.0: 401136\n", 2, "without branch stacks"),
         ("simulate --format perf-script --from F", "\n\n", 2, "no line of `perf script`"),
         ("simulate --from F", outside.as_str(), 2, "/nowhere/q"),
         ("simulate --from F --program p", outside.as_str(), 2, "--program"),
@@ -246,14 +246,14 @@ fn another_process_with_another_file_at_the_same_address_is_not_the_program() {
     place.write("other.txt", &other);
     place.write("both.txt", &(own + &other));
     for name in ["one", "both"] {
-        place.trodden(&format!("import --perf {name}.txt --program marked --no-store -o {name}.trodden"));
+        place.trodden(&format!("import {name}.txt --program marked --no-store -o {name}.trodden"));
     }
     let [one, both] = ["one", "both"].map(|name| Profile::read(&place.path(&format!("{name}.trodden"))).unwrap());
     for function in ["main", "collatz"] {
         assert!(!counts(&one, function).is_empty());
         assert_eq!(counts(&both, function), counts(&one, function), "{function}");
     }
-    let output = run(&place, "import --perf other.txt --program marked --no-store -o other.trodden");
+    let output = run(&place, "import other.txt --program marked --no-store -o other.trodden");
     assert!(output.status.code() == Some(2) && said(&output).contains("none of the"), "{}", said(&output));
     // The file is at another place than its mapping says.
     let simulated = |file: &str| -> Value {

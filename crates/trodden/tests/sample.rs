@@ -65,7 +65,7 @@ fn without_a_recorder_nothing_is_counted() {
     let status =
         place.command(place.path("prog").to_str().unwrap()).arg("20").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).status().unwrap();
     assert_eq!(status.code(), Some(3));
-    let output = place.command(trodden()).args(["collect", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
+    let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(step(&Profile::read(&place.path("c.trodden")).unwrap()).0, 0);
 }
@@ -94,7 +94,7 @@ fn a_program_that_runs_is_sampled_by_its_number() {
         assert!(count > 100 && (share - 0.75).abs() < 0.02, "{count} {share}");
     }
     // Which part of the run these counts are, the file does not say.
-    let output = place.command(trodden()).args(["collect", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
+    let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("`trodden sample`"), "{output:?}");
     let merged = place.command(trodden()).args(["merge", "-o", "both.trodden", "one.trodden", "one.trodden"]).status().unwrap();
     assert!(merged.success());

@@ -540,7 +540,7 @@ fn a_killed_recorder_loses_nothing() {
     }
     let left = std::fs::read_dir(place.path(".trodden")).unwrap().map(|e| e.unwrap().path());
     let left = left.into_iter().find(|p| p.file_name().unwrap().to_string_lossy().starts_with("raw-")).unwrap();
-    must(place.command(trodden()).args(["stream", "collect"]).arg(&left));
+    must(place.command(trodden()).args(["import"]).arg(&left));
     let report = must(place.command(trodden()).args(["stream", "statistics", "--json"]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     let thread = &report["logs"][0]["threads"][0];
@@ -583,7 +583,7 @@ fn what_there_was_no_room_for_is_counted() {
     let mut alone = place.command(place.path("fast"));
     alone.arg("200000").env("TRODDEN_OUTPUT", place.path("alone/%m.%p.stream")).env("TRODDEN_STREAM", "whole,1,0");
     let expected = must(&mut alone).stdout;
-    let collected = place.command(trodden()).args(["stream", "collect", "alone"]).output().unwrap();
+    let collected = place.command(trodden()).args(["import", "alone"]).output().unwrap();
     assert_eq!(collected.status.code(), Some(2), "{}", String::from_utf8_lossy(&collected.stderr));
     assert!(String::from_utf8_lossy(&collected.stderr).contains("are lost, since there was no room for them"));
     let (events, lost) = statistics(&place, "last");

@@ -141,7 +141,7 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
 
     // What the command makes of it: a run whose counts are known to be too few, and a status that says so.
     fs::write(&journal, &bytes[..frames[1]]).unwrap();
-    let output = place.command(trodden()).args(["stream", "collect"]).arg(&stream).output().unwrap();
+    let output = place.command(trodden()).args(["import"]).arg(&stream).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("lost"), "{said}");
     let shown = place.command(trodden()).args(["stream", "statistics", "--json"]).output().unwrap();

@@ -330,7 +330,7 @@ fn a_profile_of_a_trace_has_its_paths() {
     let folder = Folder::new();
     folder.compile("cc", "branches.c", BRANCHES);
     must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
-    must(folder.trodden(&["trace", "profile", "a.trace", "--output", "a.trodden", "--no-store"]));
+    must(folder.trodden(&["import", "a.trace", "--output", "a.trodden", "--no-store"]));
     let report = must(folder.trodden(&["report", "a.trodden", "--json"]));
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     let common = report["functions"].as_array().unwrap().iter().find(|f| f["name"] == "common").unwrap();

@@ -123,7 +123,7 @@ fn a_library_of_the_system_is_traced_inside() {
         let blocks = folder.agrees_inside("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
         assert!(blocks.iter().filter(|line| line.contains(" libbz2.so")).count() > 1000, "{} blocks", blocks.len());
         // Both files have functions without symbols, some of the same name: in the profile each file has its own.
-        must(folder.trodden(&["trace", "profile", "merged.trace", "--output", "profile.trodden"]));
+        must(folder.trodden(&["import", "merged.trace", "--output", "profile.trodden"]));
         let report = must(folder.trodden(&["report", "profile.trodden", "--json"]));
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         let paths: Vec<&str> = report["images"].as_array().unwrap().iter().map(|i| i["path"].as_str().unwrap()).collect();

@@ -14,18 +14,22 @@ Examples:
   trodden find 'io.c:100-120 .. exit' tests     in all functions, of all runs of a suite
   trodden find --fail 'free_all: 12 & 31'       exit status 1 if a path has both
   trodden find 'main.c:120 3' t.trace           the third time that a trace executes line 120
+  trodden find --events 'enter free; leave; enter free' 12
 
 A place is a line (12, 12-15, file.c:12), a block (b7), inlined code (name()) or any block (_). `..` lets any blocks lie between two \
 places, `.. !PLACE` any but those; without it
 the second follows directly. entry or head say how a path begins; exit, back or call how it ends. !PLACE behind all places: nowhere on \
 the path. & and | combine.")]
 pub struct Find {
-    /// A path expression; of a trace FUNCTION, FILE:LINE or 0xADDRESS, with a number after it for the nth time.
+    /// A path expression; with --events events, separated by `;`; of a trace FUNCTION, FILE:LINE or 0xADDRESS, with a number after it for the nth time.
     pub expression: String,
-    /// A profile, run (12, last, last~1) or suite; or a trace.
+    /// A profile, run (12, last, last~1) or suite; a trace; with --events a run, its logs, or a sequence of events as text.
     #[arg(default_value = LAST)]
     pub file: PathBuf,
-    /// Traces: only this thread.
+    /// Find a string of events in a recorded stream: FUNCTION:PATH, `enter FUNCTION` and `leave`, as `trodden show` prints them.
+    #[arg(long)]
+    pub events: bool,
+    /// Only this thread. [default: all of a trace, 0 of a stream]
     #[arg(long, value_name = "N")]
     pub thread: Option<u32>,
     /// Maximum number of paths or places; 0 for all. [default: 10, of JSON all]

@@ -11,11 +11,11 @@ use std::fmt::Write;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Every day", &["build", "record", "report", "diff"]),
     ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "store"]),
-    ("Runs and profiles", &["runs", "merge", "collect", "export"]),
-    ("Reading paths", &["annotate", "find", "show", "stream", "segments", "advise"]),
+    ("Runs and profiles", &["runs", "import", "merge", "export"]),
+    ("Reading paths", &["annotate", "find", "show", "segments", "patterns", "advise"]),
     ("Testing", &["coverage", "residual", "suite", "isolate"]),
-    ("Production and many users", &["sample", "last", "field"]),
-    ("Programs that were not built for it", &["trace", "simulate", "import"]),
+    ("Production and many users", &["sample", "field"]),
+    ("Programs that were not built for it", &["trace", "simulate"]),
     ("Waiting time", &["waits"]),
     ("trodden itself", &["doctor", "completions", "man", "help"]),
 ];

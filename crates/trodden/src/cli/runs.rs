@@ -67,10 +67,11 @@ Examples:
   trodden diff --fail --min-change 5 good.trodden now.trodden
   trodden diff pass.trace fail.trace               where did the failing run do something else?
   trodden diff old.trace new.trace --ignore log    two builds, aligned by function and line
+  trodden diff --sequence 12 13                    two runs of `record --whole-program`, aligned by calls
 
 Exit status: 0; with --fail 1 if there is a difference; 2 if they cannot be compared.")]
 pub struct Diff {
-    /// The profile, run or suite, or the trace, before.
+    /// The profile, run or suite, the trace, or the logs of a stream, before.
     pub before: PathBuf,
     /// The one after, of the same kind.
     pub after: PathBuf,
@@ -83,10 +84,13 @@ pub struct Diff {
     /// Profiles: also show paths whose count changed, but not their share.
     #[arg(long)]
     pub counts: bool,
+    /// Compare the recorded streams of two runs rather than their counts.
+    #[arg(long)]
+    pub sequence: bool,
     /// Traces: leave out this function, or the functions of this source file, with all that they call. May be given several times.
     #[arg(long, value_name = "NAME")]
     pub ignore: Vec<String>,
-    /// Traces: compare only this thread.
+    /// Compare only this thread. [default: all of traces, 0 of streams]
     #[arg(long, value_name = "N")]
     pub thread: Option<u32>,
     /// Maximum number of differences, of profiles in each function; 0 for all.
@@ -107,7 +111,7 @@ Examples:
   trodden info ./prog
   trodden info --json one.trodden")]
 pub struct Info {
-    /// An instrumented program, a shared library, or a stored profile.
+    /// An instrumented program or shared library; a profile or run, with its streams; logs of streams.
     pub file: PathBuf,
     /// List every unit and every function that is not instrumented.
     #[arg(long)]

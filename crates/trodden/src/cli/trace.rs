@@ -24,8 +24,6 @@ pub enum Trace {
         /// The machine's number.
         machine: usize,
     },
-    /// Make a path profile of a trace, for report, diff and the like.
-    Profile(TraceProfile),
 }
 
 /// Ways to see that a program comes to a place.
@@ -178,20 +176,6 @@ pub struct TraceRecord {
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required_unless_present = "pid", value_name = "COMMAND")]
     pub command: Vec<OsString>,
-}
-
-/// `trodden trace profile`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden trace profile t.trace && trodden report
-  trodden trace profile t.trace -o t.trodden --no-store")]
-pub struct TraceProfile {
-    /// The trace.
-    pub trace: PathBuf,
-    /// Where the profile goes.
-    #[command(flatten)]
-    pub destination: super::Destination,
 }
 
 /// A number of bytes, with a suffix for powers of 1024.

@@ -13,7 +13,8 @@
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `pgo.rs`, `instrument.rs` | faster programs; variants without sources |
 //! | `copies/` | copies that share the counting of a program: building, running and adding up |
-//! | `simulate.rs`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
+//! | `import.rs` | runs of what was written without `trodden record` |
+//! | `simulate.rs` | the model of the hardware path profiler |
 //! | `trace.rs`, `trace/` | recording exact traces of programs that were not built for it; what other verbs do with traces |
 //! | `waits.rs` | waiting time: recording it; what other verbs do with recordings |
 //! | `info.rs`, `store.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
@@ -73,7 +74,6 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sample(job) => sample::attach(&job),
         Command::Last(job) => stream::last(&job),
         Command::Stream(job) => stream::run(&job),
-        Command::Collect(job) => record::collect_files(&job),
         Command::Simulate(job) => simulate::run(&job),
         Command::Import(job) => import::run(&job),
         Command::Report(job) => report::run(&job, cli.color),

@@ -1,6 +1,6 @@
-//! `trodden record`, `trodden collect`: which kind of recording is asked for.
+//! `trodden record`: which kind of recording is asked for.
 
-use crate::cli::{Branches, Collect, Record};
+use crate::cli::{Branches, Record};
 use crate::commands::copies;
 use crate::context::context;
 use crate::surroundings::surroundings;
@@ -53,13 +53,4 @@ fn branch_recording(options: &Branches, kind: BranchKind, program: &OsStr) -> Re
         programs.push(found.with_context(|| format!("cannot run {}: there is no such program", program.display()))?);
     }
     Ok(BranchRecording { kind, perf, event: options.event.clone(), programs })
-}
-
-/// Makes a profile of raw files that a program wrote without `trodden record`.
-///
-/// # Errors
-/// A file cannot be found, nothing can be decoded, or some counts are lost.
-pub fn collect_files(job: &Collect) -> Result<ExitCode> {
-    record::collect_files(&job.files, &job.destination.value(), &surroundings())?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -4,11 +4,10 @@ use crate::cli::{Last, Stream, StreamShow, StreamStatistics as Statistics};
 use crate::notes::note;
 use crate::output;
 use crate::surroundings::source_folders;
-use crate::surroundings::{folders, surroundings};
+use crate::surroundings::folders;
 use anyhow::Result;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
-use trodden_recording::streams::record;
 use trodden_report::streams::{EventRange, LastQuestion, LastReport, StreamStatistics, write_events};
 use trodden_report::words::count;
 
@@ -20,7 +19,6 @@ pub fn run(job: &Stream) -> Result<ExitCode> {
     match job {
         Stream::Statistics(job) => statistics(job),
         Stream::Show(job) => show(job),
-        Stream::Collect(job) => record::collect(&job.files, &surroundings()).map(|()| ExitCode::SUCCESS),
         Stream::Analysis(job) => crate::commands::sequences::run(job),
     }
 }

@@ -4,7 +4,7 @@
 
 mod record;
 
-use crate::cli::{Diff, Export, Find, Format, Report, Show, Trace, TraceProfile};
+use crate::cli::{Diff, Export, Find, Format, Report, Show, Trace};
 use crate::context::context;
 use crate::notes::note;
 use crate::output::{self, OutputFile};
@@ -23,7 +23,7 @@ use trodden_distributed::path_profile::path_profile;
 use trodden_distributed::place::TraceLocation;
 use trodden_driver::other_programs::succeeded;
 use trodden_profile::{Collected, Run};
-use trodden_recording::{deliver, one_run};
+use trodden_recording::{Destination, deliver, one_run};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
@@ -42,7 +42,6 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
             in_this_process()?;
             record::work(folder, *machine)
         }
-        Trace::Profile(job) => run_profile(job),
     }
 }
 
@@ -176,12 +175,16 @@ fn page(trace: &TraceFile, left_out: &LeftOut) -> Result<String> {
     page::page(trace, left_out, &Files::of_trace(trace), &source)
 }
 
-fn run_profile(job: &TraceProfile) -> Result<ExitCode> {
-    let trace = open(&job.trace)?;
-    let profile = path_profile(&trace, Run { suite: job.destination.suite.clone(), ..one_run() })?;
+/// `trodden import`: the path profile of a trace.
+///
+/// # Errors
+/// The trace cannot be read, or the profile not be stored.
+pub fn import(file: &Path, destination: &Destination) -> Result<()> {
+    let trace = open(file)?;
+    let around = surroundings();
+    let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..one_run() })?;
     note("its paths are those of machine code: graphs from the trace");
-    deliver(&Collected { profile, problems: Vec::new() }, &job.destination.value(), &surroundings())?;
-    Ok(ExitCode::SUCCESS)
+    deliver(&Collected { profile, problems: Vec::new() }, destination, &around).map(drop)
 }
 
 /// Names the collectors that work here: each is tried on this program, or on one that is compiled for it.
