@@ -172,7 +172,7 @@ fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<()> {
             });
         }
     }
-    run("stream statistics F", folder);
+    run("info F", folder);
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod graph;
 mod loops;
 mod numbering;
 mod plan;
+mod sequence;
 mod sweep;
 mod witnesses;
 
@@ -17,6 +18,7 @@ pub use graph::Graph;
 pub use loops::Loops;
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use plan::Plan;
+pub use sequence::{Check, CountedPaths, Sequence};
 pub use sweep::Sweep;
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
@@ -60,6 +62,9 @@ pub enum Command {
     Convert(Convert),
     /// Compare methods of compressing a sequence of paths and calls: bytes, items, depth, time.
     Grammar(Grammar),
+    /// Count paths of a recorded sequence in published ways; compare counted segments with it.
+    #[command(subcommand)]
+    Sequence(Sequence),
     /// Run a command of trodden with a published method in the place of its own.
     With(With),
     /// Measure real programs: what counting, recording and analysis cost and bring. Takes a checkout of the sources.

@@ -8,6 +8,7 @@
 //! | `convert.rs` | traces of other simulators to recordings |
 //! | `sweep/` | configurations of the hardware path profiler beside each other |
 //! | `grammar.rs` | methods of compressing sequences beside each other |
+//! | `sequence.rs` | published ways to count paths of a sequence; counted segments compared with it |
 //! | `loops/` | hot loops' machine code without and with counting |
 //! | `plan.rs` | plans for copies that share the counting of a program, and what they cost |
 //! | `with.rs` | commands of trodden with published methods instead of its own |
@@ -20,6 +21,7 @@ mod grammar;
 mod graph;
 mod loops;
 mod plan;
+mod sequence;
 mod sweep;
 mod with;
 
@@ -48,6 +50,7 @@ fn run(command: Command, color: Color) -> Result<ExitCode> {
         Command::Sweep(job) => sweep::run(&job),
         Command::Convert(job) => convert::run(&job),
         Command::Grammar(job) => grammar::run(&job),
+        Command::Sequence(job) => sequence::run(&job),
         Command::With(job) => with::run(&job),
         Command::Experiment(job) => experiments::run(&job).map(|()| ExitCode::SUCCESS),
         Command::Measure { file, command } => experiments::measure(&file, &command),

@@ -67,21 +67,16 @@ impl InputKind {
     /// # Errors
     /// There is nothing of this name, it cannot be read, or it is of no kind that trodden reads.
     pub fn of(wanted: &Path) -> Result<InputKind> {
-        if let Some(kind) = InputKind::of_file(wanted)? {
-            return Ok(kind);
+        // A suite may well have the name of a folder: `tests`.
+        let is_run = |text: &str| named::files(text).is_ok();
+        if wanted.is_dir() && wanted.to_str().is_some_and(is_run) {
+            return Ok(InputKind::Profile);
         }
-        let text = wanted.to_str();
-        // A suite may well have the name of a folder.
-        if !wanted.is_file()
-            && let Some(text) = text
-        {
-            match named::files(text) {
-                Ok(_) => return Ok(InputKind::Profile),
-                Err(error) if !wanted.exists() => return Err(error),
-                Err(_) => {}
-            }
+        match (InputKind::of_file(wanted)?, wanted.to_str()) {
+            (Some(kind), _) => Ok(kind),
+            (None, Some(text)) if !wanted.exists() => named::files(text).map(|_| InputKind::Profile),
+            (None, _) => Err(InputKind::unknown(wanted)),
         }
-        Err(InputKind::unknown(wanted))
     }
 
     /// Recognises a file or a folder; `None` if there is none, or if it is of no kind that trodden reads.

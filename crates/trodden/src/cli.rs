@@ -32,7 +32,7 @@ pub use field::{Aggregate, Field, FieldCopies, Pack};
 pub use find::Find;
 pub use isolate::Isolate;
 pub use overview::command as command_line;
-pub use patterns::{PatternKind, Patterns};
+pub use patterns::{Length, PatternKind, Patterns};
 pub use recording::{Destination, Import, Record, Sample};
 pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};

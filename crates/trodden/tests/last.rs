@@ -66,7 +66,7 @@ fn in_gdb(place: &Place, program: &str, arguments: &str) -> Vec<(String, u64)> {
 }
 
 fn thread(place: &Place, more: &[&str]) -> Value {
-    let report = must(place.command(trodden()).args(["last", "flight", "--json"]).args(more));
+    let report = must(place.command(trodden()).args(["show", "flight", "--json"]).args(more));
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     report["streams"][0]["threads"][0].clone()
 }

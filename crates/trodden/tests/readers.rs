@@ -60,7 +60,7 @@ fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
         ("show F", "some words\n", 2, "neither a profile, a trace"),
         ("report F", "some words\n", 2, "F"),
         ("merge F -o o", "some words\n", 2, "F"),
-        ("stream show F", "some words\n", 2, "F"),
+        ("show F", "some words\n", 2, "F"),
     ];
     for (command, text, status, words) in cases {
         answers(&place, command, text, status, words);

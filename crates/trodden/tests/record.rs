@@ -332,6 +332,6 @@ fn each_program_of_a_suite_has_its_stream() {
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     let calls: u64 = report["segments"].as_array().unwrap().iter().map(|row| row["count"].as_u64().unwrap()).sum();
     assert_eq!(calls, 4, "{report:#}");
-    let differ = place.command(trodden()).args(["stream", "diff", &number("3"), &number("4")]).output().unwrap();
+    let differ = place.command(trodden()).args(["diff", "--sequence", "--fail", &number("3"), &number("4")]).output().unwrap();
     assert_eq!(differ.status.code(), Some(1), "{}", String::from_utf8_lossy(&differ.stderr));
 }

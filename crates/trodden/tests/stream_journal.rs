@@ -144,7 +144,7 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
     let output = place.command(trodden()).args(["import"]).arg(&stream).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("lost"), "{said}");
-    let shown = place.command(trodden()).args(["stream", "statistics", "--json"]).output().unwrap();
+    let shown = place.command(trodden()).args(["info", "last", "--json"]).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
-    assert!(report["logs"][0]["threads"][0]["lost"].as_u64().unwrap() > 0, "{report:#}");
+    assert!(report["streams"]["logs"][0]["threads"][0]["lost"].as_u64().unwrap() > 0, "{report:#}");
 }

@@ -8,8 +8,8 @@
 use super::recorder::{PAUSE, Recorder, longer, note_lost};
 use crate::runs::reasons;
 use crate::{
-    Destination, RecordedCommand, Surroundings, circumstances, command, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern,
-    run_folder,
+    Destination, RecordedCommand, Surroundings, circumstances, command, deliver, ending, exit_code_with, host, nothing_counted, one_run,
+    pattern, run_folder,
 };
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -73,7 +73,7 @@ pub fn record_last(arguments: &[OsString], last: u64, around: &Surroundings) -> 
         ProcessEnding::Exit(_) => "",
         ProcessEnding::Signal(_) => " what each thread did before the end",
     };
-    log::info!("the last paths are in {}; `trodden last` shows{}", folder.display(), if how.is_empty() { " them" } else { how });
+    log::info!("the last paths are in {}; `trodden show` shows{}", folder.display(), if how.is_empty() { " them" } else { how });
     let lost: u64 = streams.iter().filter_map(|file| Some(LiveStream::open(file, false).ok()?.lost_threads().ok()?.threads())).sum();
     if lost > 0 {
         log::warn!("{} could not be recorded: there was no room", plural(lost.into(), "thread", "threads"));
@@ -167,11 +167,12 @@ fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, arou
     };
     move_logs(&logs, &place)?;
     log::info!(
-        "{} in {} of {} bytes ({}); `trodden stream statistics` says more",
+        "{} in {} of {} bytes ({}); `trodden info {}` says more",
         plural(drained.events.into(), "event", "events"),
         plural(logs.len() as u128, "log", "logs"),
         count(drained.bytes.into()),
-        place.display()
+        place.display(),
+        lacking.run.map_or_else(|| shell_word(&place.to_string_lossy()), |run| run.to_string())
     );
     Ok(lacking.problems == 0 && lossy == 0)
 }

@@ -27,7 +27,7 @@ pub struct Copies {
         conflicts_with_all = ["edges", "weights", "no_first_run", "baseline", "costs"]
     )]
     pub segments: Option<String>,
-    /// Share the sequences of paths across iterations, by whole functions, not the counting of paths. `trodden stream iterations` shows the
+    /// Share the sequences of paths across iterations, by whole functions, not the counting of paths. `trodden patterns iterations` shows the
     /// result.
     #[arg(
         long,

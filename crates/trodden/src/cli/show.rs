@@ -28,7 +28,7 @@ pub struct Show {
     /// Traces: the place to end at.
     #[arg(long, value_name = "PLACE")]
     pub to: Option<String>,
-    /// Maximum number of events or blocks; 0 for all. [default: 100, the last 20 of flight recorders, with --to and of JSON all]
+    /// Maximum number of events or blocks; 0 for all. [default: 100, all with --to or --json; the last 20 of flight recorders]
     #[arg(long, value_name = "N", conflicts_with = "calls")]
     pub count: Option<u64>,
     /// Traces: show calls as a tree with counts.

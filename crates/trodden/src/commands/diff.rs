@@ -1,6 +1,6 @@
 //! `trodden diff`: what differs. Here are profiles, path by path.
 
-use super::trace;
+use super::{sequences, trace};
 use crate::cli::Diff;
 use crate::output::{json_text, print_found};
 use anyhow::{Result, ensure};
@@ -19,6 +19,10 @@ const DIFFERENT: u8 = 1;
 /// There are no such profiles or traces, or they cannot be compared.
 pub fn run(job: &Diff) -> Result<ExitCode> {
     let (before, after) = (InputKind::of(&job.before)?, InputKind::of(&job.after)?);
+    let is_stream = |kind| matches!(kind, InputKind::StreamLogs | InputKind::EventText);
+    if before != InputKind::Trace && job.sequence || is_stream(before) && is_stream(after) {
+        return sequences::diff(job, (before, after));
+    }
     ensure!(
         before == after,
         "cannot compare {} with {}: {} is {0}, {} is {1}",

@@ -2,11 +2,11 @@
 //! `trodden_analysis::expression`'s.
 
 use crate::cli::{Color, Find};
-use crate::commands::{remarks, trace};
+use crate::commands::{remarks, sequences, trace};
 use crate::notes::{listed, note};
 use crate::output;
 use crate::surroundings::source_folders;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::expression::Expression;
 use trodden_report::found::{FoundAnswer, FoundPaths};
@@ -31,8 +31,12 @@ const REMEDY: &str = "`trodden instrument PROGRAM --output NEW --table-slots 409
 /// The expression cannot be read, or there is no such profile, trace, function or line.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     match InputKind::of(&job.file)? {
-        InputKind::Profile => in_profile(job, color),
         InputKind::Trace => trace::find(job),
+        kind if job.events => sequences::find(job, kind),
+        InputKind::Profile => in_profile(job, color),
+        kind @ (InputKind::StreamLogs | InputKind::EventText) => {
+            bail!("{} is {}: say what to find in it by --events", job.file.display(), kind.phrase())
+        }
         other => Err(other.refused(&job.file, "find")),
     }
 }

@@ -5,7 +5,7 @@
 //! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
 //! | `sample.rs` | counting sampled programs that run already |
-//! | `stream.rs`, `sequences.rs` | sequences of paths and calls, flight recorders; questions asked of sequences |
+//! | `stream.rs`, `sequences.rs` | showing sequences of paths and calls, and what flight recorders kept; questions asked of sequences |
 //! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one verb each for what was recorded: profiles here, other kinds in `trace.rs`, `waits.rs` and others |
 //! | `annotate.rs` | a path over the source |
 //! | `runs.rs`, `merge.rs` | listing and merging profiles |
@@ -72,8 +72,6 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
         Command::Sample(job) => sample::attach(&job),
-        Command::Last(job) => stream::last(&job),
-        Command::Stream(job) => stream::run(&job),
         Command::Simulate(job) => simulate::run(&job),
         Command::Import(job) => import::run(&job),
         Command::Report(job) => report::run(&job, cli.color),
@@ -81,6 +79,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Advise(job) => advise::run(&job, cli.color),
         Command::Find(job) => find::run(&job, cli.color),
         Command::Show(job) => show::run(&job),
+        Command::Patterns(job) => sequences::patterns(&job),
         Command::Segments(job) => segments::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
         Command::Residual(job) => residual::run(&job, cli.color),

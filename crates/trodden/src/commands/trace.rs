@@ -83,10 +83,11 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 ///
 /// # Errors
 /// It cannot be read, or has no such place or thread.
-pub fn show(job: &Show) -> Result<ExitCode> {
+pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
     /// Blocks of a thread, if nothing is said of their number.
     const COUNT: u64 = 100;
-    let trace = open(&job.file)?;
+    InputKind::Trace.refuse_options(&[("--core", job.core.is_some())])?;
+    let trace = open(file)?;
     let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { COUNT });
     let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
     let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEPTH));
@@ -108,6 +109,7 @@ fn write_shown(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u
 /// # Errors
 /// The trace cannot be read, or has no such place or thread.
 pub fn find(job: &Find) -> Result<ExitCode> {
+    InputKind::Trace.refuse_options(&[("--events", job.events)])?;
     let trace = open(&job.file)?;
     let place = TraceLocation::parse(&job.expression, &trace)?;
     let all = occurrences(&trace, &place, job.thread, limit(output::most(job.top, job.json)))?;
@@ -126,7 +128,12 @@ pub fn find(job: &Find) -> Result<ExitCode> {
 /// # Errors
 /// One cannot be read or has nothing of what is to be left out, or an option is not one of traces.
 pub fn diff(job: &Diff) -> Result<ExitCode> {
-    let not_of_traces = [("--across-builds", job.across_builds), ("--min-change", job.min_change.is_some()), ("--counts", job.counts)];
+    let not_of_traces = [
+        ("--across-builds", job.across_builds),
+        ("--min-change", job.min_change.is_some()),
+        ("--counts", job.counts),
+        ("--sequence", job.sequence),
+    ];
     InputKind::Trace.refuse_options(&not_of_traces)?;
     let (left, right) = (open(&job.before)?, open(&job.after)?);
     let options = DiffOptions { ignore: job.ignore.clone(), thread: job.thread, top: job.top };
