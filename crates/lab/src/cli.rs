@@ -9,6 +9,7 @@ mod numbering;
 mod plan;
 mod sequence;
 mod sweep;
+mod untested;
 mod witnesses;
 
 pub use convert::Convert;
@@ -20,6 +21,7 @@ pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use plan::Plan;
 pub use sequence::{Check, CountedPaths, Sequence};
 pub use sweep::Sweep;
+pub use untested::{HotPaths, Schemes};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
 use crate::experiments::Experiment;
@@ -65,6 +67,10 @@ pub enum Command {
     /// Count paths of a recorded sequence in published ways; compare counted segments with it.
     #[command(subcommand)]
     Sequence(Sequence),
+    /// Compare the schemes that find untested paths and segments: all builds, tests and field of one program.
+    Schemes(Schemes),
+    /// Show whether the hottest paths of the tests are hot in the field.
+    HotPaths(HotPaths),
     /// Run a command of trodden with a published method in the place of its own.
     With(With),
     /// Measure real programs: what counting, recording and analysis cost and bring. Takes a checkout of the sources.
@@ -79,7 +85,7 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Write manual pages into a folder.
+    /// Write the manual pages of trodden and trodden-lab into a folder.
     Man {
         /// The folder, made if it is not there.
         folder: PathBuf,

@@ -1,17 +1,16 @@
-//! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
+//! The syntax of the command line; what commands do is elsewhere. Manual pages, completions and `--help` all come from here.
 
 mod branches;
 mod building;
 mod copies;
 mod coverage;
-mod field;
 mod find;
+mod fleet;
 mod isolate;
 mod laboratory;
 mod overview;
 mod patterns;
 mod recording;
-mod residual;
 mod runs;
 mod segments;
 mod show;
@@ -20,6 +19,7 @@ mod simulate;
 mod stream;
 mod suite;
 mod trace;
+mod untested;
 mod waits;
 
 pub use branches::Branches;
@@ -28,14 +28,13 @@ pub use copies::{Copies, EngineKind};
 pub use coverage::{
     Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
 };
-pub use field::{Aggregate, Field, FieldCopies, Pack};
 pub use find::Find;
+pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
 pub use overview::command as command_line;
 pub use patterns::{Length, PatternKind, Patterns};
 pub use recording::{Destination, Import, Record, Sample};
-pub use residual::{Residual, ResidualFormat};
-pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
+pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
 pub use segments::Segments;
 pub use show::Show;
 pub use showing::{Advise, Annotate, Export, Format, Report};
@@ -46,6 +45,7 @@ pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
 pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 pub use trodden_console::output::Color;
+pub use untested::{Untested, UntestedFormat};
 pub use waits::{Waits, WaitsRecord};
 
 use clap::{Parser, Subcommand};
@@ -145,11 +145,11 @@ pub enum Command {
     Segments(Segments),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
-    /// Show which paths the field takes that no test has taken.
-    Residual(Residual),
-    /// Reports of untested paths from many machines: making them, adding them up.
+    /// Show paths that the field takes and no test has taken.
+    Untested(Untested),
+    /// Collect untested paths from many machines.
     #[command(subcommand)]
-    Field(Field),
+    Fleet(Fleet),
     /// Write a profile, trace or recording of waits in a form that other tools read.
     Export(Export),
     /// Coverage of lines, regions, branches, functions and paths, of a program built with --coverage.
@@ -174,22 +174,27 @@ pub enum Command {
     /// Record the exact trace of an unmodified program.
     #[command(subcommand)]
     Trace(Trace),
-    /// Say how large the unit cache is, and make it smaller.
-    Store(Store),
-    /// Check that everything trodden needs is there; or that a program does the same each time it runs.
-    #[command(after_help = "\
-Examples:
-  trodden doctor
-  trodden doctor --runs 3 -- ./prog args     does it do the same each time? (else copies cannot share its counting)")]
+    /// Show or prune the unit cache.
+    Cache(Cache),
+    /// Check that everything trodden needs is installed.
     Doctor {
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// How often the program runs.
-        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100), requires = "command")]
+    },
+    /// Check that a program does the same each time it runs, as copies and repeated traces require.
+    #[command(after_help = "\
+Example:
+  trodden repeatable --runs 3 -- ./prog args")]
+    Repeatable {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Number of runs.
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
         runs: u32,
         /// An instrumented program and its arguments.
-        #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+        #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
     /// Run one copy of a job of `trodden record --copies`.
@@ -209,11 +214,6 @@ Examples:
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
-    },
-    /// Write manual pages into a folder.
-    Man {
-        /// The folder, made if it is not there.
-        folder: PathBuf,
     },
 }
 

@@ -215,8 +215,8 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
     }
     let escaped = "p\u{1b}[31m\u{9b}";
     for (program, arguments) in [
-        (trodden(), &["store"][..]),
-        (trodden(), &["store", "--prune", "3"]),
+        (trodden(), &["cache"][..]),
+        (trodden(), &["cache", "--prune", "3"]),
         (trodden(), &["doctor"]),
         (trodden(), &["doctor", "--json"]),
         (laboratory(), &["plan", files[1]]),

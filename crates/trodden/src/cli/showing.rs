@@ -21,19 +21,19 @@ pub struct Report {
     /// A profile, run (12, last, last~1) or suite; a trace; a recording of waits, or an OTF2, CTF, Chrome or perf trace of another tool.
     #[arg(default_value = LAST)]
     pub file: PathBuf,
-    /// Profiles: only functions of this name, or whose full name this regular expression matches.
+    /// Profiles: only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// Profiles: what shares are computed from. [default: instructions]
+    /// Profiles: quantity that shares are computed from. [default: instructions]
     #[arg(long, value_parser = spelled::<Measure>())]
     pub measure: Option<Measure>,
-    /// Maximum number of paths, or of causes of waits; 0 for all. [default: 10, of JSON all]
+    /// Maximum number of paths, or of causes of waits; 0 for all. [default: 10, in JSON all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Profiles: only paths with at least this share of the program, in per cent.
+    /// Profiles: minimum share of the program, in percent.
     #[arg(long, value_name = "PERCENT")]
     pub min_share: Option<f64>,
-    /// Profiles: maximum number of lines of one path; 0 for all.
+    /// Profiles: maximum number of source lines of a path; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub steps: usize,
     /// Waits: predict the run's duration if this function took so many per cent less. May be given several times.
@@ -45,7 +45,7 @@ pub struct Report {
     /// Print JSON.
     #[arg(long, conflicts_with = "html")]
     pub json: bool,
-    /// Write a page for browsers instead.
+    /// Write an HTML page to this file instead.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -69,13 +69,13 @@ Examples:
 pub struct Annotate {
     /// The function's name, or a regular expression for it.
     pub function: String,
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    /// A profile: a file, a run (12, last, last~1) or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// The path's number; by default the path of greatest weight.
+    /// Number of the path; by default the hottest.
     #[arg(long, value_name = "N")]
     pub path: Option<u64>,
-    /// What weight is.
+    /// Quantity that says which path is the hottest.
     #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
     pub measure: Measure,
     /// Print JSON.
@@ -135,7 +135,7 @@ pub struct Export {
     /// Where to write; by default, and for `-`, standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Only functions of this name, or whose full name this regular expression matches.
+    /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// With `lcov`: only source files that match this pattern (src, src/*.c), or lie in a folder that does. May be given several times.
@@ -166,38 +166,31 @@ pub struct Export {
 #[command(after_help = "\
 Examples:
   trodden advise                                the last run
-  trodden advise nightly --top 30               all runs of a suite, added up
-  trodden advise --function parse --kind correlated --decided 100
+  trodden advise nightly --top 30               all runs of a suite together
+  trodden advise --function parse --kind correlated
   trodden advise one.trodden --sarif advice.sarif
 
-Savings are shares of all executed instructions, for ideal changes: what is gained in time is less, and has to be measured.")]
+Savings are shares of all executed instructions, for ideal changes. The time saved is less: measure it.")]
 pub struct Advise {
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    /// A profile: a file, a run (12, last, last~1) or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// Only functions of this name, or whose full name this regular expression matches.
+    /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// Only findings of this kind. May be given several times.
     #[arg(long, value_parser = spelled::<AdviceKind>())]
     pub kind: Vec<AdviceKind>,
-    /// At most this many findings that save something, and as many edges never taken together; 0 for all. [default: 10,
-    /// of JSON and SARIF all]
+    /// Maximum number of findings that save something, and of edges never taken together; 0 for all. [default: 10, in JSON and SARIF all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Only findings that save at least this share of all executed instructions, in per cent.
+    /// Minimum share of all executed instructions that a finding saves, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
     pub min_share: f64,
-    /// A branch counts as decided if at least so many per cent of its executions take one edge.
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
-    pub decided: f64,
-    /// Leave out what was executed less often than this.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub min_count: u64,
     /// Print JSON.
     #[arg(long, conflicts_with = "sarif")]
     pub json: bool,
-    /// Write the findings to a file in SARIF 2.1.0 instead, for code review tools.
+    /// Write the findings to this file as SARIF 2.1.0 instead, for code review tools.
     #[arg(long, value_name = "FILE")]
     pub sarif: Option<PathBuf>,
 }

@@ -82,19 +82,14 @@ fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
 }
 
 fn wanted(job: &Advise) -> Result<AdviceSelection> {
-    for (name, percent) in [("--min-share", job.min_share), ("--decided", job.decided)] {
-        if !(0.0..=100.0).contains(&percent) {
-            bail!("{name} {percent} is no share: give per cent, from 0 to 100");
-        }
-    }
-    if job.decided <= 50.0 {
-        bail!("--decided {} would call every branch decided: give more than 50", job.decided);
+    if !(0.0..=100.0).contains(&job.min_share) {
+        bail!("--min-share {} is invalid: it must be a percentage between 0 and 100", job.min_share);
     }
     Ok(AdviceSelection {
         function: job.function.clone(),
         kinds: job.kind.clone(),
         top: output::most(job.top, job.json || job.sarif.is_some()),
         min_share: job.min_share / 100.0,
-        options: AdviseOptions { decided: job.decided / 100.0, min_count: job.min_count.max(1) },
+        options: AdviseOptions::default(),
     })
 }

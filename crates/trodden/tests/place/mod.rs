@@ -171,7 +171,7 @@ pub fn laboratory() -> &'static Path {
 /// The program that has a command, of which this is the first word.
 pub fn program_of(command: &str) -> &'static Path {
     match command {
-        "convert" | "grammar" | "graph" | "loops" | "plan" | "sequence" | "sweep" => laboratory(),
+        "convert" | "grammar" | "graph" | "hot-paths" | "loops" | "plan" | "schemes" | "sequence" | "sweep" => laboratory(),
         _ => trodden(),
     }
 }
