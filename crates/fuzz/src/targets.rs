@@ -156,7 +156,7 @@ fn streams_live(folder: &Path, input: &[u8]) -> io::Result<()> {
             let _ = stream.read_events(&chunk, &mut Vec::new());
         }
     }
-    run("last F", &file);
+    run("show F", &file);
     Ok(())
 }
 

@@ -331,7 +331,7 @@ fn call_segments_of_the_grammar_begin_with_the_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
     place.cc("--trodden-stream -O2 caller.c callee.c -o prog");
     record(&place, "prog", "stream", &["--whole-program"], &[]);
-    let output = place.trodden("stream segments stream.trodden.streams --json --top 0");
+    let output = place.trodden("segments stream.trodden.streams --thread 0 --json");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     for row in answer["segments"].as_array().unwrap() {
