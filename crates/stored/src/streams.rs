@@ -2,7 +2,7 @@
 
 use crate::named::LAST;
 use crate::place::{self, COPIES, LOG, STREAM, of_copy, streams_beside, with_extension};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::stream::StreamLog;

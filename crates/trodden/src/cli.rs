@@ -33,7 +33,7 @@ pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
 pub use overview::command as command_line;
 pub use patterns::{Length, PatternKind, Patterns};
-pub use recording::{Destination, Import, Record, Sample};
+pub use recording::{Import, Record, Sample};
 pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
 pub use segments::Segments;
 pub use show::Show;

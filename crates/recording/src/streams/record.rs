@@ -172,7 +172,7 @@ fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, arou
         plural(logs.len() as u128, "log", "logs"),
         count(drained.bytes.into()),
         place.display(),
-        lacking.run.map_or_else(|| shell_word(&place.to_string_lossy()), |run| run.to_string())
+        lacking.run.map_or_else(|| shell_word(&place.to_string_lossy()).into_owned(), |run| run.to_string())
     );
     Ok(lacking.problems == 0 && lossy == 0)
 }

@@ -121,7 +121,7 @@ struct ShownEvent {
     lines: Option<String>,
     /// Frames that were unwound.
     #[serde(skip_serializing_if = "Option::is_none")]
-    frames: Option<u32>,
+    frames: Option<usize>,
 }
 
 /// What is shown of a step; nothing of an unwinding that left no frame.
