@@ -313,7 +313,7 @@ impl Corpus {
 /// A command under a recorder that samples the programs which it runs.
 fn recorded(command: &Command, profile: &Path) -> Command {
     let mut recorder = Command::new(steps::target().join("release/trodden"));
-    recorder.args(["record", "--sample", "--no-store", "-o"]).arg(profile).arg("--");
+    recorder.args(["record", "--burst", "500us", "--no-store", "-o"]).arg(profile).arg("--");
     recorder.arg(command.get_program()).args(command.get_args());
     recorder
 }

@@ -72,7 +72,9 @@ impl InterestingBuilds {
         let place = corpus.folder().join("bin").join(build);
         std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
         let full = corpus.program(&self.program, &Variant::trodden());
-        steps::output(trodden().arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--table-slots", "262144"]))?;
+        let mut instrument = trodden();
+        instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program));
+        steps::output(instrument.env(steps::LABORATORY_VARIABLE, "--table-slots 262144"))?;
         self.profile(corpus, build, stored)
     }
 

@@ -49,6 +49,7 @@ fn run(command: Command, color: Color) -> Result<ExitCode> {
         Command::Graph(job) => graph::run(&job),
         Command::Plan(job) => plan::run(&job),
         Command::Loops(job) => loops::run(&job, color),
+        Command::Simulate(job) => trodden_command::laboratory::simulate(&job.options, &job.model),
         Command::Sweep(job) => sweep::run(&job),
         Command::Convert(job) => convert::run(&job),
         Command::Grammar(job) => grammar::run(&job),

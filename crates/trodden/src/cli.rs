@@ -16,7 +16,6 @@ mod segments;
 mod show;
 mod showing;
 mod simulate;
-mod stream;
 mod suite;
 mod trace;
 mod untested;
@@ -24,23 +23,23 @@ mod waits;
 
 pub use branches::Branches;
 pub use building::{Build, Instrument, OnUntested, Pgo};
-pub use copies::{Copies, EngineKind};
+pub use copies::{Copies, Division};
 pub use coverage::{
-    Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
+    Coverage, CoverageExport, CoverageFormat, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles,
 };
 pub use find::Find;
 pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
 pub use overview::command as command_line;
 pub use patterns::{Length, PatternKind, Patterns};
-pub use recording::{Import, Record, Sample};
+pub use recording::{Import, Record};
 pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
 pub use segments::Segments;
 pub use show::Show;
 pub use showing::{Advise, Annotate, Export, Format, Report};
 pub use simulate::Simulate;
 pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
-pub use trace::{Condition, RepeatPart, Trace, TraceEngine, TraceRecord};
+pub use trace::{RepeatPart, Trace, TraceRecord};
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
 pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
@@ -81,7 +80,7 @@ const DRIVER_HELP: &str = "\
 Environment:
   TRODDEN_CACHE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
   TRODDEN_INSTRUMENT  how drivers count: settings such as max-paths=1000 chords=off keep=map when=bursts events=tsc
-  TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
+  TRODDEN_LTO=1       optimise programs as a whole (as --trodden=lto)
   TRODDEN_QUIET=1     no notes on standard error
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
   TRODDEN_LLVM        the folder of an LLVM 22 that is not installed by packages
@@ -96,33 +95,23 @@ pub enum Command {
     /// Compile or link C: clang, with paths counted. All arguments are clang's.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
-        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
-        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
+        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
-        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
-        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang++. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
+        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Run a build command with the drivers as its C and C++ compilers.
     Build(Build),
-    /// Run an instrumented program and store the profile.
+    /// Run an instrumented program, or attach to one, and store the profile.
     Record(Box<Record>),
-    /// Count running programs that were built with --sample, in bursts.
-    Sample(Sample),
     /// Make a program faster by what its own runs show: builds, trains, builds again.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.

@@ -85,7 +85,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
             let parsed = cli::command_line().try_get_matches_from(arguments);
             match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, LaboratoryChoices::from_environment()?))) {
                 Ok((mut command, choices)) => {
-                    command.command.take_choices(&choices);
+                    command.command.take_choices(&choices)?;
                     commands::run(command)
                 }
                 // Help and versions come this way, too.
@@ -106,6 +106,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
 /// What the laboratory (`trodden-lab`) uses of the command.
 pub mod laboratory {
     pub use crate::cli::{Untested, UntestedFormat};
+    pub use crate::commands::simulate::run as simulate;
     pub use crate::commands::{SchemeRequest, compare_schemes, hot};
     pub use crate::context::context;
     pub use crate::surroundings::folders;

@@ -27,7 +27,7 @@ fn traced(program: &str, status: i32) -> (Place, Profile, String) {
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]).output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     // Without the dynamic linker, which would take most of the steps.
-    place.cc("--trodden-addresses -O1 -static prog.c -o marked");
+    place.cc("--trodden=addresses -O1 -static prog.c -o marked");
     let mut trace = Vec::new();
     step::record(&place.path("marked"), &[], Stdio::null(), &place.path(""), &mut trace).unwrap();
     let counted = Profile::read(&place.path("counted.trodden")).unwrap();
@@ -42,7 +42,7 @@ fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
 #[test]
 fn programs_with_marked_blocks_are_described() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-addresses -O1 prog.c -o marked");
+    place.cc("--trodden=addresses -O1 prog.c -o marked");
     place.cc("-O1 prog.c -o counted");
     let info = |file: &str| -> serde_json::Value { serde_json::from_slice(&place.trodden(&format!("info --json {file}")).stdout).unwrap() };
     let (marked, counted) = (info("marked"), info("counted"));
@@ -168,7 +168,7 @@ fn record_runs_perf_and_imports_what_it_prints() {
 #[test]
 fn where_nothing_can_be_recorded_the_remedy_is_named() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-addresses -O1 prog.c -o marked");
+    place.cc("--trodden=addresses -O1 prog.c -o marked");
     let mut record = place.command(trodden());
     let output = record.args(["record", "--branches", "--", "./marked"]).env("PATH", place.path("nothing")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

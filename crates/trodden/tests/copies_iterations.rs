@@ -1,4 +1,4 @@
-//! `trodden record --copies K --iterations`: copies that share the sequences of functions, against the iterations counted from the stream
+//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, against the iterations counted from the stream
 //! of the whole program.
 
 mod place;
@@ -72,7 +72,7 @@ fn copies_share_the_sequences_of_functions() {
     for (file, source) in [("turns.c", TURNS), ("prog.cc", EXCEPTIONS)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
-        compile(&format!("--trodden-stream -O1 {file} -o streaming"));
+        compile(&format!("--trodden=stream -O1 {file} -o streaming"));
         compile(&format!("-O1 {file} -o prog"));
         let run = |program: &str, options: &str| {
             let arguments = format!("record --no-store {options} -- ./{program}");
@@ -81,7 +81,7 @@ fn copies_share_the_sequences_of_functions() {
         let plain = run("streaming", "-o stream.trodden --whole-program");
         let counts = place.paths("stream.trodden");
         for (copies, program) in [("3", "prog"), ("2", "streaming")] {
-            assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --iterations")), plain);
+            assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --divide iterations")), plain);
             for k in ["1", "2", "4"] {
                 let expected = iterations(&place, "stream.trodden.streams", k);
                 assert!(expected.len() > 8, "{expected:?}");

@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, laboratory, must, trodden};
+use place::{Place, laboratory, must, trodden, with_choices};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -141,7 +141,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
         (vec!["instrument", "nothing", "-o", "x", "--watch", "f", "--events", "tsc"], "--events does not go together with --watch"),
     ];
     for (arguments, reason) in cases {
-        let error = refused(place.command(trodden()).args(&arguments));
+        let error = refused(with_choices(&mut place.command(trodden()), arguments.iter().copied()));
         assert!(error.contains(reason), "{arguments:?}: {error}");
         assert!(!place.path("store").exists(), "{arguments:?}");
     }
@@ -156,19 +156,10 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
 #[test]
 fn options_win_over_the_environment_and_that_over_the_build() {
     let place = Place::with(&[("a.c", PROGRAM)]);
-    let script = "cc -O2 a.c -o one && TRODDEN_INSTRUMENT='max-paths=9 keep=map' cc -O2 a.c -o two && cc --trodden-sample -O2 a.c -o three";
+    let script = "cc -O2 a.c -o one && TRODDEN_INSTRUMENT='max-paths=9 keep=map' cc -O2 a.c -o two && cc --trodden=sample -O2 a.c -o three";
     let mut build = place.command(trodden());
-    build.env("TRODDEN_INSTRUMENT", "reach=all chords=off").args([
-        "build",
-        "--max-paths",
-        "64",
-        "--chords",
-        "on",
-        "--",
-        "sh",
-        "-ec",
-        script,
-    ]);
+    let arguments = ["build", "--max-paths", "64", "--chords", "on", "--", "sh", "-ec", script];
+    with_choices(build.env("TRODDEN_INSTRUMENT", "reach=all chords=off"), arguments);
     must(&mut build);
     let text = |program| experiment(&place, program).to_string();
     assert_eq!(text("one"), "scheme=ball-larus max-paths=64 chords=on trip-counts=tight early=on reach=all");

@@ -74,7 +74,7 @@ fn thread(place: &Place, more: &[&str]) -> Value {
 /// The innermost frame's unfinished path is so many paths of a function, and ends where the debugger is.
 fn unfinished_in(which: &str, function: &str, paths: u64) {
     let place = Place::with(&[("prog.c", PICK)]);
-    place.cc("--trodden-stream -O1 -g prog.c -o prog");
+    place.cc("--trodden=stream -O1 -g prog.c -o prog");
     let frames = in_gdb(&place, "./prog", which);
     assert_eq!(frames[0].0, function, "{frames:?}");
     let found = thread(&place, &["--core", "prog.core"]);

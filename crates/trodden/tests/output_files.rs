@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Disk, Place, must, program_of};
+use place::{Disk, Place, must, program_of, with_choices};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::{Output, Stdio};
@@ -51,8 +51,8 @@ const COMMANDS: [&str; 27] = [
 fn place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT)]);
     place.cc("-O1 -g prog.c -o prog");
-    place.cc("--trodden-coverage -O1 -g prog.c -o covered");
-    place.cc("--trodden-stream -O1 -g prog.c -o streamed");
+    place.cc("--trodden=coverage -O1 -g prog.c -o covered");
+    place.cc("--trodden=stream -O1 -g prog.c -o streamed");
     fs::create_dir(place.path("raw")).unwrap();
     must(place.command(place.path("prog")).env("TRODDEN_OUTPUT", place.path("raw/a.raw")));
     for arguments in [
@@ -70,8 +70,8 @@ fn place() -> Place {
 
 fn run(place: &Place, command: &str, file: &str) -> Output {
     let arguments = command.split(' ').map(|word| if word == "OUT" { file } else { word });
-    let program = program_of(command.split(' ').next().unwrap());
-    place.command(program).args(arguments).stdin(Stdio::null()).output().unwrap()
+    let program = program_of(command);
+    with_choices(&mut place.command(program), arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use trodden_oracle::step;
 use trodden_profile::Profile;
 
 fn run(place: &Place, arguments: &str) -> Output {
-    place.command(program_of(arguments.split(' ').next().unwrap())).args(arguments.split_whitespace()).output().unwrap()
+    place.command(program_of(arguments)).args(arguments.split_whitespace()).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -20,7 +20,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
     let place = Place::with(&[("p.c", "int main(void) { return 0; }\n")]);
-    place.cc("--trodden-addresses -O1 p.c -o p");
+    place.cc("--trodden=addresses -O1 p.c -o p");
     fs::create_dir(place.path("folder")).unwrap();
     let bolt = "B 401150 401130 5000 3\n";
     let mapping = "4/4 1.0: PERF_RECORD_MMAP2 4/4: [0x400000(0x1000) @ 0 fe:00 1 1]: r-xp /nowhere/q\n";
@@ -237,7 +237,7 @@ fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
 #[test]
 fn another_process_with_another_file_at_the_same_address_is_not_the_program() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-addresses -O1 -static prog.c -o marked");
+    place.cc("--trodden=addresses -O1 -static prog.c -o marked");
     let mut trace = Vec::new();
     step::record(&place.path("marked"), &[], Stdio::null(), &place.path(""), &mut trace).unwrap();
     let trace = String::from_utf8(trace).unwrap();

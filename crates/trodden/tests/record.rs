@@ -298,7 +298,7 @@ fn each_program_of_a_suite_has_its_stream() {
          if (n == 6) { if (!fork()) { step(1); _exit(0); } wait(0); }\n\
          if (n == 7) execl(v[0], v[0], \"8\", (char *)0); return n + (s < 0); }\n",
     )]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     place.cc("-O1 prog.c -o counting");
     let script = "true; ./prog 3 & ./prog 4; wait; ./prog 5; ./prog 6; ./counting 2; TRODDEN_TEST=last exec ./prog 7";
     let output =

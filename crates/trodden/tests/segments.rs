@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, laboratory, must, trodden};
+use place::{Place, laboratory, must, trodden, with_choices};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -167,7 +167,7 @@ fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64
 #[test]
 fn pairs_of_paths_are_as_often_as_arithmetic_says() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o streaming");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
     let plain = record(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams");
@@ -198,7 +198,7 @@ fn pairs_of_paths_are_as_often_as_arithmetic_says() {
 #[test]
 fn segments_are_those_of_the_whole_program_path() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-stream -O1 -pthread prog.c -o prog");
+    place.cc("--trodden=stream -O1 -pthread prog.c -o prog");
     record(&place, "prog", "stream", &["--whole-program"], &[]);
     for depth in [1, 2, 3] {
         place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth {depth}"));
@@ -222,7 +222,7 @@ fn segments_are_those_of_the_whole_program_path() {
     // A build that counts something else says so.
     record(&place, "counting", "counted", &[], &[]);
     place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
-    place.cc("--trodden-stream -O1 -pthread less.c -o less");
+    place.cc("--trodden=stream -O1 -pthread less.c -o less");
     record(&place, "less", "less", &["--whole-program"], &[]);
     let output = place.command(laboratory()).args(["sequence", "check", "counted.trodden", "less.trodden.streams"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -231,7 +231,7 @@ fn segments_are_those_of_the_whole_program_path() {
 #[test]
 fn exceptions_and_virtual_calls() {
     let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
-    place.cxx("--trodden-stream -O1 prog.cc -o prog");
+    place.cxx("--trodden=stream -O1 prog.cc -o prog");
     let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams --depth 2");
     assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
@@ -245,7 +245,7 @@ fn inlined_and_copied_callees_count_the_same() {
     let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS, "-O1"), ("levels.c", LEVELS, "-O2")];
     for (file, source, options) in sources {
         let place = Place::with(&[(file, source)]);
-        let line = format!("--trodden-stream {options} {file} -o prog");
+        let line = format!("--trodden=stream {options} {file} -o prog");
         if file.ends_with(".cc") {
             place.cxx(&line)
         } else {
@@ -256,7 +256,7 @@ fn inlined_and_copied_callees_count_the_same() {
         for (depth, growth) in [(1, 20), (1, 100_000), (2, 100), (3, 100_000)] {
             let (depth, growth) = (depth.to_string(), growth.to_string());
             let options = ["-o", "counting", "--segments", "stream.trodden.streams", "--depth", &depth, "--growth", &growth];
-            must(place.command(trodden()).args(["instrument", "prog"]).args(options));
+            must(with_choices(place.command(trodden()).args(["instrument", "prog"]), options));
             assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
             place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {depth}"));
             let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
@@ -281,7 +281,7 @@ fn inlined_and_copied_callees_count_the_same() {
 fn copies_share_the_counting_of_segments() {
     for (file, source, options) in [("levels.c", LEVELS, "-O2"), ("prog.cc", EXCEPTIONS, "-O1")] {
         let place = Place::with(&[(file, source)]);
-        let line = format!("--trodden-stream {options} {file} -o prog");
+        let line = format!("--trodden=stream {options} {file} -o prog");
         if file.ends_with(".cc") {
             place.cxx(&line)
         } else {
@@ -289,7 +289,7 @@ fn copies_share_the_counting_of_segments() {
         };
         let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
         for (copies, depth) in [("3", "1"), ("2", "2")] {
-            let options = ["--copies", copies, "--segments", "stream.trodden.streams", "--depth", depth];
+            let options = ["--copies", copies, "--divide", "segments:stream.trodden.streams", "--depth", depth];
             assert_eq!(record(&place, "prog", "shared", &options, &[]), plain);
             place.laboratory(&format!("sequence check shared.trodden stream.trodden.streams --depth {depth}"));
             let depth = format!("--depth {depth}");
@@ -315,7 +315,7 @@ fn copies_share_the_counting_of_segments() {
 #[test]
 fn a_run_takes_the_place_of_another_in_the_same_file() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o prog");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     for (n, expected) in [("600", [100, 100, 200, 200]), ("60", [10, 10, 20, 20])] {
         record(&place, "prog", "run", &["--whole-program"], &[n]);
         assert_eq!(between(&segments(&place, "run.trodden.streams"), "direct", "callee"), expected);
@@ -329,7 +329,7 @@ fn a_run_takes_the_place_of_another_in_the_same_file() {
 #[test]
 fn call_segments_of_the_grammar_begin_with_the_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o prog");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     record(&place, "prog", "stream", &["--whole-program"], &[]);
     let output = place.trodden("segments stream.trodden.streams --thread 0 --json");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -353,7 +353,7 @@ fn call_segments_of_the_grammar_begin_with_the_segments() {
 #[test]
 fn both_schemes_find_the_same_untested_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o streaming");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
     // Tests come to x = 3: odd and divisible, odd and not, even and divisible (0), even and not (2).
     record(&place, "streaming", "tests", &["--whole-program"], &["2"]);
@@ -384,7 +384,7 @@ fn both_schemes_find_the_same_untested_segments() {
 #[test]
 fn a_stream_build_becomes_one_that_counts() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE), ("other.c", "int main(void) { return 0; }")]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o streaming");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     record(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument streaming -o counting --segments stream.trodden.streams");
     record(&place, "counting", "counted", &[], &[]);

@@ -19,7 +19,7 @@ fn functions_are_cut_where_the_run_cut_them() {
          int main(void) {{ int s = 0; for (int x = 0; x < 300; x++) s += many(x * 77); printf(\"%d\\n\", s); return 0; }}\n"
     );
     let place = Place::with(&[("prog.c", &source)]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     place.trodden("record --no-store -o stream.trodden --whole-program -- ./prog");
     for growth in ["0", "1000"] {
         place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth 2 --growth {growth}"));

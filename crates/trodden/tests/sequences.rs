@@ -139,7 +139,7 @@ int main(int argc, char **) { return half(argc) + half(2.5 * argc) > 100; }
 #[test]
 fn functions_of_one_short_name_have_longer_ones() {
     let place = Place::with(&[("prog.cc", TEMPLATE)]);
-    place.cxx("--trodden-stream -O1 prog.cc -o prog");
+    place.cxx("--trodden=stream -O1 prog.cc -o prog");
     place.trodden("record --whole-program --no-store -o run -- ./prog");
     let answer = ask(&place, 0, &["segments", "run.streams", "--thread", "0"]);
     let text = rows(&answer, "segments").join("\n");
@@ -212,7 +212,7 @@ fn record(place: &Place, name: &str, arguments: &[&str]) -> Profile {
 #[test]
 fn phases_that_differ_in_paths_but_not_in_blocks() {
     let place = Place::with(&[("prog.c", PHASES)]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     let profile = record(&place, "a", &[]);
     let answer = ask(&place, 0, &["patterns", "phases", "a.trodden.streams", "--html", "phases.html"]);
     let changes: Vec<u64> = answer["by_paths"]["changes"].as_array().unwrap().iter().map(|c| c.as_u64().unwrap()).collect();
@@ -239,7 +239,7 @@ fn iterations_that_take_turns_are_in_reports_and_advice() {
         else\n      __asm__ volatile(\"# even\" : \"+r\"(sum));\n  }\n  \
         printf(\"%d\\n\", sum);\n  return 0;\n}\n";
     let place = Place::with(&[("turns.c", TURNS)]);
-    place.cc("--trodden-stream -O1 -g turns.c -o prog");
+    place.cc("--trodden=stream -O1 -g turns.c -o prog");
     record(&place, "turns", &[]);
     let asked = |arguments: &str| must(place.command(trodden()).args(arguments.split(' '))).stdout;
     let report: Value = serde_json::from_slice(&asked("report turns.trodden --json")).unwrap();

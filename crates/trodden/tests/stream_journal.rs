@@ -96,7 +96,7 @@ fn collected(stream: &Path, to: &Path) -> Option<Collected> {
 #[test]
 fn a_damaged_journal_is_an_error_or_lost_events() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     let stream = killed(&place);
     let journal = journals_of(&stream).remove(0);
     let whole = collected(&stream, &place.path("whole.log")).unwrap();

@@ -18,7 +18,7 @@ fn gzip_is_traced_as_it_is_stepped() {
     }
     // Each strategy gives the same trace.
     for strategy in ["fine", "grouped", "weighted"] {
-        must(folder.record(&["--runs", "3", "--strategy", strategy], "other.trace", &["/usr/bin/gzip", "-c", "input"]));
+        must(folder.record(&["--runs", "3", "--witness-strategy", strategy], "other.trace", &["/usr/bin/gzip", "-c", "input"]));
         assert!(folder.addresses("other.trace") == blocks, "strategy {strategy}");
     }
     let hardware = folder.record_with("--collector hardware", &["--runs", "1"], "no.trace", &["/usr/bin/gzip", "-c", "input"]);

@@ -21,7 +21,7 @@ struct Steps {
 
 /// Steps a program.
 fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
-    let stepped = folder.record(&["--collector", "single-step", "--keep", "steps"], "steps.trace", program);
+    let stepped = folder.record(&["--collector", "single-step", "--keep-runs", "steps"], "steps.trace", program);
     assert_eq!(stepped.status.code(), Some(status), "{}", errors(&stepped));
     let binary = Binary::read(&folder.path(program[0])).unwrap();
     let (text, _) = binary.section(".text").unwrap();

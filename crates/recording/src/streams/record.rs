@@ -1,8 +1,8 @@
 //! Recording what programs built with `--stream` write: whole programs, flight recorders, files that were left.
 //!
 //! A program writes chunks of events into a file that it maps; this process takes full ones, gives them back, and makes grammars of them.
-//! If it is slower, the file grows up to the bound of `--backlog`; then the program waits. If it is killed, the program goes on until the
-//! file has that size, and counts what it loses then; `trodden import` makes the log later. If the program is killed, all it wrote
+//! If it is slower, the file grows up to the bound that `StreamOptions` gives; then the program waits. If it is killed, the program goes
+//! on until the file has that size, and counts what it loses then; `trodden import` makes the log later. If the program is killed, all it wrote
 //! is in the file.
 
 use super::recorder::{PAUSE, Recorder, longer, note_lost};

@@ -268,7 +268,7 @@ impl Thread {
                 context.instructions += self.count(block, block.instructions(), skipped);
                 let (address, fall_through) = (Address(block.last()), Address(block.end));
                 let instructions = std::mem::take(&mut self.instructions);
-                let branch = RetiredBranch { address, target, fall_through, kind, is_taken, instructions };
+                let branch = RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack: None };
                 context.batch.instructions.append(&mut self.details);
                 context.batch.events.push((self.id, StreamEvent::Branch(branch)));
             }

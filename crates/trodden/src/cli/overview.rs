@@ -15,7 +15,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Runs and files", &["runs", "import", "merge", "export"]),
     ("Reading paths", &["find", "show", "segments", "patterns", "advise"]),
     ("Testing", &["coverage", "untested", "suite", "isolate"]),
-    ("Production and many users", &["sample", "fleet"]),
+    ("Many users", &["fleet"]),
     ("Programs that were not built with trodden", &["trace", "simulate"]),
     ("Waiting time", &["waits"]),
     ("trodden itself", &["doctor", "repeatable", "completions", "help"]),

@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::engines::{EngineChoice, engine};
+use trodden_console::arguments::laboratory::TraceChoices;
 use trodden_console::arguments::times::duration;
-use trodden_distributed::recording::WeightsFrom;
 use trodden_trace::CollectorKind;
-use trodden_witness::DistributionStrategy;
 
 /// `trodden trace`
 #[derive(Debug, Subcommand)]
@@ -30,13 +30,9 @@ pub enum Trace {
 fn collectors() -> Vec<Choice<CollectorKind>> {
     let choices = CollectorKind::ALL.into_iter().filter_map(|kind| {
         let about = match kind {
-            CollectorKind::Trampolines => {
-                "Jumps, written into the program in memory, to copies of blocks that record themselves; needs no privilege"
-            }
-            CollectorKind::Compiled => {
-                "Jumps in sleds that were compiled into the program (`trodden build --witnesses`): no instruction is moved"
-            }
-            CollectorKind::Ptrace => "Breakpoints by ptrace, with displaced instructions; needs no privilege",
+            CollectorKind::Trampolines => "Jumps, written into the program in memory, to copies of blocks that record themselves",
+            CollectorKind::Compiled => "Jumps in sleds that `trodden-lab with --witnesses -- build` compiled in: no instruction is moved",
+            CollectorKind::Ptrace => "Breakpoints by ptrace, with displaced instructions",
             CollectorKind::SingleStep => "Every instruction by ptrace: slow, for small inputs and as a check",
             // The laboratory's: `trodden-lab with --collector`.
             CollectorKind::Hardware | CollectorKind::Uprobes => return None,
@@ -44,23 +40,6 @@ fn collectors() -> Vec<Choice<CollectorKind>> {
         Some((kind, kind.collector().name(), about))
     });
     choices.collect()
-}
-
-/// How witnesses are distributed over the runs.
-const STRATEGIES: [Choice<DistributionStrategy>; 4] = [
-    (DistributionStrategy::Fine, "fine", "Diamonds and cycles one by one, each to the run with the least load"),
-    (DistributionStrategy::Function, "function", "Function by function"),
-    (DistributionStrategy::Grouped, "grouped", "Diamonds that share a cycle or an edge together"),
-    (DistributionStrategy::Weighted, "weighted", "By measured weights, best of all"),
-];
-
-/// A condition for distributions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Condition {
-    /// For each branch and pair of successors some profile has disjoint sets of first witnesses.
-    Pairwise,
-    /// The two theorems of the paper.
-    Paper,
 }
 
 /// What is made to repeat from run to run.
@@ -78,15 +57,6 @@ pub enum RepeatPart {
     Core,
 }
 
-/// Who executes runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TraceEngine {
-    /// This machine.
-    Local,
-    /// A job array of a Slurm cluster, whose machines see the working folder and the program, and are alike.
-    Slurm,
-}
-
 /// `trodden trace record`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -94,85 +64,51 @@ Examples:
   trodden trace record --runs 4 --output t.trace -- bzip2 -k -c file
   trodden trace record --runs 1 -- ./server-with-threads      every block in one run
   trodden trace record --pid 1234 --for 5s --output now.trace
-  trodden trace record --collector single-step -- ./prog
   trodden trace record --library libz -- ./prog               inside a shared library, too
-  trodden trace record --weights earlier.trace --strategy weighted -- ./prog
-  trodden trace record --plan --json -- ./prog > plan.json
 
-Each run gets the same arguments, environment, folder and standard input; time, random numbers and process ids are those of the first \
-run. Where two runs part,
-that place is shown. The exit status is the program's; 128+N if signal N ended it.")]
+Each run gets the same arguments, environment, folder and standard input; time, random numbers and process ids are those of the first
+run. Where two runs diverge, that place is shown. The exit status is the program's (128+N if signal N ended it).")]
 pub struct TraceRecord {
-    /// Runs that the witnesses are distributed over; 1 watches every block in one run, as programs with threads need.
+    /// Number of runs to distribute the recording over; 1 watches every block in one run, as programs with threads need.
     #[arg(short = 'k', long, value_name = "K", default_value_t = 4, default_value_if("pid", ArgPredicate::IsPresent, "1"))]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub runs: u32,
-    /// The file that the trace goes to.
+    /// File that the trace goes to.
     #[arg(short, long, value_name = "FILE", default_value = "out.trace")]
     pub output: PathBuf,
-    /// How to see that the program comes to a place; default: trampolines where they work, else ptrace.
-    #[arg(long, value_parser = one_of(collectors()))]
-    pub collector: Option<CollectorKind>,
-    /// How witnesses are distributed.
-    #[arg(long, value_parser = one_of(STRATEGIES), default_value = "fine")]
-    pub strategy: DistributionStrategy,
-    /// At most this many witnesses in a run; there are more runs then.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: Option<u32>,
-    /// Execute the runs on this many machines (here: one after the other on each of so many cores); they share the load evenly.
-    #[arg(long, value_name = "M", conflicts_with = "pid", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub machines: Option<u32>,
-    /// The condition that a distribution must meet before anything runs.
-    #[arg(long, value_enum, default_value_t = Condition::Pairwise)]
-    pub check: Condition,
-    /// What a witness is taken to cost: `static` (estimates, and the frequencies of the compiler's map), `first-run` (a run that counts
-    /// at entries and loop heads), or a trace of this build.
-    #[arg(long, value_name = "static|first-run|TRACE", default_value = "static")]
-    pub weights: WeightsFrom,
-    /// Take the witnesses of each run from this file, as `--plan --json` writes it; --runs and --strategy then have no meaning.
-    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
-    pub distribution: Option<PathBuf>,
-    /// Give each run but the first a copy of the working folder, in its place, as the folder was before the first run: for programs that
-    /// make, change or remove files in it. The copies are removed afterwards.
-    #[arg(long, conflicts_with = "pid")]
-    pub fresh_folder: bool,
-    /// Who executes the runs behind the first one.
-    #[arg(long, value_enum, default_value_t = TraceEngine::Local, conflicts_with = "pid")]
-    pub engine: TraceEngine,
-    /// With --engine slurm: an option of sbatch; may be given several times.
-    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
-    pub slurm_option: Vec<String>,
-    /// At most this many runs at a time; default: one for each core.
-    #[arg(short, long, value_name = "N")]
-    pub jobs: Option<u32>,
-    /// Trace inside this shared library of the program, too: `libz`, `libz.so.1`, or a path, as one that is loaded later needs. May be
-    /// given several times.
-    #[arg(long, value_name = "NAME")]
-    pub library: Vec<String>,
-    /// Do not trace inside this function. May be given several times.
-    #[arg(long, value_name = "FUNCTION")]
-    pub opaque: Vec<String>,
-    /// Do not fix this from run to run. May be given several times.
-    #[arg(long, value_enum, value_name = "PART")]
-    pub no_repeat: Vec<RepeatPart>,
-    /// Trace a process that runs already, in one run, until it ends or the collection is interrupted.
+    /// Trace a running process, in one run, until it ends or Ctrl-C.
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<i32>,
+    /// End the trace after this time (of several runs each).
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
     /// End the trace when a run has written this many bytes of it (suffixes k, M, G).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<u64>,
-    /// End the trace after this time, of several runs each.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    pub duration: Option<Duration>,
-    /// Keep the partial traces in this folder.
-    #[arg(long, value_name = "FOLDER")]
-    pub keep: Option<PathBuf>,
-    /// Only list the functions that stay opaque, and the witnesses of each run with what they are predicted to cost.
-    #[arg(long)]
-    pub plan: bool,
-    /// With --plan: print the distribution as JSON, to be given to --distribution.
-    #[arg(long, requires = "plan")]
-    pub json: bool,
+    /// How to see that the program comes to a place (default: trampolines where they work, else ptrace).
+    #[arg(long, value_parser = one_of(collectors()))]
+    pub collector: Option<CollectorKind>,
+    /// Trace inside this shared library, too: libz, libz.so.1, or a path, as libraries loaded later need (repeatable).
+    #[arg(long, value_name = "NAME")]
+    pub library: Vec<String>,
+    /// Do not trace inside this function (repeatable).
+    #[arg(long, value_name = "FUNCTION")]
+    pub opaque: Vec<String>,
+    /// Let this vary from run to run (repeatable).
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub no_repeat: Vec<RepeatPart>,
+    /// Give each run but the first a copy of the working folder in its place, for programs that change files in it.
+    #[arg(long, conflicts_with = "pid")]
+    pub fresh_folder: bool,
+    /// Who executes the runs after the first: local, slurm[:OPTIONS], kubernetes:IMAGE,CLAIM or template:COMMAND.
+    #[arg(long, value_name = "ENGINE", default_value = "local", conflicts_with = "pid", value_parser = engine)]
+    pub engine: EngineChoice,
+    /// Maximum number of runs at a time (default: one for each core).
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<u32>,
+    /// What only the laboratory chooses.
+    #[arg(skip)]
+    pub choices: TraceChoices,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required_unless_present = "pid", value_name = "COMMAND")]
     pub command: Vec<OsString>,

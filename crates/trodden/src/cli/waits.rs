@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use trodden_console::arguments::laboratory::WaitChoices;
 
 /// `trodden waits`
 #[derive(Debug, Subcommand)]
@@ -21,12 +22,12 @@ Programs must be linked with the shared C library, and MPI programs with a share
 /// `trodden waits record`
 #[derive(Debug, Args)]
 pub struct WaitsRecord {
-    /// The folder of the recording. `%p` is the number of this process, `%h` the host.
+    /// Folder of the recording (%p: process number, %h: host).
     #[arg(short, long, value_name = "FOLDER", default_value = "trodden.waits")]
     pub output: PathBuf,
-    /// Samples per second of processor time and thread, by which code between calls is named; 0: none. The kernel's tick is an upper bound.
-    #[arg(long, value_name = "HZ", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub rate: u32,
+    /// What only the laboratory chooses.
+    #[arg(skip)]
+    pub choices: WaitChoices,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
-//! | `sample.rs` | counting sampled programs that run already |
 //! | `stream.rs`, `sequences.rs` | showing sequences of paths and calls, and what flight recorders kept; questions asked of sequences |
 //! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one verb each for what was recorded: profiles here, other kinds in `trace.rs`, `waits.rs` and others |
 //! | `annotate.rs` | a path over the source |
@@ -43,11 +42,10 @@ mod record;
 mod remarks;
 mod report;
 mod runs;
-mod sample;
 mod segments;
 mod sequences;
 mod show;
-mod simulate;
+pub mod simulate;
 mod stream;
 mod suite;
 mod trace;
@@ -62,6 +60,7 @@ use crate::context::context;
 use crate::last_store;
 use anyhow::Result;
 use std::process::ExitCode;
+use trodden_console::arguments::simulate::SimulateModel;
 use trodden_driver::cc;
 use trodden_driver::compile_step::SourceLanguage;
 
@@ -85,8 +84,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Build(build) => build::run(&build),
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
-        Command::Sample(job) => sample::attach(&job),
-        Command::Simulate(job) => simulate::run(&job),
+        Command::Simulate(job) => simulate::run(&job.options, &SimulateModel::default()),
         Command::Import(job) => import::run(&job),
         Command::Report(job) => report::run(&job, cli.color),
         Command::Annotate(job) => annotate::run(&job, cli.color),

@@ -30,6 +30,7 @@ use trodden_report::trace::show::{TraceShowOptions, TraceView};
 use trodden_report::trace::{diff, export, find, page, show};
 use trodden_trace::command::{in_this_process, in_tracer};
 use trodden_trace::{CollectorKind, TraceFile, try_collector};
+use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
 /// Carries the command out.
 ///
@@ -201,7 +202,7 @@ pub fn import(file: &Path, destination: &Destination) -> Result<()> {
 pub fn collectors() -> Result<String> {
     let tried = CollectorKind::ALL.map(|kind| (kind, try_one(kind)));
     let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(kind, _)| match kind {
-        CollectorKind::Compiled => format!("{} (programs that are built with --witnesses)", kind.collector().name()),
+        CollectorKind::Compiled => format!("{} (programs built with room for witnesses)", kind.collector().name()),
         _ => kind.collector().name().to_owned(),
     });
     let working: Vec<String> = working.collect();
@@ -219,7 +220,7 @@ fn try_one(kind: CollectorKind) -> Result<()> {
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
     let mut compile = Command::new(context().own_folder()?.join("trodden"));
-    compile.args(["cc", "--trodden-witnesses"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
+    compile.arg("cc").env(SETTINGS_VARIABLE, "observe=trace").arg(&source).arg("-o").arg(&program).current_dir(place.path());
     let output = compile.output().context("trodden cc cannot be run")?;
     succeeded(output, "trodden cc fails")?;
     try_collector(kind, &program)

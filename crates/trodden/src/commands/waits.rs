@@ -26,6 +26,9 @@ use trodden_waits_file::replay::{ReportOptions, replay};
 use trodden_waits_file::sample_paths::SamplePaths;
 use trodden_waits_file::summary::WaitSummary;
 
+/// Samples per second of processor time and thread. The kernel's tick is an upper bound.
+const RATE: u32 = 1000;
+
 /// The library that is preloaded.
 const RECORDER: OwnLibrary = OwnLibrary {
     what: "recorder",
@@ -45,7 +48,7 @@ pub fn run(job: &Waits) -> Result<ExitCode> {
 }
 
 fn record(job: &WaitsRecord) -> Result<ExitCode> {
-    let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.rate };
+    let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(RATE) };
     Ok(exit_code(program.run(&recorder()?)?))
 }
 

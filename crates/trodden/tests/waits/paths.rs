@@ -35,7 +35,7 @@ fn steps_of_a_program_that_writes_streams_are_paths() {
     recorder();
     let place = Place::with(&[("refresh.c", REFRESH)]);
     let run = |arguments: &[&str]| must(place.command(trodden()).args(arguments));
-    run(&["cc", "--trodden-stream", "-O1", "-g", "-pthread", "refresh.c", "-o", "app"]);
+    run(&["cc", "--trodden=stream", "-O1", "-g", "-pthread", "refresh.c", "-o", "app"]);
     run(&["record", "--whole-program", "--", env!("CARGO_BIN_EXE_trodden"), "waits", "record", "-o", "app.waits", "--", "./app"]);
     let report: Value = serde_json::from_slice(&run(&["report", "app.waits", "--json", "--stream", "1"]).stdout).unwrap();
     check(&report);

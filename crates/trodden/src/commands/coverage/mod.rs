@@ -1,4 +1,4 @@
-//! `trodden coverage`: reports, sources, exports and comparisons of coverage; `trodden suite coverage`. The work is in `trodden-coverage`.
+//! `trodden coverage`: reports, sources and exports of coverage; `trodden suite coverage`. The work is in `trodden-coverage`.
 
 pub mod by_test;
 mod diff;
@@ -21,6 +21,9 @@ use trodden_report::View;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
 
+/// The pattern of all files.
+const ALL_FILES: &str = "*";
+
 /// The profile that the command line names, and what is wanted of it.
 ///
 /// # Errors
@@ -37,13 +40,13 @@ fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
 /// # Errors
 /// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted; LLVM's tools are missing or fail.
 fn mapping_of(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
+    let all_files = wanted.include.iter().any(|pattern| pattern == ALL_FILES);
     let wanted = CoveredSources {
         objects: wanted.object.clone(),
-        include: wanted.include.clone(),
+        include: if all_files { Vec::new() } else { wanted.include.clone() },
         exclude: wanted.exclude.clone(),
-        ignored: wanted.ignore_filename_regex.clone(),
-        all_files: wanted.all_files,
-        like_llvm_cov: wanted.like.is_some(),
+        all_files,
+        like_llvm_cov: wanted.choices.like.is_some(),
     };
     let counters = profdata::coverage(profile)?;
     let index = |counters| profdata::indexed_form(context(), counters);
@@ -56,7 +59,7 @@ fn mapped_lines(view: &View) -> Result<MappedLines> {
     if !is_mapped(view.profile) {
         return Ok(MappedLines::new());
     }
-    let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
+    let all = CoveredFiles { include: vec![ALL_FILES.into()], ..CoveredFiles::default() };
     let mapping = mapping_of(view.profile, &all)?;
     mapping.note_caveats(false);
     mapped(view, &mapping)
@@ -81,7 +84,6 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
         Coverage::Report(job) => report::run(job),
         Coverage::Show(job) => show(job),
         Coverage::Export(job) => export(job),
-        Coverage::Diff(job) => diff::run(job),
     }
 }
 
@@ -89,16 +91,13 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
     let (profile, mapping) = load(&job.covered)?;
     let mut arguments: Vec<OsString> = vec![joined("-Xdemangler=", Tool::Cxxfilt.find(context())?)];
     let mut option = |text: &str| arguments.push(text.into());
-    if job.branches {
-        option("-show-branches=count");
-    }
-    if job.mcdc {
-        option("-show-mcdc");
+    if job.conditions {
+        ["-show-branches=count", "-show-mcdc"].into_iter().for_each(&mut option);
     }
     if let Some(function) = &job.function {
         option(&format!("-name-regex={function}"));
     }
-    if let Some(equivalence) = &job.path_equivalence {
+    if let Some(equivalence) = &job.covered.files.choices.path_equivalence {
         ensure!(equivalence.contains(','), "--path-equivalence {equivalence}: give two folders divided by a comma, FROM,TO");
         option(&format!("-path-equivalence={equivalence}"));
     }
