@@ -169,7 +169,7 @@ impl Corpus {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
         let mut collect = Command::new(steps::target().join("release/trodden"));
-        collect.args(["collect", "--no-store", "-o"]).arg(&stored);
+        collect.args(["import", "--no-store", "-o"]).arg(&stored);
         steps::output(collect.args(inputs.iter().map(|input| self.counts(program, &trodden, *input))))?;
         std::path::absolute(&stored).context("there is no current folder")
     }

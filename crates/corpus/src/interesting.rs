@@ -86,6 +86,6 @@ impl InterestingBuilds {
         std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
         let output = std::path::absolute(counts.join("%m.raw")).context("there is no current folder")?;
         corpus.run_as(build, &self.program, self.input, "", &[("TRODDEN_OUTPUT", output.into())])?;
-        steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
+        steps::output(trodden().args(["import", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
     }
 }

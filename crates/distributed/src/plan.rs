@@ -213,8 +213,9 @@ impl Planner<'_> {
 
     /// A distribution that the user wrote.
     fn read(&self, path: &Path) -> Result<Distribution> {
-        let text = std::fs::read(path)
-            .with_context(|| format!("cannot read the distribution {} (`trodden-lab with --plan=json -- trace record` prints one)", path.display()))?;
+        let text = std::fs::read(path).with_context(|| {
+            format!("cannot read the distribution {} (`trodden-lab with --plan=json -- trace record` prints one)", path.display())
+        })?;
         let file: DistributionFile = serde_json::from_slice(&text)
             .with_context(|| format!("{} is no distribution: it is to be {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display()))?;
         let name = path.display();

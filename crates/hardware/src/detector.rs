@@ -276,13 +276,7 @@ impl Detector {
     }
 
     /// The operations of a branch, and what a return unwinds by a guess.
-    fn operations(
-        &mut self,
-        class: BranchType,
-        arrival: Arrival,
-        frame: Option<Address>,
-        branch: &RetiredBranch,
-    ) -> (Operations, Unwound) {
+    fn operations(&mut self, class: BranchType, arrival: Arrival, frame: Option<Address>, branch: &RetiredBranch) -> (Operations, Unwound) {
         if arrival == Arrival::Jump {
             return (Operations { pop: true, push: true, ..self.parameters.mapping.operations(class) }, Unwound::Nothing);
         }

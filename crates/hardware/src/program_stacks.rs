@@ -140,7 +140,16 @@ pub(crate) struct ProgramStacks {
 impl ProgramStacks {
     pub fn new(capacity: usize, overflow: Overflow, extends_calls: bool) -> ProgramStacks {
         let stacks = vec![ProgramStack::new(capacity, overflow)];
-        ProgramStacks { stacks, current: 0, capacity, overflow, extends_calls, may_have_moved: false, has_returned: false, counts: StackCounts::default() }
+        ProgramStacks {
+            stacks,
+            current: 0,
+            capacity,
+            overflow,
+            extends_calls,
+            may_have_moved: false,
+            has_returned: false,
+            counts: StackCounts::default(),
+        }
     }
 
     pub fn memory(&self) -> u64 {
@@ -356,7 +365,8 @@ impl ProgramStacks {
             // The path was extended into that frame, and its caller goes on with another.
             let extensions = stack.extensions(path.stack);
             let PathEntry { return_address: of_caller, stack: at, is_handler, .. } = path;
-            let caller = PathEntry { extensions, return_address: of_caller, stack: at, is_handler, ..PathEntry::starting_at(return_address) };
+            let caller =
+                PathEntry { extensions, return_address: of_caller, stack: at, is_handler, ..PathEntry::starting_at(return_address) };
             stack.paths.push(caller);
         }
         self.current = place;

@@ -7,6 +7,7 @@ mod graph;
 mod loops;
 mod numbering;
 mod plan;
+mod sequence;
 mod simulate;
 mod sweep;
 mod untested;
@@ -19,6 +20,7 @@ pub use graph::Graph;
 pub use loops::Loops;
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use plan::Plan;
+pub use sequence::{Check, CountedPaths, Sequence};
 pub use simulate::Simulate;
 pub use sweep::Sweep;
 pub use untested::{HotPaths, Schemes};
@@ -66,6 +68,9 @@ pub enum Command {
     Convert(Convert),
     /// Compare methods of compressing a sequence of paths and calls: bytes, items, depth, time.
     Grammar(Grammar),
+    /// Count paths of a recorded sequence in published ways; compare counted segments with it.
+    #[command(subcommand)]
+    Sequence(Sequence),
     /// Compare the schemes that find untested paths and segments: all builds, tests and field of one program.
     Schemes(Schemes),
     /// Show whether the hottest paths of the tests are hot in the field.

@@ -116,12 +116,7 @@ fn keep(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, ar
 }
 
 /// Has perf print these fields and the mappings of the recording to a reader.
-fn printed<T>(
-    job: &BranchRecording,
-    data: &Path,
-    fields: &[&str],
-    read: impl FnOnce(BufReader<ChildStdout>) -> Result<T>,
-) -> Result<T> {
+fn printed<T>(job: &BranchRecording, data: &Path, fields: &[&str], read: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
     let mut script = Command::new(&job.perf);
     script.arg("script").arg("-i").arg(data).args(fields).arg("--show-mmap-events").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = script.spawn().with_context(|| format!("cannot run {}", job.perf.display()))?;

@@ -9,20 +9,20 @@ mod fleet;
 mod isolate;
 mod laboratory;
 mod overview;
+mod patterns;
 mod recording;
 mod runs;
 mod segments;
-mod sequences;
+mod show;
 mod showing;
 mod simulate;
-mod stream;
 mod suite;
 mod trace;
 mod untested;
 mod waits;
 
-pub use building::{Build, Instrument, OnUntested, Pgo};
 pub use branches::Branches;
+pub use building::{Build, Instrument, OnUntested, Pgo};
 pub use copies::{Copies, Division};
 pub use coverage::{
     Coverage, CoverageExport, CoverageFormat, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles,
@@ -31,23 +31,21 @@ pub use find::Find;
 pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
 pub use overview::command as command_line;
-pub use recording::{Collect, Destination, Import, Record};
+pub use patterns::{Length, PatternKind, Patterns};
+pub use recording::{Import, Record};
 pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
-pub use segments::{SegmentFormat, Segments};
-pub use sequences::{StreamAnalysis, StreamDiff, StreamFind, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments};
-pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
+pub use segments::Segments;
+pub use show::Show;
+pub use showing::{Advise, Annotate, Export, Format, Report};
 pub use simulate::Simulate;
-pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
-pub use trace::{
-    RepeatPart, Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
-};
+pub use trace::{RepeatPart, Trace, TraceRecord};
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
 pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 pub use trodden_console::output::Color;
 pub use untested::{Untested, UntestedFormat};
-pub use waits::{Waits, WaitsRecord, WaitsReport};
+pub use waits::{Waits, WaitsRecord};
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -114,28 +112,25 @@ pub enum Command {
     Build(Build),
     /// Run an instrumented program, or attach to one, and store the profile.
     Record(Box<Record>),
-    /// Show what each thread of a program built with --stream did before the end.
-    Last(Last),
-    /// The sequence of paths and calls of each thread of a run: what it holds, from any place on.
-    #[command(subcommand)]
-    Stream(Stream),
-    /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
-    Collect(Collect),
     /// Make a program faster by what its own runs show: builds, trains, builds again.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
-    /// Make a profile of branches that hardware recorded.
+    /// Make a run of what was written without `trodden record`: raw files, stream files, traces, branches from `perf script`.
     Import(Import),
-    /// Show the hottest paths of a recorded run.
+    /// Show what a file is and what matters most in it: hottest paths, calls of a trace, causes of waits.
     Report(Report),
     /// Show the source of a function with a path laid over it.
     Annotate(Annotate),
     /// Say what the paths of a run suggest to change in the program.
     Advise(Advise),
-    /// Find the paths that run through given lines, blocks and inlined functions.
+    /// Find where lines, blocks or calls were executed in a given order.
     Find(Find),
-    /// Show a caller's path and the callee's path behind it, counted together: interprocedural segments.
+    /// Show what a thread did, in order, from any place on; the last steps before a crash.
+    Show(Show),
+    /// Find what repeats in a stream of paths: hot subpaths, iterations, phases.
+    Patterns(Patterns),
+    /// Show paths across calls: a caller's path and the callee's path after it, counted together.
     Segments(Segments),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
@@ -144,7 +139,7 @@ pub enum Command {
     /// Collect untested paths from many machines.
     #[command(subcommand)]
     Fleet(Fleet),
-    /// Write a profile in a form that other tools read.
+    /// Write a profile, trace or recording of waits in a form that other tools read.
     Export(Export),
     /// Coverage of lines, regions, branches, functions and paths, of a program built with --coverage.
     #[command(subcommand)]
@@ -152,20 +147,20 @@ pub enum Command {
     /// Run test suites; find redundant tests; order tests.
     #[command(subcommand)]
     Suite(Suite),
-    /// Which code on which process makes others wait: recording, reporting.
+    /// Record who waits for whom; `trodden report` shows the code that causes it.
     #[command(subcommand)]
     Waits(Waits),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.
     Merge(Merge),
-    /// Compare two profiles: which paths appeared, vanished, or changed their share.
+    /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),
     /// Say what is known of an instrumented program, shared library, or profile.
     Info(Info),
-    /// Record the exact trace of an unmodified program; show, search and compare traces.
+    /// Record the exact trace of an unmodified program.
     #[command(subcommand)]
     Trace(Trace),
     /// Show or prune the unit cache.

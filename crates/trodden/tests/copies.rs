@@ -109,7 +109,9 @@ fn copies_count_edges_as_paths_say() {
     let (truth, paths) = (edges(&place), counts(&place));
     assert!(truth.values().flatten().filter(|n| **n > 0).count() > 30, "{truth:?}");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
-    for arguments in ["--copies 3 --divide edges --weights one.trodden --costs costs.json --baseline", "--copies 1 --divide edges --no-first-run"] {
+    for arguments in
+        ["--copies 3 --divide edges --weights one.trodden --costs costs.json --baseline", "--copies 1 --divide edges --no-first-run"]
+    {
         let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
@@ -374,7 +376,8 @@ fn the_program_itself_runs_as_its_copies_do() {
     std::fs::write(place.path("nine"), "123456789").unwrap();
     let mut file = std::fs::File::open(place.path("nine")).unwrap();
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(4)).unwrap();
-    let given = |file: std::fs::File| with_choices(&mut place.command(trodden()), arguments.split(' ')).stdin(file).status().unwrap().code();
+    let given =
+        |file: std::fs::File| with_choices(&mut place.command(trodden()), arguments.split(' ')).stdin(file).status().unwrap().code();
     assert_eq!(given(file), Some(5));
     let file = std::fs::File::open(place.path("nine")).unwrap();
     std::fs::remove_file(place.path("nine")).unwrap();

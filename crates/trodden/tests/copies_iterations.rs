@@ -61,7 +61,7 @@ int main() { int g = 0; int s = outer(60, &g); std::printf("%d %d\n", s, g); }
 
 /// Paths across iterations, by function and the events of each.
 fn iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
-    let output = place.trodden(&format!("stream iterations {wanted} --iterations {k} --top 0 --json"));
+    let output = place.trodden(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = answer["paths"].as_array().unwrap().iter();
     rows.map(|row| (format!("{} {}", row["function"], row["iterations"]), row["count"].as_u64().unwrap())).collect()
@@ -90,7 +90,7 @@ fn copies_share_the_sequences_of_functions() {
             assert_eq!(place.paths("shared.trodden"), counts, "{file}: the counts of {copies} copies");
             let profile = Profile::read(&place.path("shared.trodden")).unwrap();
             assert_eq!(profile.images.len().to_string(), copies);
-            let refused = place.command(trodden()).args(["stream", "segments", "shared.trodden.streams"]).output().unwrap();
+            let refused = place.command(trodden()).args(["segments", "shared.trodden.streams", "--thread", "0"]).output().unwrap();
             let said = String::from_utf8_lossy(&refused.stderr);
             assert!(!refused.status.success() && said.contains("copies share the functions"), "{said}");
         }

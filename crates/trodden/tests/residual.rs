@@ -70,7 +70,7 @@ fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     let raw = raw.display();
     assert_eq!(paths(&json(place, &format!("{raw} {raw}"))), *found);
     let said = |arguments: &str| String::from_utf8(place.trodden(arguments).stderr).unwrap();
-    must(place.command(trodden()).args(["collect", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
+    must(place.command(trodden()).args(["import", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
     for arguments in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
         assert!(said(arguments).contains("only paths that were unknown"), "{arguments}");
     }

@@ -65,7 +65,7 @@ fn without_a_recorder_nothing_is_counted() {
     let status =
         place.command(place.path("prog").to_str().unwrap()).arg("20").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).status().unwrap();
     assert_eq!(status.code(), Some(3));
-    let output = place.command(trodden()).args(["collect", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
+    let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(step(&Profile::read(&place.path("c.trodden")).unwrap()).0, 0);
 }
@@ -83,7 +83,15 @@ fn a_program_that_runs_is_sampled_by_its_number() {
     let mut seen = Vec::new();
     for name in ["one.trodden", "two.trodden"] {
         let mut sample = place.command(trodden());
-        sample.args(["record", "--attach"]).arg(child.id().to_string()).args(["--for", "800ms", "--every", "20ms", "--no-store", "-o", name]);
+        sample.args(["record", "--attach"]).arg(child.id().to_string()).args([
+            "--for",
+            "800ms",
+            "--every",
+            "20ms",
+            "--no-store",
+            "-o",
+            name,
+        ]);
         let output = sample.output().unwrap();
         assert!(output.status.success(), "{output:?}");
         seen.push(step(&Profile::read(&place.path(name)).unwrap()));
@@ -94,7 +102,7 @@ fn a_program_that_runs_is_sampled_by_its_number() {
         assert!(count > 100 && (share - 0.75).abs() < 0.02, "{count} {share}");
     }
     // Which part of the run these counts are, the file does not say.
-    let output = place.command(trodden()).args(["collect", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
+    let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("`trodden record --attach`"), "{output:?}");
     let merged = place.command(trodden()).args(["merge", "-o", "both.trodden", "one.trodden", "one.trodden"]).status().unwrap();
     assert!(merged.success());
@@ -115,7 +123,9 @@ fn what_cannot_be_sampled_is_refused() {
     let diff = place.command(trodden()).args(["diff", "--across-builds", "--json", "full.trodden", "run.trodden"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
     assert!(json["overlap"]["executions"].as_f64().unwrap() > 0.95, "{}", json["overlap"]);
-    for (arguments, message) in [(["record", "--attach", "/nonexistent"], "no such file"), (["record", "--attach", "full.trodden"], "can be sampled")] {
+    for (arguments, message) in
+        [(["record", "--attach", "/nonexistent"], "no such file"), (["record", "--attach", "full.trodden"], "can be sampled")]
+    {
         let output = place.command(trodden()).args(arguments).args(["--no-store", "-o", "x.trodden"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -178,7 +178,7 @@ fn pairs_of_paths_are_as_often_as_arithmetic_says() {
             assert_eq!(between(&found, caller, "callee"), [100, 100, 200, 200], "{wanted}: {found:?}");
         }
     }
-    place.trodden("segments counted.trodden --check stream.trodden.streams");
+    place.laboratory("sequence check counted.trodden stream.trodden.streams");
     let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
     // Two paths behind each of two paths of three callers; and the same from anywhere else.
@@ -192,7 +192,7 @@ fn pairs_of_paths_are_as_often_as_arithmetic_says() {
     place.trodden("instrument prog -o top --segments top:3:stream.trodden.streams");
     record(&place, "top", "top", &[], &["60"]);
     record(&place, "streaming", "again", &["--whole-program"], &["60"]);
-    place.trodden("segments top.trodden --check again.trodden.streams");
+    place.laboratory("sequence check top.trodden again.trodden.streams");
 }
 
 #[test]
@@ -204,14 +204,14 @@ fn segments_are_those_of_the_whole_program_path() {
         place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth {depth}"));
         record(&place, "counting", "counted", &[], &[]);
         for shorter in 1..=depth {
-            place.trodden(&format!("segments counted.trodden --check stream.trodden.streams --depth {shorter}"));
+            place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {shorter}"));
         }
     }
     // Without --depth all of them; what is deeper than the program counts is no success.
-    let said = String::from_utf8(place.trodden("segments counted.trodden --check stream.trodden.streams").stdout).unwrap();
+    let said = String::from_utf8(place.laboratory("sequence check counted.trodden stream.trodden.streams").stdout).unwrap();
     assert!([1, 2, 3].iter().all(|depth| said.contains(&format!("of depth {depth} compared"))), "{said}");
-    let deeper = ["segments", "counted.trodden", "--check", "stream.trodden.streams", "--depth", "4"];
-    assert_eq!(place.command(trodden()).args(deeper).output().unwrap().status.code(), Some(2));
+    let deeper = ["sequence", "check", "counted.trodden", "stream.trodden.streams", "--depth", "4"];
+    assert_eq!(place.command(laboratory()).args(deeper).output().unwrap().status.code(), Some(2));
     let report = String::from_utf8(place.trodden("report counted.trodden").stdout).unwrap();
     assert!(report.contains("ends of interprocedural segments") && !report.contains("ball-larus"), "{report}");
     let info = String::from_utf8(place.trodden("info counting").stdout).unwrap();
@@ -224,7 +224,7 @@ fn segments_are_those_of_the_whole_program_path() {
     place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
     place.cc("--trodden=stream -O1 -pthread less.c -o less");
     record(&place, "less", "less", &["--whole-program"], &[]);
-    let output = place.command(trodden()).args(["segments", "counted.trodden", "--check", "less.trodden.streams"]).output().unwrap();
+    let output = place.command(laboratory()).args(["sequence", "check", "counted.trodden", "less.trodden.streams"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -235,8 +235,8 @@ fn exceptions_and_virtual_calls() {
     let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams --depth 2");
     assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
-    place.trodden("segments counted.trodden --check stream.trodden.streams --depth 1");
-    place.trodden("segments counted.trodden --check stream.trodden.streams --depth 2");
+    place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 1");
+    place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 2");
 }
 
 /// Callees are inlined, or copied, or get their context by the variable, as the limit of growth has it: what is counted is the same.
@@ -258,7 +258,7 @@ fn inlined_and_copied_callees_count_the_same() {
             let options = ["-o", "counting", "--segments", "stream.trodden.streams", "--depth", &depth, "--growth", &growth];
             must(with_choices(place.command(trodden()).args(["instrument", "prog"]), options));
             assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
-            place.trodden(&format!("segments counted.trodden --check stream.trodden.streams --depth {depth}"));
+            place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {depth}"));
             let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
             let sum = |what: &str| answer["counters"].as_array().unwrap().iter().map(|f| f[what].as_u64().unwrap()).sum::<u64>();
             ways.push((sum("inlined"), sum("duplicated")));
@@ -291,7 +291,7 @@ fn copies_share_the_counting_of_segments() {
         for (copies, depth) in [("3", "1"), ("2", "2")] {
             let options = ["--copies", copies, "--divide", "segments:stream.trodden.streams", "--depth", depth];
             assert_eq!(record(&place, "prog", "shared", &options, &[]), plain);
-            place.trodden(&format!("segments shared.trodden --check stream.trodden.streams --depth {depth}"));
+            place.laboratory(&format!("sequence check shared.trodden stream.trodden.streams --depth {depth}"));
             let depth = format!("--depth {depth}");
             assert_eq!(
                 segments(&place, &format!("shared.trodden {depth}")),
@@ -331,7 +331,7 @@ fn call_segments_of_the_grammar_begin_with_the_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     record(&place, "prog", "stream", &["--whole-program"], &[]);
-    let output = place.trodden("stream segments stream.trodden.streams --json --top 0");
+    let output = place.trodden("segments stream.trodden.streams --thread 0 --json");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     for row in answer["segments"].as_array().unwrap() {
@@ -373,10 +373,10 @@ fn both_schemes_find_the_same_untested_segments() {
     for (caller, callee) in [("direct", "callee"), ("indirect", "callee"), ("tail", "callee"), ("main", "direct")] {
         assert_eq!(between(&by_stages, caller, callee), between(&untested, caller, callee), "{caller}, {callee}");
     }
-    let log = place.trodden("segments field.trodden --untested --format sarif");
-    let log: Value = serde_json::from_slice(&log.stdout).unwrap();
+    place.trodden("segments field.trodden --untested --sarif new.sarif");
+    let log: Value = serde_json::from_slice(&std::fs::read(place.path("new.sarif")).unwrap()).unwrap();
     assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), untested.len());
-    let output = place.command(trodden()).args(["segments", "field.trodden", "--untested", "--fail-if-new"]).output().unwrap();
+    let output = place.command(trodden()).args(["segments", "field.trodden", "--untested", "--fail"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -388,7 +388,7 @@ fn a_stream_build_becomes_one_that_counts() {
     record(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument streaming -o counting --segments stream.trodden.streams");
     record(&place, "counting", "counted", &[], &[]);
-    place.trodden("segments counted.trodden --check stream.trodden.streams");
+    place.laboratory("sequence check counted.trodden stream.trodden.streams");
     place.cc("-O2 other.c -o other");
     let refused =
         place.command(trodden()).args(["instrument", "other", "-o", "none", "--segments", "stream.trodden.streams"]).output().unwrap();

@@ -24,7 +24,7 @@ fn functions_are_cut_where_the_run_cut_them() {
     for growth in ["0", "1000"] {
         place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth 2 --growth {growth}"));
         place.trodden("record --no-store -o counted.trodden -- ./counting");
-        place.trodden("segments counted.trodden --check stream.trodden.streams --depth 1");
+        place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 1");
         let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --top 0 --json").stdout).unwrap();
         let ends_in_low = |row: &&Value| row["paths"].as_array().unwrap().last().unwrap()["function"] == "low";
         let counts = answer["segments"].as_array().unwrap().iter().filter(ends_in_low).map(|row| row["count"].as_u64().unwrap());

@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, must, trodden, with_choices};
+use place::{Place, laboratory, must, trodden, with_choices};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trodden_profile::Profile;
@@ -125,8 +125,8 @@ fn counts_are_those_of_the_whole_program_path() {
             must(with_choices(place.command(trodden()).args(["instrument", "prog"]), options));
             let counted = run(&place, "counting", &["--no-store", "-o", "counted"]);
             assert_eq!(counted, plain, "seed {seed}, depth {depth}, growth {growth}");
-            let check = ["segments", "counted", "--check", "stream.streams", "--depth", &depth];
-            let output = place.command(trodden()).args(check).output().unwrap();
+            let check = ["sequence", "check", "counted", "stream.streams", "--depth", &depth];
+            let output = place.command(laboratory()).args(check).output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && !said.starts_with("0 segments"), "seed {seed}, growth {growth}: {said}");
         }

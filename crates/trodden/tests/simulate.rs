@@ -8,7 +8,15 @@ use tempfile::TempDir;
 
 /// Options that only the laboratory has.
 const MODEL: [&str; 10] = [
-    "--branch-queue", "--counter-bits", "--extensions", "--mapping", "--model", "--path-limit", "--preset", "--processor", "--profile-of",
+    "--branch-queue",
+    "--counter-bits",
+    "--extensions",
+    "--mapping",
+    "--model",
+    "--path-limit",
+    "--preset",
+    "--processor",
+    "--profile-of",
     "--sequence",
 ];
 

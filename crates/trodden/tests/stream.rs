@@ -311,7 +311,7 @@ fn a_damaged_log_is_never_read_as_another() {
         let log = StreamLog::open(&file).unwrap();
         assert_eq!((log.is_cut(), log.damaged_bytes()), (true, 0));
     }
-    let shown = must(place.command(trodden()).args(["stream", "statistics"]).arg(&file));
+    let shown = must(place.command(trodden()).arg("info").arg(&file));
     assert!(String::from_utf8_lossy(&shown.stderr).contains("is cut: events that were in the rest are missing"));
 }
 
@@ -443,7 +443,7 @@ int main(int argc, char **argv) {
         record.args(["record", "--whole-program", "--no-store", "-o", "f.trodden", "--"]).arg(place.path("prog")).arg(us);
         let said = String::from_utf8(must(&mut record).stderr).unwrap();
         assert!(!said.contains("no events"), "{said}");
-        let shown = must(place.command(trodden()).args(["stream", "show", "f.trodden.streams", "--thread", "1", "--count", "4"])).stdout;
+        let shown = must(place.command(trodden()).args(["show", "f.trodden.streams", "--thread", "1", "--count", "4"])).stdout;
         let shown = String::from_utf8(shown).unwrap();
         let begins: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().skip(1).collect()).collect();
         assert_eq!(begins, ["main", "outer", "middle", "forks"].map(|name| vec!["enter", name]), "{shown}");
@@ -468,7 +468,7 @@ fn ending(how: &str) -> Place {
 }
 
 fn last(place: &Place) -> serde_json::Value {
-    let output = must(place.command(trodden()).args(["last", "--json", "--paths", "0"]));
+    let output = must(place.command(trodden()).args(["show", "--json", "--count", "0"]));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -540,10 +540,10 @@ fn a_killed_recorder_loses_nothing() {
     }
     let left = std::fs::read_dir(place.path(".trodden")).unwrap().map(|e| e.unwrap().path());
     let left = left.into_iter().find(|p| p.file_name().unwrap().to_string_lossy().starts_with("raw-")).unwrap();
-    must(place.command(trodden()).args(["stream", "collect"]).arg(&left));
-    let report = must(place.command(trodden()).args(["stream", "statistics", "--json"]));
+    must(place.command(trodden()).args(["import"]).arg(&left));
+    let report = must(place.command(trodden()).args(["info", "last", "--json"]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
-    let thread = &report["logs"][0]["threads"][0];
+    let thread = &report["streams"]["logs"][0]["threads"][0];
     assert_eq!((thread["calls"].as_u64(), thread["lost"].as_u64()), (Some(600_001), Some(0)), "{report:#}");
 }
 
@@ -569,9 +569,9 @@ int main(int argc, char **argv) {
 "##;
 
 fn statistics(place: &Place, of: &str) -> (u64, u64) {
-    let report = must(place.command(trodden()).args(["stream", "statistics", "--json", of]));
+    let report = must(place.command(trodden()).args(["info", "--json", of]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
-    let thread = &report["logs"][0]["threads"][0];
+    let thread = &report["streams"]["logs"][0]["threads"][0];
     (thread["events"].as_u64().unwrap(), thread["lost"].as_u64().unwrap())
 }
 
@@ -583,7 +583,7 @@ fn what_there_was_no_room_for_is_counted() {
     let mut alone = place.command(place.path("fast"));
     alone.arg("200000").env("TRODDEN_OUTPUT", place.path("alone/%m.%p.stream")).env("TRODDEN_STREAM", "whole,1,0");
     let expected = must(&mut alone).stdout;
-    let collected = place.command(trodden()).args(["stream", "collect", "alone"]).output().unwrap();
+    let collected = place.command(trodden()).args(["import", "alone"]).output().unwrap();
     assert_eq!(collected.status.code(), Some(2), "{}", String::from_utf8_lossy(&collected.stderr));
     assert!(String::from_utf8_lossy(&collected.stderr).contains("are lost, since there was no room for them"));
     let (events, lost) = statistics(&place, "last");
@@ -596,7 +596,7 @@ fn what_there_was_no_room_for_is_counted() {
     let said = String::from_utf8_lossy(&recorded.stderr);
     assert_eq!(recorded.status.code(), Some(2), "{said}");
     assert_eq!(said.matches("raise the limit (ulimit -f)").count(), 1, "{said}");
-    let (events, lost) = statistics(&place, "few.trodden.streams");
+    let (events, lost) = statistics(&place, "few.trodden");
     assert!(lost > 0 && events + lost == 12_000_002, "{events} and {lost}");
     let report = String::from_utf8(place.trodden("report few.trodden").stdout).unwrap();
     assert!(report.contains("not exact"), "{report}");
@@ -657,7 +657,7 @@ fn the_last_frames_are_those_of_a_debugger() {
     let line = |frame: &str| frame.rsplit_once(':').unwrap().1.parse::<u64>().unwrap();
     let expected: Vec<String> = frames.iter().map(|f| function(f)).collect();
     assert_eq!(expected, ["Square::area", "measure", "total", "main"], "{said}");
-    let report = must(place.command(trodden()).args(["last", "flight", "--core", "prog.core", "--json"]));
+    let report = must(place.command(trodden()).args(["show", "flight", "--core", "prog.core", "--json"]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     let thread = &report["streams"][0]["threads"][0];
     let live: Vec<&str> = thread["frames"].as_array().unwrap().iter().map(|f| f["function"].as_str().unwrap()).collect();
@@ -673,10 +673,10 @@ fn the_last_frames_are_those_of_a_debugger() {
         "{stopped}"
     );
     assert!(stopped["lines"][0]["text"].as_str().unwrap().contains("// here"));
-    let text = String::from_utf8(place.trodden("last flight --core prog.core").stdout).unwrap();
+    let text = String::from_utf8(place.trodden("show flight --core prog.core").stdout).unwrap();
     assert!(text.contains("stopped in Square::area of prog, instruction 0x"), "{text}");
     // A core file of another process, and a file that is none.
-    let refused = place.command(trodden()).args(["last", "flight", "--core", "prog"]).output().unwrap();
+    let refused = place.command(trodden()).args(["show", "flight", "--core", "prog"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no core file; name the core file"));
 }
 

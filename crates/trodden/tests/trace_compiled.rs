@@ -65,7 +65,7 @@ impl Place {
         let output = self.trace(options, "t.trace");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && !errors.contains("of one run instead"), "{options}: {errors}");
-        let shown = self.trodden("trace show --addresses t.trace").stdout;
+        let shown = self.trodden("export addresses t.trace").stdout;
         String::from_utf8(shown).unwrap().lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
     }
 }

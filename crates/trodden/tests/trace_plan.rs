@@ -112,7 +112,7 @@ fn weights_are_measured() {
 fn calls_are_nested_as_they_are_made() {
     let (folder, ..) = looping();
     must(folder.record(&["--runs", "2"], "two.trace", &["./app"]));
-    let tree = must(folder.trodden(&["trace", "show", "two.trace"]));
+    let tree = must(folder.trodden(&["report", "two.trace"]));
     let depth = |name: &str, calls: &str| {
         let line =
             tree.lines().find(|l| l.ends_with(name) && l.trim_start().starts_with(calls)).unwrap_or_else(|| panic!("{name}: {tree}"));

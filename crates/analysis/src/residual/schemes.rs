@@ -166,7 +166,13 @@ impl Stages<'_> {
     /// Runs a command of this tool; what it says is shown if it fails.
     fn trodden<'w>(&self, arguments: impl Iterator<Item = &'w OsStr>, choices: &str) -> Result<()> {
         let mut command = Command::new(self.job.trodden);
-        let output = command.args(arguments).env("TRODDEN_LABORATORY", choices).stdin(Stdio::null()).stdout(Stdio::null()).output().context("cannot run trodden")?;
+        let output = command
+            .args(arguments)
+            .env("TRODDEN_LABORATORY", choices)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .output()
+            .context("cannot run trodden")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {}", output.status, said.trim());
         Ok(())

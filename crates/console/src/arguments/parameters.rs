@@ -72,7 +72,10 @@ impl Parameters {
     /// That does not go together with an option; says which.
     pub fn choose(&mut self, choices: &CountingChoices) -> Result<(), String> {
         if choices.witnesses && self.observe().is_some() {
-            return Err("--witnesses says that nothing is counted, and --addresses, --pgo, --stream and --coverage say what is: leave one out".into());
+            return Err(
+                "--witnesses says that nothing is counted, and --addresses, --pgo, --stream and --coverage say what is: leave one out"
+                    .into(),
+            );
         }
         self.choices = choices.clone();
         Ok(())
@@ -80,11 +83,7 @@ impl Parameters {
 
     /// What is observed: `--addresses`, `--pgo` and `--stream` are like values of one option.
     fn observe(&self) -> Option<Observe> {
-        let asked = [
-            (self.addresses, Observe::Addresses),
-            (self.pgo, Observe::EdgeProfile),
-            (self.stream, Observe::Stream),
-        ];
+        let asked = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
         let asked = asked.into_iter().find_map(|(is_asked, observe)| is_asked.then_some(observe));
         asked.or(self.coverage)
     }

@@ -165,7 +165,7 @@ fn by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     corpus.run_as("trodden-pgo", program, Input::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
     let (stored, profile) = (work.join("paths.trodden"), work.join("paths.profdata"));
     let trodden = || Command::new(steps::target().join("release/trodden"));
-    steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
+    steps::output(trodden().args(["import", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
     steps::output(trodden().args(["export", "profdata"]).arg(&stored).arg("-o").arg(&profile))?;
     Ok(profile)
 }

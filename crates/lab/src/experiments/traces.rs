@@ -145,8 +145,8 @@ impl Bench<'_> {
         command.args(&self.program).current_dir(self.folder).stdin(Stdio::null());
         steps::output(&mut command)?;
         let mut show = Command::new(&self.trodden);
-        show.args(["trace", "show", "--json", trace]).current_dir(self.folder);
-        serde_json::from_str(&steps::output(&mut show)?).context("what `trace show --json` prints")
+        show.args(["report", "--json", trace]).current_dir(self.folder);
+        serde_json::from_str(&steps::output(&mut show)?).context("what `report --json` prints")
     }
 
     /// `trace record` by a collector, with choices of the laboratory, among which are some collectors.

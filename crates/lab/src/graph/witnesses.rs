@@ -105,7 +105,9 @@ fn planned(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Di
         }
         PlanError::LimitNotMet { function, limit, enough } => {
             let function = file.function(function);
-            anyhow!("no {limit} witnesses were found that distinguish two successors of a branch in `{function}`: raise --limit to {enough}")
+            anyhow!(
+                "no {limit} witnesses were found that distinguish two successors of a branch in `{function}`: raise --limit to {enough}"
+            )
         }
         PlanError::OtherKind(OtherKind { needs: WitnessKind::Edges, .. }) => anyhow!("this placement is one of edges: add --edges"),
         PlanError::OtherKind(_) => anyhow!("this placement is one of nodes: leave out --edges"),

@@ -14,6 +14,7 @@ mod walk;
 
 use crate::perf_script::{self, Record, ScriptLine, ScriptThread};
 use crate::probe_graphs::ProbeGraphs;
+pub use programs::marked_programs;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,6 @@ use tally::{Tally, TallyPath};
 use trodden_binary::{AddressSpace, BinaryError, ProbedFunction, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, ImageProfile, ObservedBranches, Profile, Run, Sampling, UnitProfile};
 use trodden_unit::UnitStore;
-pub use programs::marked_programs;
 use walk::{AddressPlace, ThreadWalk, World};
 
 /// Why no profile can be made of branches.

@@ -61,7 +61,15 @@ fn conditional(is_taken: bool, instructions: u32) -> StreamEvent {
 
 fn jump() -> StreamEvent {
     let (address, target, fall_through) = (Address(0x1004), Address(0x1000), Address(0x1006));
-    StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind: BranchKind::Jump, is_taken: true, instructions: 2, stack: None })
+    StreamEvent::Branch(RetiredBranch {
+        address,
+        target,
+        fall_through,
+        kind: BranchKind::Jump,
+        is_taken: true,
+        instructions: 2,
+        stack: None,
+    })
 }
 
 #[test]

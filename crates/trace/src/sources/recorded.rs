@@ -185,7 +185,15 @@ fn event(at: &mut Cursor) -> Option<StreamEvent> {
             let fall_through = Address(address.wrapping_add(at.difference()?));
             let instructions = u32::try_from(at.number()?).ok()?;
             let is_taken = tag & tag::TAKEN != 0;
-            StreamEvent::Branch(RetiredBranch { address: Address(address), target, fall_through, kind, is_taken, instructions, stack: None })
+            StreamEvent::Branch(RetiredBranch {
+                address: Address(address),
+                target,
+                fall_through,
+                kind,
+                is_taken,
+                instructions,
+                stack: None,
+            })
         }
     })
 }

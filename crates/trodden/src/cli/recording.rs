@@ -1,4 +1,4 @@
-//! The syntax of commands that make profiles of what ran: `trodden record`, `collect`, `import`.
+//! The syntax of commands that make profiles of what ran: `trodden record`, `import`.
 
 use super::branches::{Branches, branches};
 use super::copies::Copies;
@@ -152,37 +152,24 @@ fn max_wait(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `trodden collect`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  TRODDEN_OUTPUT=/var/tmp/counts/%m.raw ./server
-  trodden collect /var/tmp/counts")]
-pub struct Collect {
-    /// Where the profile goes.
-    #[command(flatten)]
-    pub destination: Destination,
-    /// Raw files, or folders of them.
-    #[arg(required = true, value_name = "RAW")]
-    pub files: Vec<PathBuf>,
-}
-
 /// `trodden import`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden build --addresses -- make
+  TRODDEN_OUTPUT=/var/tmp/counts/%m.raw ./server
+  trodden import /var/tmp/counts                      what the server counted
+  trodden import .trodden/raw-*                       streams that a killed recorder left
+  trodden import t.trace                              paths of a trace
   perf record -b -e branches:u -o branches.data -- ./prog
-  perf script -i branches.data -F pid,tid,ip,brstack --show-mmap-events | trodden import --perf - --program ./prog
-  perf script -i trace.data --itrace=b -F pid,tid,ip,addr --show-mmap-events --show-task-events | trodden import --perf - --program ./prog
+  perf script -i branches.data -F pid,tid,ip,brstack --show-mmap-events | trodden import - --program ./prog
 
-Counts of branch stacks are estimates, and reports say so.")]
+Counts of branch stacks are estimates, and reports say so. Files of one call are all of the same kind.")]
 pub struct Import {
-    /// What `perf script` printed; `-` for standard input.
+    /// Raw files of counts, stream files, or folders of them; a trace; text of `perf script` with branches (`-` for standard input).
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Branches: an executable or shared library, built with `--addresses`, as it was when it ran. May be given several times.
     #[arg(long, value_name = "FILE")]
-    pub perf: PathBuf,
-    /// An executable or shared library, built with `--addresses`, as it was when it ran. May be given several times.
-    #[arg(long, value_name = "FILE", required = true)]
     pub program: Vec<PathBuf>,
     /// Where the profile goes.
     #[command(flatten)]

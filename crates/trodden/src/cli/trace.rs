@@ -1,6 +1,6 @@
 //! The syntax of `trodden trace`.
 
-use clap::builder::{ArgPredicate, RangedU64ValueParser};
+use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,8 +16,6 @@ use trodden_trace::CollectorKind;
 pub enum Trace {
     /// Run a program several times with few witnesses each, and merge the partial traces into its exact trace.
     Record(Box<TraceRecord>),
-    /// Show a trace: calls as a tree with counts, or block by block.
-    Show(TraceShow),
     /// Execute runs of `trace record` on another machine.
     #[command(hide = true)]
     Work {
@@ -26,26 +24,14 @@ pub enum Trace {
         /// The machine's number.
         machine: usize,
     },
-    /// Find where a function or a line is executed.
-    Find(TraceFind),
-    /// Say where two traces part, and what each did then.
-    Diff(TraceDiff),
-    /// Make a path profile of a trace, for report, diff and the like.
-    Profile(TraceProfile),
-    /// Write a trace in a form that other tools show.
-    Export(TraceExport),
 }
 
 /// Ways to see that a program comes to a place.
 fn collectors() -> Vec<Choice<CollectorKind>> {
     let choices = CollectorKind::ALL.into_iter().filter_map(|kind| {
         let about = match kind {
-            CollectorKind::Trampolines => {
-                "Jumps, written into the program in memory, to copies of blocks that record themselves"
-            }
-            CollectorKind::Compiled => {
-                "Jumps in sleds that `trodden-lab with --witnesses -- build` compiled in: no instruction is moved"
-            }
+            CollectorKind::Trampolines => "Jumps, written into the program in memory, to copies of blocks that record themselves",
+            CollectorKind::Compiled => "Jumps in sleds that `trodden-lab with --witnesses -- build` compiled in: no instruction is moved",
             CollectorKind::Ptrace => "Breakpoints by ptrace, with displaced instructions",
             CollectorKind::SingleStep => "Every instruction by ptrace: slow, for small inputs and as a check",
             // The laboratory's: `trodden-lab with --collector`.
@@ -126,145 +112,6 @@ pub struct TraceRecord {
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required_unless_present = "pid", value_name = "COMMAND")]
     pub command: Vec<OsString>,
-}
-
-/// `trodden trace show`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden trace show t.trace                          calls as a tree, with counts
-  trodden trace show t.trace --blocks --from main --to '#200'
-  trodden trace show t.trace --addresses --thread 1
-
-A place is a function (its call), FILE:LINE, 0xADDRESS or #NUMBER of a block, with a number behind it for the nth time: 'parse 3'.")]
-pub struct TraceShow {
-    /// The trace.
-    pub trace: PathBuf,
-    /// One executed block per line: its address in the file.
-    #[arg(long, conflicts_with = "blocks")]
-    pub addresses: bool,
-    /// Block by block, with source lines.
-    #[arg(long)]
-    pub blocks: bool,
-    /// One thread only, by its number.
-    #[arg(long, value_name = "N")]
-    pub thread: Option<u32>,
-    /// Begin at this place.
-    #[arg(long, value_name = "PLACE")]
-    pub from: Option<String>,
-    /// End at this place.
-    #[arg(long, value_name = "PLACE")]
-    pub to: Option<String>,
-    /// Maximum depth of the calls that are shown (at most 400).
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = RangedU64ValueParser::<usize>::new().range(..=400))]
-    pub depth: usize,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `trodden trace find`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden trace find 'BZ2_compressBlock' t.trace       all calls
-  trodden trace find 'main.c:120 3' t.trace            the third time that line 120 is executed")]
-pub struct TraceFind {
-    /// FUNCTION, FILE:LINE or 0xADDRESS, with a number behind it for the nth time.
-    pub place: String,
-    /// The trace.
-    pub trace: PathBuf,
-    /// One thread only, by its number.
-    #[arg(long, value_name = "N")]
-    pub thread: Option<u32>,
-    /// At most this many places.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub top: usize,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `trodden trace diff`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden trace diff pass.trace fail.trace             what did the failing run do differently?
-  trodden trace diff old.trace new.trace --ignore log  two builds, aligned by function and line
-
-Exit status: 0 if they are equal, 1 if not.")]
-pub struct TraceDiff {
-    /// One trace.
-    pub left: PathBuf,
-    /// The other.
-    pub right: PathBuf,
-    /// Leave a function with all that it calls out. May be given several times.
-    #[arg(long, value_name = "FUNCTION")]
-    pub ignore: Vec<String>,
-    /// Leave the functions of a source file out. May be given several times.
-    #[arg(long, value_name = "FILE")]
-    pub ignore_file: Vec<String>,
-    /// Compare this thread only.
-    #[arg(long, value_name = "N")]
-    pub thread: Option<u32>,
-    /// At most this many differences.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `trodden trace profile`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden trace profile t.trace && trodden report
-  trodden trace profile t.trace -o t.trodden --no-store")]
-pub struct TraceProfile {
-    /// The trace.
-    pub trace: PathBuf,
-    /// Where the profile goes.
-    #[command(flatten)]
-    pub destination: super::Destination,
-}
-
-/// Forms of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TraceFormat {
-    /// Folded stacks, for flame graphs.
-    Folded,
-    /// Chrome's trace events, for Perfetto.
-    Chrome,
-    /// One self-contained HTML page: all calls in time, to be zoomed into and searched, with source and machine code beside them.
-    Html,
-}
-
-/// `trodden trace export`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden trace export folded t.trace > t.folded
-  trodden trace export chrome t.trace > t.json
-  trodden trace export html t.trace > t.html
-  trodden trace export html t.trace --ignore log_message --ignore-file alloc.c > t.html
-
-Time is the number of blocks executed: a trace has no clock.")]
-pub struct TraceExport {
-    /// The form.
-    #[arg(value_enum)]
-    pub format: TraceFormat,
-    /// The trace.
-    pub trace: PathBuf,
-    /// Leave a function with all that it calls out. May be given several times.
-    #[arg(long, value_name = "FUNCTION")]
-    pub ignore: Vec<String>,
-    /// Leave the functions of a source file out. May be given several times.
-    #[arg(long, value_name = "FILE")]
-    pub ignore_file: Vec<String>,
-    /// This thread only.
-    #[arg(long, value_name = "N")]
-    pub thread: Option<u32>,
 }
 
 /// A number of bytes, with a suffix for powers of 1024.

@@ -1,8 +1,9 @@
-//! `trodden export`: a profile in the format of another tool. What is written is made by the crate `trodden-report`.
+//! `trodden export`: forms of other tools. What is written is made by the crate `trodden-report`.
 
 use super::coverage::view_of;
 use super::remarks::{left_out, report_partial};
-use crate::cli::{Export, Format};
+use super::{trace, waits};
+use crate::cli::{Export, Format, word};
 use crate::context::context;
 use crate::output::{json_text, write_or_print};
 use crate::surroundings::folders;
@@ -13,24 +14,74 @@ use trodden_analysis::residual::known_to;
 use trodden_coverage::Files;
 use trodden_driver::profdata;
 use trodden_report::html::{self, HtmlOptions};
+use trodden_report::input_kind::{InputKind, name_of};
 use trodden_report::source_files::{locate, sources};
 use trodden_report::view::MappedLines;
-use trodden_report::{Selection, SourceCache, View, events, folded, json, lcov, pprof};
+use trodden_report::{Measure, Selection, SourceCache, View, events, folded, json, lcov, pprof};
 use trodden_stored::named;
 
 /// Writes the export.
 ///
 /// # Errors
-/// There is no such profile or function, or the file cannot be written.
+/// There is no such profile, trace, recording or function, it has no such form, or the file cannot be written.
 pub fn run(job: &Export) -> Result<ExitCode> {
+    let job = &Export { output: job.output.clone().filter(|file| file.as_os_str() != "-"), ..job.clone() };
+    let kind = InputKind::of(&job.file)?;
+    let forms: &[Format] = match kind {
+        InputKind::Profile => &OF_PROFILES,
+        InputKind::Trace => &[Format::Folded, Format::Html, Format::Chrome, Format::Addresses],
+        InputKind::Waits => &[Format::Chrome],
+        other => return Err(other.refused(&job.file, "export")),
+    };
+    let names = || forms.iter().map(|form| word(*form)).collect::<Vec<_>>().join(", ");
+    ensure!(forms.contains(&job.format), "there is no form `{}` of {}; it has: {}", word(job.format), kind.phrase(), names());
+    if kind != InputKind::Trace {
+        kind.refuse_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
+    }
+    if kind != InputKind::Profile {
+        kind.refuse_options(&[
+            ("--function", job.function.is_some()),
+            ("--include", !job.include.is_empty()),
+            ("--exclude", !job.exclude.is_empty()),
+            ("--relative-to", job.relative_to.is_some()),
+            ("--measure", job.measure.is_some()),
+            ("--for", job.program.is_some()),
+        ])?;
+    }
+    match kind {
+        InputKind::Trace => trace::export(job),
+        InputKind::Waits => waits::export(job),
+        _ => of_profile(job),
+    }
+}
+
+/// The forms of profiles.
+const OF_PROFILES: [Format; 9] = [
+    Format::Folded,
+    Format::Pprof,
+    Format::Lcov,
+    Format::Json,
+    Format::Html,
+    Format::Weights,
+    Format::Known,
+    Format::Profdata,
+    Format::Proftext,
+];
+
+fn of_profile(job: &Export) -> Result<ExitCode> {
     ensure!(job.program.is_none() || job.format == Format::Known, "--for is for `trodden export known`");
     let of_files = !job.include.is_empty() || !job.exclude.is_empty() || job.relative_to.is_some();
     ensure!(!of_files || job.format == Format::Lcov, "--include, --exclude and --relative-to are for `trodden export lcov`");
-    let profile = named::load(&job.profile)?;
+    let profile = named::load(name_of(&job.file)?)?;
     let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let selection = Selection { function: job.function.clone(), measure: job.measure, top: usize::MAX, min_share: 0.0 };
+    let selection = Selection {
+        function: job.function.clone(),
+        measure: job.measure.unwrap_or(Measure::Instructions),
+        top: usize::MAX,
+        min_share: 0.0,
+    };
     events::check(&profile, selection.measure)?;
     let bytes = match job.format {
         Format::Profdata => profdata::indexed(context(), &profile)?,
@@ -45,12 +96,13 @@ pub fn run(job: &Export) -> Result<ExitCode> {
             None => profile.known_paths()?.to_bytes(),
         },
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
+        Format::Chrome | Format::Addresses => unreachable!("checked before"),
     };
     // The others say so themselves, or have a place for it.
     if !matches!(job.format, Format::Json | Format::Html) {
         report_partial(&profile);
     }
-    write_or_print(job.output.as_deref().filter(|file| file.as_os_str() != "-"), &bytes)?;
+    write_or_print(job.output.as_deref(), &bytes)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -63,7 +63,8 @@ fn check_places(job: &Pgo) -> Result<()> {
 
 /// What the paths of the second training say.
 fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
-    let options = TransformationOptions { least_saving: job.choices.min_share.unwrap_or(MIN_SHARE) / 100.0, ..TransformationOptions::default() };
+    let options =
+        TransformationOptions { least_saving: job.choices.min_share.unwrap_or(MIN_SHARE) / 100.0, ..TransformationOptions::default() };
     let profile = match &job.choices.hot_paths {
         Some(table) => hot_paths::train(context(), &job.train, PROGRAM_VARIABLE, program, table)?,
         None => record::train(&job.train, program, &surroundings())?,
@@ -83,11 +84,8 @@ fn report(output: &Path, transformed: &[TransformedFunction]) {
         note(format_args!("{} ({:.1}% of all instructions): {}", one.function, one.share * 100.0, parts.join(", ")));
     }
     if !transformed.is_empty() {
-        let copied = if transformed.iter().any(TransformedFunction::is_changed) {
-            ""
-        } else {
-            "; nothing is copied: no copy would save enough"
-        };
+        let copied =
+            if transformed.iter().any(TransformedFunction::is_changed) { "" } else { "; nothing is copied: no copy would save enough" };
         note(format_args!("functions whose branches are weighed by the paths taken: {}{copied}", transformed.len()));
     }
     note(format_args!("the program is {}", output.display()));

@@ -1,6 +1,6 @@
-//! `trodden record`, `trodden collect`: which kind of recording is asked for.
+//! `trodden record`: which kind of recording is asked for.
 
-use crate::cli::{Branches, Collect, Record};
+use crate::cli::{Branches, Record};
 use crate::commands::copies;
 use crate::context::context;
 use crate::surroundings::surroundings;
@@ -52,13 +52,4 @@ fn branch_recording(wanted: &Branches) -> Result<BranchRecording> {
     let perf = named(context(), "perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
     Ok(BranchRecording { kind: wanted.kind, perf, event: wanted.event.clone() })
-}
-
-/// Makes a profile of raw files that a program wrote without `trodden record`.
-///
-/// # Errors
-/// A file cannot be found, nothing can be decoded, or some counts are lost.
-pub fn collect_files(job: &Collect) -> Result<ExitCode> {
-    record::collect_files(&job.files, &job.destination.value(), &surroundings())?;
-    Ok(ExitCode::SUCCESS)
 }

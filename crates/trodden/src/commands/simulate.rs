@@ -23,8 +23,8 @@ use trodden_profile::Run;
 use trodden_recording::one_run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
-    EmulatedProgram, OpenedSource, Places, ProfileKind, SourceFormat, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file,
-    qemu_version, simulate, table_profile,
+    EmulatedProgram, OpenedSource, Places, ProfileKind, SourceFormat, WrittenFile, check_mapping, mapping_of_file, open_file,
+    processor_of_file, qemu_version, simulate, table_profile,
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
@@ -113,7 +113,8 @@ fn write_profile(
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let (run, store) = (Run { command, ..one_run() }, context().store().ok());
     let in_code = (places, notes.mappings.as_slice());
-    let profile = table_profile(model.profile_of.unwrap_or(ProfileKind::Table), &parameters.detector, &lane.profiler, in_code, store.as_ref(), run)?;
+    let profile =
+        table_profile(model.profile_of.unwrap_or(ProfileKind::Table), &parameters.detector, &lane.profiler, in_code, store.as_ref(), run)?;
     profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
     note(format_args!("the profile is in {}", file.display()));
     Ok(())
@@ -195,7 +196,8 @@ fn parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerPa
 
 /// The processor, if anything that is asked for needs one.
 fn processor(job: &SimulateOptions, model: &SimulateModel) -> Result<Option<(ProcessorModel, ProcessorParameters)>> {
-    let needs_one = job.event.iter().any(|e| *e != ProcessorEvent::Instructions) || model.branch_queue.is_some() || model.processor.is_some();
+    let needs_one =
+        job.event.iter().any(|e| *e != ProcessorEvent::Instructions) || model.branch_queue.is_some() || model.processor.is_some();
     if !needs_one && model.model == ProcessorModel::Fast {
         return Ok(None);
     }

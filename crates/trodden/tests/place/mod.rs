@@ -173,7 +173,7 @@ pub fn laboratory() -> &'static Path {
 pub fn program_of(command: &str) -> &'static Path {
     match command.split(' ').next().unwrap() {
         "simulate" if command.contains(" --sequence ") || command.contains(" --format ") => laboratory(),
-        "convert" | "grammar" | "graph" | "hot-paths" | "loops" | "plan" | "schemes" | "sweep" => laboratory(),
+        "convert" | "grammar" | "graph" | "hot-paths" | "loops" | "plan" | "schemes" | "sequence" | "sweep" => laboratory(),
         _ => trodden(),
     }
 }
@@ -198,8 +198,9 @@ pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item
     let mut words = arguments.into_iter();
     while let Some(word) = words.next() {
         match word {
-            "--scheme" | "--strategy" | "--witness-strategy" | "--hits" | "--max-paths" | "--table-slots" | "--chords" | "--reach" | "--growth" | "--tail-merging"
-            | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths" | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
+            "--scheme" | "--strategy" | "--witness-strategy" | "--hits" | "--max-paths" | "--table-slots" | "--chords" | "--reach"
+            | "--growth" | "--tail-merging" | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths"
+            | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
             "--all-procedures" | "--count-hits" | "--no-first-run" | "--baseline" | "--witnesses" => choices.push(word),
             "--" => _ = command.arg(word).args(words.by_ref()),
             other => _ = command.arg(other),

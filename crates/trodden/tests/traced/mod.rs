@@ -56,7 +56,7 @@ impl Folder {
     }
 
     pub fn addresses(&self, trace: &str) -> Vec<String> {
-        let output = must(self.trodden(&["trace", "show", "--addresses", trace]));
+        let output = must(self.trodden(&["export", "addresses", trace]));
         output.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
     }
 

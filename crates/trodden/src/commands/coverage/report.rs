@@ -42,7 +42,10 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
 /// Looks at what has to be covered before anything is read.
 fn check(job: &CoverageReport) -> Result<()> {
     let is_of_lines = |least: &CoverageThreshold| matches!(least, CoverageThreshold::Share(CoverageMeasure::Lines, _));
-    ensure!(!job.fail_under.contains(&CoverageThreshold::Baseline), "--fail-under baseline compares with a profile: give --baseline PROFILE");
+    ensure!(
+        !job.fail_under.contains(&CoverageThreshold::Baseline),
+        "--fail-under baseline compares with a profile: give --baseline PROFILE"
+    );
     ensure!(
         job.changed_since.is_none() || job.fail_under.iter().all(is_of_lines),
         "with --changed-since there are lines only: give --fail-under lines=PERCENT"

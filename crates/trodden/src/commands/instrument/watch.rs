@@ -25,7 +25,8 @@ use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 const MOST_PATHS: u64 = 1 << 20;
 
 /// What to do where paths are cut. Tables would keep them whole, too, but cannot be watched.
-const REMEDY: &str = "`trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW` makes a program whose paths are whole; watch that";
+const REMEDY: &str =
+    "`trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW` makes a program whose paths are whole; watch that";
 
 /// All paths of a program but those that match.
 ///
