@@ -128,7 +128,7 @@ impl InputKind {
             InputKind::Trace => {
                 "`trodden report`, `show`, `find`, `diff` and `export` take traces, and `trodden import` makes a profile of one"
             }
-            InputKind::StreamLogs => "`trodden show`, `find --events`, `diff --sequence`, `patterns` and `segments` take streams",
+            InputKind::StreamLogs => "`trodden info`, `show`, `find --events`, `diff --sequence`, `patterns` and `segments` take streams",
             InputKind::StreamFiles => "`trodden import` makes a run of it, and `trodden show` shows its end",
             InputKind::EventText => "`trodden find --events`, `diff --sequence`, `patterns` and `segments` take such texts",
             InputKind::Waits => "`trodden report` shows it, and `trodden export chrome` writes its time line",
