@@ -25,7 +25,7 @@ pub use branches::Branches;
 pub use building::{Build, Instrument, OnUntested, Pgo};
 pub use copies::{Copies, Division};
 pub use coverage::{
-    Coverage, CoverageExport, CoverageFormat, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles,
+    Coverage, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles,
 };
 pub use find::Find;
 pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
