@@ -11,8 +11,7 @@ use std::fmt::Write;
 type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
 
 fn counted(place: &Place, options: &str) -> Counted {
-    let lcov =
-        place.trodden(&format!("export lcov run.trodden {options}"));
+    let lcov = place.trodden(&format!("export lcov run.trodden {options}"));
     let lcov = String::from_utf8(lcov.stdout).unwrap();
     let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     let lines = lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();

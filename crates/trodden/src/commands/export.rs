@@ -76,7 +76,10 @@ fn of_profile(job: &Export) -> Result<ExitCode> {
     let of_files = !job.include.is_empty() || !job.exclude.is_empty() || !job.object.is_empty();
     ensure!(!of_files || is_coverage, "--include, --exclude and --object are for `trodden export lcov` and `llvm-json`");
     ensure!(job.relative_to.is_none() || job.format == Format::Lcov, "--relative-to is for `trodden export lcov`");
-    ensure!(job.function.is_none() || job.format != Format::LlvmJson, "`trodden export llvm-json` is of all functions: leave --function out");
+    ensure!(
+        job.function.is_none() || job.format != Format::LlvmJson,
+        "`trodden export llvm-json` is of all functions: leave --function out"
+    );
     let profile = named::load(name_of(&job.file)?)?;
     let view = if job.format == Format::Html { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&source_folders(), &profile.run.directory);
