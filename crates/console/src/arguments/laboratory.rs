@@ -239,7 +239,7 @@ pub struct WaitChoices {
 
 /// How coverage is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "coverage report, coverage show, coverage export")]
+#[command(next_help_heading = "coverage report, coverage show, export")]
 pub struct CoverageChoices {
     /// Reproduce the counts of another tool. llvm-cov counts code after a call as executed although the call did not return.
     #[arg(long, value_name = "TOOL", value_enum)]
