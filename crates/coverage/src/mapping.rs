@@ -4,7 +4,7 @@
 //! `llvm-cov` would show a program that was built again since without a word, with whatever counts still fit; so the build id is compared
 //! first.
 
-use crate::caveats::{Caveat, CaveatReason, mark_sources};
+use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
 use crate::demangled;
 use crate::file_names::FileNames;
 use crate::files::Files;
@@ -14,6 +14,7 @@ use crate::sections::Mapping;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,8 +39,6 @@ pub struct CoveredSources {
     pub include: Vec<String>,
     /// Patterns of other files.
     pub exclude: Vec<String>,
-    /// A regular expression of other files.
-    pub ignored: Option<String>,
     /// Also files that belong to no project.
     pub all_files: bool,
     /// Counts are those of `llvm-cov`.
@@ -63,7 +62,7 @@ pub struct CoverageMapping {
     like_llvm_cov: bool,
     images: Vec<PathBuf>,
     /// A regular expression of files that are not wanted.
-    ignored: Option<String>,
+    ignored: Option<&'static str>,
     /// Names of the files that are, if not all others are.
     sources: Option<Vec<String>>,
     /// Names of files in the mapping and in debug information.
@@ -89,10 +88,7 @@ impl CoverageMapping {
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
         fs::write(folder.path().join(PROFILE), (tools.index)(counters)?).context("cannot write into the temporary folder")?;
-        let own = wanted.ignored.clone();
-        let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
-        let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
-        let ignored = (!ignored.is_empty()).then(|| ignored.join("|"));
+        let ignored = (!wanted.all_files).then_some(FOREIGN_FILES);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =
             CoverageMapping { folder, llvm_cov, like_llvm_cov: wanted.like_llvm_cov, images, ignored, sources: None, names, caveats };
@@ -104,14 +100,36 @@ impl CoverageMapping {
 
     /// Says of which functions some counts are LLVM's; only of those without a place, if what is printed has marks of the others.
     pub fn note_caveats(&self, has_marks: bool) {
-        let unmarked: Vec<&Caveat> = self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect();
-        let Some(first) = unmarked.first() else { return };
-        let more = if unmarked.len() > 1 {
-            format!(" (and {} more; `trodden coverage report` lists them)", unmarked.len() - 1)
-        } else {
-            String::new()
-        };
-        log::info!("{}: {}{more}", first.name(), first.remark());
+        note(&self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect::<Vec<_>>());
+    }
+
+    /// Whether some counts of a function are LLVM's.
+    pub fn has_caveats(&self) -> bool {
+        !self.caveats.is_empty()
+    }
+
+    /// Marks functions of which some counts are LLVM's on the pages that `llvm-cov show` wrote into a folder, and says of which no page has
+    /// a line.
+    ///
+    /// # Errors
+    /// A page cannot be read or written.
+    pub fn mark_pages(&self, folder: &Path) -> Result<()> {
+        let mut by_file: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
+        self.caveats.iter().for_each(|caveat| by_file.entry(&caveat.file).or_default().push(caveat));
+        let mut unmarked = Vec::new();
+        for (file, caveats) in by_file {
+            let path = folder.join(format!("coverage/{}.html", file.trim_start_matches('/')));
+            if !path.is_file() {
+                unmarked.extend(caveats);
+                continue;
+            }
+            let page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let (page, left) = mark_page(&page, &caveats);
+            fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+            unmarked.extend(left);
+        }
+        note(&unmarked);
+        Ok(())
     }
 
     /// Files that match the patterns.
@@ -172,7 +190,7 @@ impl CoverageMapping {
         let names: Vec<String> = names.map(str::to_owned).collect();
         ensure!(
             !names.is_empty(),
-            "no source file is left to show: all are ignored (--ignore-filename-regex; --all-files shows also those of cargo's packages)"
+            "no source file is left to show: all are of cargo's packages or the standard library (--include '*' shows these, too)"
         );
         Ok(names)
     }
@@ -217,6 +235,16 @@ impl CoverageMapping {
         }
         Ok(output.stdout)
     }
+}
+
+/// Says that counts of functions are not exact.
+fn note(caveats: &[&Caveat]) {
+    let Some(first) = caveats.first() else { return };
+    let more = match caveats.len() {
+        1 => String::new(),
+        all => format!(" (and {} more; `trodden coverage report` lists them)", all - 1),
+    };
+    log::info!("{}: {}{more}", first.name(), first.remark());
 }
 
 /// The counters of all functions, and images with their mapping: copies in which each function has the counts of its own executions, and

@@ -7,24 +7,26 @@
 //! What the paper leaves open, and what is done here:
 //! - *Extended calls.* An entry that begins in a procedure that its path was extended into keeps the number of
 //!   extensions: were it reset, the return of that procedure would take the entry of another one off the stack.
-//! - *Repair.* Entries know the return address of their call. A return that leads elsewhere ends a `longjmp` or an
-//!   exception: the entry that does belong to it is searched, and all above it go. If there is none, the return is
-//!   treated like an indirect branch. Repair can be switched off.
+//! - *Repair.* If the source says where return addresses lie, `program_stacks.rs` keeps the path stack consistent. If not,
+//!   a return that leads elsewhere than its call says is taken to end a `longjmp` or an exception: the entry that does
+//!   belong to it is searched, and all above it go. If there is none, the return is treated like an indirect branch. That
+//!   is a guess, and late: until then, entries of frames that are gone take room. Repair can be switched off.
 //! - *Underflow.* A return of a procedure whose call was not seen leaves an empty stack. A path then begins where it returns to.
 
 use crate::descriptor::{MOST_BRANCHES, PathDescriptor};
 use crate::error::HardwareError;
 use crate::events::{CounterWidth, EventCounts};
 use crate::mapping::{BranchType, Extension, OperationMapping, Operations};
-use crate::path_stack::{Overflow, PathEntry, PathStack};
+use crate::path_stack::{Overflow, PathEntry};
+use crate::program_stacks::{Arrival, ProgramStacks};
 use crate::stream::{Address, RetiredBranch, StreamEvent};
 
-/// Whether the stack is kept consistent with returns that match no call.
+/// Whether the path stack is kept consistent after `longjmp` and exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Repair {
-    /// By the return addresses of calls.
+    /// By where return addresses lie; where the source does not say, by the addresses alone.
     #[default]
-    ReturnAddress,
+    Frames,
     /// Not at all: each return pops one entry.
     None,
 }
@@ -54,7 +56,7 @@ impl DetectorParameters {
             length_limit: 32,
             stack_entries: 32,
             overflow: Overflow::Drop,
-            repair: Repair::ReturnAddress,
+            repair: Repair::Frames,
             counter_width: CounterWidth::PUBLISHED,
         }
     }
@@ -123,8 +125,12 @@ pub struct DetectorCounts {
     pub deepest: u64,
     /// Returns that left the stack empty.
     pub underflows: u64,
-    /// Returns that match a call further down: `longjmp`, exceptions.
+    /// Repairs of the path stack after `longjmp` and exceptions.
     pub repairs: u64,
+    /// Those of them that were guessed: at a return that matches a call further down.
+    pub guessed_repairs: u64,
+    /// Switches between stacks of the program: coroutines.
+    pub switches: u64,
     /// Returns that match no call under way.
     pub unmatched_returns: u64,
     /// Paths under way that were discarded: by repairs, gaps, ends of threads.
@@ -148,6 +154,8 @@ impl DetectorCounts {
         self.deepest = self.deepest.max(other.deepest);
         self.underflows += other.underflows;
         self.repairs += other.repairs;
+        self.guessed_repairs += other.guessed_repairs;
+        self.switches += other.switches;
         self.unmatched_returns += other.unmatched_returns;
         self.unfinished += other.unfinished;
         self.interrupts += other.interrupts;
@@ -161,14 +169,14 @@ impl DetectorCounts {
 pub struct Detector {
     parameters: DetectorParameters,
     repairs: bool,
-    stack: PathStack,
+    stacks: ProgramStacks,
     counts: DetectorCounts,
 }
 
 impl Detector {
     /// Bytes of memory.
     pub fn memory(&self) -> u64 {
-        size_of::<Self>() as u64 + self.stack.memory()
+        size_of::<Self>() as u64 + self.stacks.memory()
     }
 
     /// A detector with an empty stack.
@@ -177,14 +185,23 @@ impl Detector {
     /// A parameter is out of its range.
     pub fn new(parameters: DetectorParameters) -> Result<Detector, HardwareError> {
         parameters.check()?;
-        let repairs = parameters.repair == Repair::ReturnAddress && parameters.mapping.follows_procedures();
-        let stack = PathStack::new(parameters.stack_entries, parameters.overflow);
-        Ok(Detector { parameters, repairs, stack, counts: DetectorCounts::default() })
+        let repairs = parameters.repair == Repair::Frames && parameters.mapping.follows_procedures();
+        let extends_calls = matches!(parameters.mapping.extension, Extension::Calls(_));
+        let stacks = ProgramStacks::new(parameters.stack_entries, parameters.overflow, extends_calls);
+        Ok(Detector { parameters, repairs, stacks, counts: DetectorCounts::default() })
     }
 
     /// What it did so far.
     pub fn counts(&self) -> DetectorCounts {
-        DetectorCounts { overflows: self.stack.overflows(), deepest: self.stack.deepest() as u64, ..self.counts }
+        let of_stacks = self.stacks.counts;
+        DetectorCounts {
+            overflows: self.stacks.overflows(),
+            deepest: self.stacks.deepest() as u64,
+            repairs: self.counts.guessed_repairs + of_stacks.repairs,
+            switches: of_stacks.switches,
+            unfinished: of_stacks.unfinished,
+            ..self.counts
+        }
     }
 
     /// Takes what a thread does. `events` are those of the instructions since the branch before, and only branches have them.
@@ -198,10 +215,10 @@ impl Detector {
             }
             StreamEvent::Interrupt(handler) => {
                 self.counts.interrupts += 1;
-                self.stack.push(PathEntry { is_handler: true, ..PathEntry::starting_at(*handler) });
+                self.stacks.interrupt(*handler);
             }
-            StreamEvent::Resume(_) => self.leave_handler(),
-            StreamEvent::End(_) => self.discard(self.stack.depth()),
+            StreamEvent::Resume(_) => self.stacks.leave_handler(),
+            StreamEvent::End(_) => self.stacks.discard_all(),
         }
     }
 
@@ -209,9 +226,12 @@ impl Detector {
     pub fn branch(&mut self, branch: &RetiredBranch, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
         self.counts.branches += 1;
         let class = BranchType::from_branch(branch);
-        let mut operations = self.qualified(class);
-        let unwound =
-            if class == BranchType::Return && operations.pop && self.repairs { self.unwound(branch.target) } else { Unwound::Nothing };
+        let frame = branch.stack.filter(|_| self.repairs);
+        if frame.is_none() && matches!(class, BranchType::Call | BranchType::Return) {
+            self.stacks.place_handler(None);
+        }
+        let arrival = frame.map_or(Arrival::Caller, |at| self.follow(class, at, branch.target));
+        let (mut operations, unwound) = self.operations(class, arrival, frame, branch);
         if unwound == Unwound::Unknown {
             operations.push = true;
         }
@@ -219,7 +239,7 @@ impl Detector {
         let is_split = end == PathEnd::Limit;
         let replaced = if operations.pop || is_split { self.pop(end, emit) } else { None };
         if let Unwound::Entries(number) = unwound {
-            self.discard(number);
+            self.stacks.discard(number);
         }
         if is_split {
             // The path of a caller goes on behind the call.
@@ -227,21 +247,61 @@ impl Detector {
             self.push(start, replaced);
         }
         match (operations.push, class) {
-            (false, _) => {}
-            (true, BranchType::Call) if !operations.pop => self.stack.push(called(branch)),
+            (false, _) => frame.into_iter().for_each(|at| self.stacks.arrive(arrival, replaced, at, branch.target)),
+            (true, BranchType::Call) if !operations.pop => self.stacks.paths().push(called(branch)),
             (true, _) => self.push(branch.next(), replaced),
         }
         self.counts.operations += 1 + u64::from(operations.pop || is_split) + u64::from(operations.push) + u64::from(is_split);
-        if self.stack.depth() == 0 {
-            self.counts.underflows += 1;
-            self.stack.push(PathEntry::starting_at(branch.next()));
+        if class == BranchType::Return && operations.pop && replaced.is_some_and(|path| path.is_handler) {
+            self.stacks.handler_returned();
         }
+        if self.stacks.paths().depth() == 0 {
+            self.counts.underflows += 1;
+            self.stacks.paths().push(PathEntry::starting_at(branch.next()));
+        }
+    }
+
+    /// Repairs the path stack before a branch, if there is need; where a return leads.
+    fn follow(&mut self, class: BranchType, at: Address, target: Address) -> Arrival {
+        match class {
+            BranchType::Call => self.stacks.before_call(at),
+            BranchType::Return => {
+                let arrival = self.stacks.before_return(at, target);
+                self.counts.unmatched_returns += u64::from(arrival == Arrival::Jump);
+                return arrival;
+            }
+            _ => {}
+        }
+        Arrival::Caller
+    }
+
+    /// The operations of a branch, and what a return unwinds by a guess.
+    fn operations(&mut self, class: BranchType, arrival: Arrival, frame: Option<Address>, branch: &RetiredBranch) -> (Operations, Unwound) {
+        if arrival == Arrival::Jump {
+            return (Operations { pop: true, push: true, ..self.parameters.mapping.operations(class) }, Unwound::Nothing);
+        }
+        let is_extended = self.stacks.paths().top().is_some_and(|top| top.extensions > 0);
+        let operations = self.qualified(class);
+        match (class, frame) {
+            (BranchType::Call, Some(at)) if !operations.push => self.stacks.extend(at, branch.fall_through),
+            (BranchType::Return, Some(_)) if !operations.pop => {
+                self.stacks.end_extended();
+                if is_extended && arrival != Arrival::Caller {
+                    // The rest of the caller is no continuation of this path.
+                    return (Operations { pop: true, push: arrival == Arrival::Landing, ..operations }, Unwound::Nothing);
+                }
+            }
+            (BranchType::Return, None) if operations.pop && self.repairs => return (operations, self.unwound(branch.target)),
+            (BranchType::Indirect, _) => self.stacks.jumped(),
+            _ => {}
+        }
+        (operations, Unwound::Nothing)
     }
 
     /// The operations of a class, as the extension counter on top of the stack qualifies them.
     fn qualified(&mut self, class: BranchType) -> Operations {
         let default = self.parameters.mapping.operations(class);
-        let Some(top) = self.stack.top() else { return default };
+        let Some(top) = self.stacks.paths().top() else { return default };
         let extended = Operations { pop: false, push: false, ..default };
         match (self.parameters.mapping.extension, class) {
             (Extension::Loops(most), BranchType::Backward | BranchType::BackwardNotTaken) if default.pop && top.extensions < most => {
@@ -262,7 +322,7 @@ impl Detector {
 
     /// Updates the entry on top; says whether the path has as many branches as it may have.
     fn update(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEnd> {
-        let top = self.stack.top()?;
+        let top = self.stacks.paths().top()?;
         self.counts.saturated += u64::from(top.events.add(events, self.parameters.counter_width));
         top.instructions = top.instructions.saturating_add(branch.instructions);
         if !operations.update {
@@ -273,7 +333,7 @@ impl Detector {
     }
 
     fn pop(&mut self, end: PathEnd, emit: &mut impl FnMut(&CompletedPath)) -> Option<PathEntry> {
-        let entry = self.stack.pop()?;
+        let entry = self.stacks.paths().pop()?;
         self.counts.paths += 1;
         self.counts.splits += u64::from(end == PathEnd::Limit);
         emit(&CompletedPath { path: entry.path, events: entry.events, instructions: entry.instructions, end });
@@ -285,23 +345,24 @@ impl Detector {
         let mut entry = PathEntry::starting_at(start);
         if let Some(before) = replaced {
             entry.return_address = before.return_address;
+            entry.stack = before.stack;
             entry.is_handler = before.is_handler;
             if matches!(self.parameters.mapping.extension, Extension::Calls(_)) {
                 entry.extensions = before.extensions;
             }
         }
-        self.stack.push(entry);
+        self.stacks.paths().push(entry);
     }
 
     /// What a return to an address unwinds beside the entry on top.
     fn unwound(&mut self, target: Address) -> Unwound {
-        match self.stack.top().and_then(|top| top.return_address) {
+        match self.stacks.paths().top().and_then(|top| top.return_address) {
             Some(expected) if expected != target => {}
             _ => return Unwound::Nothing,
         }
-        match self.stack.above(|entry| entry.return_address == Some(target)) {
+        match self.stacks.paths().above(|entry| entry.return_address == Some(target)) {
             Some(above) => {
-                self.counts.repairs += 1;
+                self.counts.guessed_repairs += 1;
                 Unwound::Entries(above)
             }
             None => {
@@ -311,27 +372,15 @@ impl Detector {
         }
     }
 
-    fn leave_handler(&mut self) {
-        if let Some(above) = self.stack.above(|entry| entry.is_handler) {
-            self.discard(above + 1);
-        }
-    }
-
     fn restart(&mut self, start: Address) {
-        self.discard(self.stack.depth());
-        self.stack.push(PathEntry::starting_at(start));
-    }
-
-    fn discard(&mut self, number: usize) {
-        for _ in 0..number {
-            self.counts.unfinished += u64::from(self.stack.pop().is_some());
-        }
+        self.stacks.discard_all();
+        self.stacks.paths().push(PathEntry::starting_at(start));
     }
 }
 
 /// The entry of a procedure that is called.
 fn called(branch: &RetiredBranch) -> PathEntry {
-    PathEntry { return_address: Some(branch.fall_through), ..PathEntry::starting_at(branch.next()) }
+    PathEntry { return_address: Some(branch.fall_through), stack: branch.stack, ..PathEntry::starting_at(branch.next()) }
 }
 
 /// What a return does to the stack beside its operations.

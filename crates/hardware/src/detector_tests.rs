@@ -6,7 +6,7 @@ use crate::stream::BranchKind;
 
 fn branch(kind: BranchKind, address: u64, target: u64, is_taken: bool) -> RetiredBranch {
     let (address, target, fall_through) = (Address(address), Address(target), Address(address + 2));
-    RetiredBranch { address, target, fall_through, kind, is_taken, instructions: 3 }
+    RetiredBranch { address, target, fall_through, kind, is_taken, instructions: 3, stack: None }
 }
 
 fn conditional(address: u64, target: u64, is_taken: bool) -> RetiredBranch {
@@ -122,19 +122,19 @@ fn longjmp_and_exceptions_are_repaired() {
         conditional(0x88, 0x90, true),
     ];
     let published = DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1));
-    let (found, detector) = run_with(published, 0x70, &branches);
+    let (found, mut detector) = run_with(published, 0x70, &branches);
     assert_eq!(found, ["300:1", "10a:1"]);
-    assert_eq!((detector.counts().repairs, detector.stack.depth()), (1, 1));
-    let (_, naive) = run_with(DetectorParameters { repair: Repair::None, ..published }, 0x70, &branches);
-    assert_eq!(naive.stack.depth(), 3);
+    assert_eq!((detector.counts().repairs, detector.stacks.paths().depth()), (1, 1));
+    let (_, mut naive) = run_with(DetectorParameters { repair: Repair::None, ..published }, 0x70, &branches);
+    assert_eq!(naive.stacks.paths().depth(), 3);
 }
 
 #[test]
 fn a_return_to_nowhere_ends_the_path_only() {
     let branches = [branch(BranchKind::Call, 0x80, 0x100, true), branch(BranchKind::Return, 0x110, 0x500, true)];
-    let (found, detector) = run_with(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)), 0x70, &branches);
+    let (found, mut detector) = run_with(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)), 0x70, &branches);
     assert_eq!(found, ["100:"]);
-    assert_eq!((detector.counts().unmatched_returns, detector.stack.depth()), (1, 2));
+    assert_eq!((detector.counts().unmatched_returns, detector.stacks.paths().depth()), (1, 2));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! | `mapping.rs` | which branch does what to the path stack: presets, files in TOML | 5.2, tables 5.1 and 5.2 |
 //! | `names.rs` | names of enumerations | - |
 //! | `path_stack.rs` | [`PathStack`]: entries, overflow | 5.2 |
+//! | `program_stacks.rs` | the stacks of a thread, repairs after `longjmp` and exceptions | 5.2 |
 //! | `detector.rs` | [`Detector`]: branches to paths | 5.2 |
 //! | `events.rs` | counters of events along blocks and paths | 5.3 |
 //! | `index.rs`, `replacement.rs`, `table.rs` | [`HotPathTable`] | 5.4 |
@@ -37,6 +38,7 @@ mod path_stack;
 pub mod processor;
 mod profile;
 mod profiler;
+mod program_stacks;
 mod replacement;
 mod statistics;
 mod stream;

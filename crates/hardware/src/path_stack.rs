@@ -31,6 +31,8 @@ pub struct PathEntry {
     pub extensions: u16,
     /// Where its procedure returns to, if its call was seen.
     pub return_address: Option<Address>,
+    /// Where in memory that is stored, if the source says.
+    pub stack: Option<Address>,
     /// It is a signal handler's first.
     pub is_handler: bool,
 }
@@ -39,7 +41,20 @@ impl PathEntry {
     /// A path that begins, with everything else zero.
     pub fn starting_at(start: Address) -> PathEntry {
         let path = PathDescriptor::starting_at(start);
-        PathEntry { path, events: EventCounts::default(), instructions: 0, extensions: 0, return_address: None, is_handler: false }
+        PathEntry {
+            path,
+            events: EventCounts::default(),
+            instructions: 0,
+            extensions: 0,
+            return_address: None,
+            stack: None,
+            is_handler: false,
+        }
+    }
+
+    /// The frame of its procedure: where the return address lies, and what it is.
+    pub fn frame(&self) -> Option<(Address, Address)> {
+        self.stack.zip(self.return_address)
     }
 }
 
@@ -103,6 +118,16 @@ impl PathStack {
     /// Number of entries.
     pub fn depth(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Entries, the topmost first.
+    pub fn from_top(&self) -> impl Iterator<Item = &PathEntry> {
+        self.entries.iter().rev()
+    }
+
+    /// The same, to be changed.
+    pub fn from_top_mut(&mut self) -> impl Iterator<Item = &mut PathEntry> {
+        self.entries.iter_mut().rev()
     }
 
     /// Entries above the topmost one of which the condition holds, that one excluded; `None` if there is none.

@@ -35,6 +35,7 @@ fn program(seed: u64, length: usize) -> Stream {
             kind: BranchKind::Conditional,
             is_taken,
             instructions: instructions.len() as u32 + 1,
+            stack: None,
         };
         let instruction = Instruction { address: Address(last), sources: [5, 0, 0, 0], ..Instruction::default() };
         stream.push((instruction, Some(branch)));

@@ -318,6 +318,7 @@ mod tests {
                 kind: BranchKind::Conditional,
                 is_taken,
                 instructions: 5,
+                stack: None,
             })
         };
         let mut events = vec![StreamEvent::Begin(Address(0x100))];

@@ -65,6 +65,8 @@ pub struct RetiredBranch {
     pub is_taken: bool,
     /// Instructions since the branch before it, itself among them.
     pub instructions: u32,
+    /// Where a call stores its return address, or a return loads it; `None` of other branches, and if the source does not say.
+    pub stack: Option<Address>,
 }
 
 impl RetiredBranch {

@@ -41,6 +41,7 @@ fn conditional(address: u64, target: u64, is_taken: bool) -> (Instruction, Optio
         kind: BranchKind::Conditional,
         is_taken,
         instructions: 1,
+        stack: None,
     };
     (Instruction { address: Address(address), sources: [25, 0, 0, 0], ..Instruction::default() }, Some(branch))
 }

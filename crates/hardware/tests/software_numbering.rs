@@ -75,6 +75,7 @@ fn execute(ends: &[End], random: &mut Random) -> Vec<(usize, bool, Option<Retire
             kind,
             is_taken,
             instructions: 4,
+            stack: None,
         };
         let (next, is_cut, retired) = match &ends[at] {
             End::Straight => (at + 1, false, None),
@@ -154,6 +155,7 @@ fn hardware(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: OperationMa
         kind: BranchKind::Call,
         is_taken: true,
         instructions: 1,
+        stack: None,
     };
     detector.take(&StreamEvent::Begin(Address(0xf0)), &none, &mut emit);
     detector.branch(&call, &none, &mut emit);

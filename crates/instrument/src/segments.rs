@@ -4,13 +4,14 @@
 //! counters for each). What a segment is: [`trodden_unit::segments`].
 //!
 //! The thesis hands the caller's counter to the callee as an argument. Here the number of the context goes through a thread-local word
-//! ([`CONTEXT_SYMBOL`]), so that no signature changes, functions of other units take part, and indirect calls and tail calls are as good
+//! ([`hand_over`]), so that no signature changes, functions of other units take part, and indirect calls and tail calls are as good
 //! as any:
 //!
 //! 1. Before a call on a segment the caller looks its path up to the call up in a constant table, and stores the context that it leads to.
 //!    At an indirect call the context is chosen by the function that is called.
-//! 2. The callee takes the word and clears it, and its path register begins with the context in the bits above the path's number. So
-//!    each edge costs what it costs within one function, and the number of a first path says which context it is of.
+//! 2. The callee takes the context, and its path register begins with it in the bits above the path's number. So each edge costs what it
+//!    costs within one function, and the number of a first path says which context it is of. A function that is called from elsewhere
+//!    has context 0.
 //! 3. Where a first path ends, the word of its number is counted. Paths that begin at a back edge begin with a constant, and no code is
 //!    made for them.
 //!
@@ -20,10 +21,8 @@
 //!
 //! Recursion needs nothing: contexts are of bounded length. Interesting edges are never cut: functions are cut where the recorded run's
 //! were, so that each path of a segment is one path of the graph.
-//!
-//! Invariant: outside of the few instructions between a store and the callee's entry the word is 0. A signal handler that runs there and
-//! is itself on a segment takes the context for its own; nothing else can. A number that is no context of the function counts as 0.
 
+pub mod hand_over;
 mod transition;
 
 use crate::calls;
@@ -31,10 +30,11 @@ use crate::describe::{EdgeSite, FunctionCfg, ending_call};
 use crate::emit;
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
+use hand_over::{ContextWords, Tags};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMVisibility};
+use llvm_sys::{LLVMLinkage, LLVMVisibility};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use transition::{Transition, TransitionTables, slot_of};
@@ -43,7 +43,7 @@ use trodden_flow::numbering::PerfectHash;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
 use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, UnplacedCall};
-use trodden_wire::{CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
+use trodden_wire::{CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
 
 /// A function has a word for each context and path if these are at most so many. With 2^6, three programs execute 0.1 to 39 % more; with
 /// 2^18, 0 to 0.5 % less, for 64 times the memory (docs/benchmarks/constants.md).
@@ -53,11 +53,11 @@ const MOST_EVERY: u64 = 1 << 20;
 /// Words of a unit beyond which only interesting pairs have some: code reaches no more than 2 GiB.
 const MOST_OF_UNIT: u64 = 1 << 25;
 
-/// The word by which callers give callees their context.
-pub fn declare_context(module: Module) -> Value {
-    let word = module.add_thread_local(CONTEXT_SYMBOL);
-    emit::thread_local_with_place(module, CONTEXT_SYMBOL, 8, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL);
-    word
+/// The words by which callers give callees their context.
+pub fn declare_context(module: Module) -> ContextWords {
+    let words = module.add_thread_local(CONTEXT_SYMBOL);
+    emit::thread_local_with_place(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL);
+    ContextWords(words)
 }
 
 /// What is done in a function.
@@ -76,6 +76,8 @@ pub struct SegmentPlan {
     transitions: Vec<Transition>,
     /// The table of the interesting pairs.
     tables: TransitionTables,
+    /// By what callees know contexts that are theirs, and the function's number.
+    tags: (Tags, u32),
 }
 
 /// A call that passes the context to its callee.
@@ -109,7 +111,7 @@ pub struct SegmentCode<'a> {
     /// With what the path register begins, if calls of the function are on segments.
     pub start: Option<Value>,
     plan: &'a SegmentPlan,
-    word: Value,
+    words: ContextWords,
     version: &'a SegmentVersion,
 }
 
@@ -131,6 +133,8 @@ pub struct FunctionOnSegments<'a> {
     pub program: &'a ProbeProgram,
     /// How often its edges are executed.
     pub frequencies: &'a Frequencies,
+    /// Identity of the set.
+    pub identity: Identity,
 }
 
 impl SegmentPlan {
@@ -168,6 +172,7 @@ impl SegmentPlan {
             calls: BTreeMap::new(),
             transitions: Vec::new(),
             tables: TransitionTables::default(),
+            tags: (Tags(on.identity), on.number),
         };
         if words > 0 {
             plan.count_first_paths(on);
@@ -242,10 +247,10 @@ impl SegmentPlan {
         &'a self,
         module: Module,
         version: &'a SegmentVersion,
-        word: Value,
+        words: ContextWords,
         location: Option<LLVMMetadataRef>,
     ) -> SegmentCode<'a> {
-        let code = SegmentCode { start: None, plan: self, word, version };
+        let code = SegmentCode { start: None, plan: self, words, version };
         let takes_context = version.context_source != ContextSource::None;
         if !takes_context || self.counted.is_empty() && self.words.contexts.is_empty() {
             return code;
@@ -253,13 +258,7 @@ impl SegmentPlan {
         let builder = Builder::before(module, version.code.entry().behind_variables(), location);
         let context = match version.context_source {
             ContextSource::Argument => Value(llvm!(LLVMGetLastParam(version.code.0))),
-            _ => {
-                let passed = builder.load(module.i64(), word);
-                builder.store(module.constant(0), word);
-                let most = module.constant(self.words.contexts.len() as i64);
-                let is_own = builder.compare(LLVMIntPredicate::LLVMIntULE, passed, most);
-                builder.select(is_own, passed, module.constant(0))
-            }
+            _ => words.take(&builder, self.tags.0.of(self.tags.1), self.words.contexts.len() as u64),
         };
         SegmentCode { start: Some(builder.shift_left(context, module.constant(self.bits.into()))), ..code }
     }
@@ -325,13 +324,17 @@ impl SegmentCode<'_> {
             return;
         }
         let before = Builder::before(builder.module, call, location);
-        let passed = match (at.is_indirect, by_word.first()) {
-            (false, Some((.., context))) => *context,
-            _ => by_word
-                .iter()
-                .fold(none, |passed, (function, _, context)| before.select(before.equal(call.callee(), *function), *context, passed)),
+        let mark = |transition: usize, context: Value| {
+            let tag = self.plan.tags.0.of(self.plan.transitions[transition].callee);
+            before.xor(context, before.constant(tag))
         };
-        before.store(passed, self.word);
+        let passed = match (at.is_indirect, by_word.first()) {
+            (false, Some((_, transition, context))) => mark(*transition, *context),
+            _ => by_word.iter().fold(none, |passed, (function, transition, context)| {
+                before.select(before.equal(call.callee(), *function), mark(*transition, *context), passed)
+            }),
+        };
+        self.words.pass(&before, call, passed);
     }
 }
 

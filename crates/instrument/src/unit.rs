@@ -24,6 +24,7 @@ use crate::places;
 use crate::probes;
 use crate::residual;
 use crate::sample::{self, PlannedFunction};
+use crate::segments::hand_over::ContextWords;
 use crate::sleds;
 use crate::stream::{self, Streams};
 use crate::transform;
@@ -164,8 +165,8 @@ struct Unit {
     streams: Option<Streams>,
     /// Paths of functions that count in tables.
     in_tables: u64,
-    /// The word by which callers give callees their context, where segments are counted.
-    context_word: Option<Value>,
+    /// The words by which callers give callees their context, where segments are counted.
+    context_words: Option<ContextWords>,
 }
 
 impl Unit {
@@ -207,7 +208,7 @@ impl Unit {
             events,
             streams,
             in_tables: 0,
-            context_word: None,
+            context_words: None,
         })
     }
 
@@ -265,7 +266,7 @@ impl Unit {
             }
         }
         if self.options.segments.is_some() {
-            self.context_word.iter().for_each(|word| emit::forget_unused(&[*word]));
+            self.context_words.iter().for_each(|words| emit::forget_unused(&[words.0]));
         }
         if let Some(count) = self.count {
             emit::forget_unused(&[count]);

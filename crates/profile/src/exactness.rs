@@ -92,12 +92,12 @@ pub enum Inexact {
     )]
     Copy(u64),
     /// Edges are counted instead of paths, in so many units.
-    #[error("{} edges (--edges) instead of paths: each path is one edge", count(*.0))]
+    #[error("{} edges (--divide edges) instead of paths: each path is one edge", count(*.0))]
     Edges(u64),
     /// The copies that counted together did not run the same execution, but differ in so many places.
     #[error(
         "the copies that counted together did not run the same execution: they differ in {}, so counts of several executions are mixed \
-            here; `trodden doctor -- COMMAND` checks whether the program does the same each time",
+            here; `trodden repeatable -- COMMAND` checks whether the program does the same each time",
         plural(*.0, "place")
     )]
     Diverged(u64),

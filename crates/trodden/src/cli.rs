@@ -1,53 +1,49 @@
-//! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
+//! The syntax of the command line; what commands do is elsewhere. Manual pages, completions and `--help` all come from here.
 
 mod branches;
 mod building;
 mod copies;
 mod coverage;
-mod field;
 mod find;
+mod fleet;
 mod isolate;
 mod laboratory;
 mod overview;
+mod patterns;
 mod recording;
-mod residual;
 mod runs;
 mod segments;
-mod sequences;
+mod show;
 mod showing;
 mod simulate;
-mod stream;
 mod suite;
 mod trace;
+mod untested;
 mod waits;
 
 pub use branches::Branches;
 pub use building::{Build, Instrument, OnUntested, Pgo};
-pub use copies::{Copies, EngineKind};
-pub use coverage::{
-    Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
-};
-pub use field::{Aggregate, Field, FieldCopies, Pack};
+pub use copies::{Copies, Division};
+pub use coverage::{Coverage, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles};
 pub use find::Find;
+pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
 pub use overview::command as command_line;
-pub use recording::{Collect, Destination, Import, Record, Sample};
-pub use residual::{Residual, ResidualFormat};
-pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
-pub use segments::{SegmentFormat, Segments};
-pub use sequences::{StreamAnalysis, StreamDiff, StreamFind, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments};
-pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
+pub use patterns::{Length, PatternKind, Patterns};
+pub use recording::{Import, Record};
+pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
+pub use segments::Segments;
+pub use show::Show;
+pub use showing::{Advise, Annotate, Export, Format, Report};
 pub use simulate::Simulate;
-pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
-pub use trace::{
-    Condition, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
-};
+pub use trace::{RepeatPart, Trace, TraceRecord};
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
 pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 pub use trodden_console::output::Color;
-pub use waits::{Waits, WaitsRecord, WaitsReport};
+pub use untested::{Untested, UntestedFormat};
+pub use waits::{Waits, WaitsRecord};
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -80,9 +76,9 @@ check failed, 2 if trodden itself failed.";
 
 const DRIVER_HELP: &str = "\
 Environment:
-  TRODDEN_STORE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
+  TRODDEN_CACHE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
   TRODDEN_INSTRUMENT  how drivers count: settings such as max-paths=1000 chords=off keep=map when=bursts events=tsc
-  TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
+  TRODDEN_LTO=1       optimise programs as a whole (as --trodden=lto)
   TRODDEN_QUIET=1     no notes on standard error
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
   TRODDEN_LLVM        the folder of an LLVM 22 that is not installed by packages
@@ -97,64 +93,51 @@ pub enum Command {
     /// Compile or link C: clang, with paths counted. All arguments are clang's.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
-        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
-        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
+        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
-        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
-        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang++. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
+        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Run a build command with the drivers as its C and C++ compilers.
     Build(Build),
-    /// Run an instrumented program and store the profile.
+    /// Run an instrumented program, or attach to one, and store the profile.
     Record(Box<Record>),
-    /// Count running programs that were built with --sample, in bursts.
-    Sample(Sample),
-    /// Show what each thread of a program built with --stream did before the end.
-    Last(Last),
-    /// The sequence of paths and calls of each thread of a run: what it holds, from any place on.
-    #[command(subcommand)]
-    Stream(Stream),
-    /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
-    Collect(Collect),
     /// Make a program faster by what its own runs show: builds, trains, builds again.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
-    /// Make a profile of branches that hardware recorded.
+    /// Make a run of what was written without `trodden record`: raw files, stream files, traces, branches from `perf script`.
     Import(Import),
-    /// Show the hottest paths of a recorded run.
+    /// Show what a file is and what matters most in it: hottest paths, calls of a trace, causes of waits.
     Report(Report),
     /// Show the source of a function with a path laid over it.
     Annotate(Annotate),
     /// Say what the paths of a run suggest to change in the program.
     Advise(Advise),
-    /// Find the paths that run through given lines, blocks and inlined functions.
+    /// Find where lines, blocks or calls were executed in a given order.
     Find(Find),
-    /// Show a caller's path and the callee's path behind it, counted together: interprocedural segments.
+    /// Show what a thread did, in order, from any place on; the last steps before a crash.
+    Show(Show),
+    /// Find what repeats in a stream of paths: hot subpaths, iterations, phases.
+    Patterns(Patterns),
+    /// Show paths across calls: a caller's path and the callee's path after it, counted together.
     Segments(Segments),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
-    /// Show which paths the field takes that no test has taken.
-    Residual(Residual),
-    /// Reports of untested paths from many machines: making them, adding them up.
+    /// Show paths that the field takes and no test has taken.
+    Untested(Untested),
+    /// Collect untested paths from many machines.
     #[command(subcommand)]
-    Field(Field),
-    /// Write a profile in a form that other tools read.
+    Fleet(Fleet),
+    /// Write a profile, trace or recording of waits in a form that other tools read.
     Export(Export),
     /// Coverage of lines, regions, branches, functions and paths, of a program built with --coverage.
     #[command(subcommand)]
@@ -162,38 +145,43 @@ pub enum Command {
     /// Run test suites; find redundant tests; order tests.
     #[command(subcommand)]
     Suite(Suite),
-    /// Which code on which process makes others wait: recording, reporting.
+    /// Record who waits for whom; `trodden report` shows the code that causes it.
     #[command(subcommand)]
     Waits(Waits),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.
     Merge(Merge),
-    /// Compare two profiles: which paths appeared, vanished, or changed their share.
+    /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),
     /// Say what is known of an instrumented program, shared library, or profile.
     Info(Info),
-    /// Record the exact trace of an unmodified program; show, search and compare traces.
+    /// Record the exact trace of an unmodified program.
     #[command(subcommand)]
     Trace(Trace),
-    /// Say how large the unit store is, and make it smaller.
-    Store(Store),
-    /// Check that everything trodden needs is there; or that a program does the same each time it runs.
-    #[command(after_help = "\
-Examples:
-  trodden doctor
-  trodden doctor --runs 3 -- ./prog args     does it do the same each time? (else copies cannot share its counting)")]
+    /// Show or prune the unit cache.
+    Cache(Cache),
+    /// Check that everything trodden needs is installed.
     Doctor {
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// How often the program runs.
-        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100), requires = "command")]
+    },
+    /// Check that a program does the same each time it runs, as copies and repeated traces require.
+    #[command(after_help = "\
+Example:
+  trodden repeatable --runs 3 -- ./prog args")]
+    Repeatable {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Number of runs.
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
         runs: u32,
         /// An instrumented program and its arguments.
-        #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+        #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
     /// Run one copy of a job of `trodden record --copies`.
@@ -213,11 +201,6 @@ Examples:
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
-    },
-    /// Write manual pages into a folder.
-    Man {
-        /// The folder, made if it is not there.
-        folder: PathBuf,
     },
 }
 

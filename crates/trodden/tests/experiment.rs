@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, laboratory, must, trodden};
+use place::{Place, laboratory, must, trodden, with_choices};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -99,7 +99,7 @@ fn what_a_store_has_lost_is_named_with_the_remedy() {
     let Paths::Interesting { set, .. } = experiment(&place, "interesting").paths() else { panic!("no interesting paths") };
     std::fs::remove_file(InputFolder::at(place.path("store/inputs")).path(set)).unwrap();
     let error = refused(place.command(laboratory()).args(["loops", "./interesting", "interesting.trodden"]));
-    assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_STORE"), "{error}");
+    assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_CACHE"), "{error}");
 }
 
 #[test]
@@ -111,19 +111,19 @@ fn names_of_files_may_hold_blanks_quotes_and_any_bytes() {
     must(place.command(trodden()).args(["export", "known", "run.trodden", "-o"]).arg(&known));
     let build = |output: &str| {
         let mut command = place.command(trodden());
-        command.env("TRODDEN_STORE", &store).args(["build", "--residual"]).arg(&known).arg("--weights").arg(&weights);
+        command.env("TRODDEN_CACHE", &store).args(["build", "--residual"]).arg(&known).arg("--weights").arg(&weights);
         must(command.args(["--", "cc", "-O2", "a.c", "-o", output]));
     };
     build("by-option");
     let encoded = |file: &OsString| -> String { file.clone().into_vec().iter().map(|byte| format!("%{byte:02X}")).collect() };
     let mut driver = place.command(trodden());
-    driver.env("TRODDEN_STORE", &store).env("TRODDEN_INSTRUMENT", format!("weights={} known={}", encoded(&weights), encoded(&known)));
+    driver.env("TRODDEN_CACHE", &store).env("TRODDEN_INSTRUMENT", format!("weights={} known={}", encoded(&weights), encoded(&known)));
     must(driver.args(["cc", "-O2", "a.c", "-o", "by-variable"]));
     let (one, other) = (experiment(&place, "by-option"), experiment(&place, "by-variable"));
     assert!(one.known().is_some() && one.placement().weights.is_some(), "{one}");
     assert_eq!(one, other);
     let mut record = place.command(trodden());
-    must(record.env("TRODDEN_STORE", &store).args(["record", "--no-store", "-o", "rare.trodden", "--", "./by-option", "x"]));
+    must(record.env("TRODDEN_CACHE", &store).args(["record", "--no-store", "-o", "rare.trodden", "--", "./by-option", "x"]));
     let profile = trodden_profile::Profile::read(&place.path("rare.trodden")).unwrap();
     let (_, unit, mix) = profile.functions().find(|(_, _, f)| f.name == "mix").unwrap();
     // An eighth of the iterations take a path that the first run did not take.
@@ -141,7 +141,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
         (vec!["instrument", "nothing", "-o", "x", "--watch", "f", "--events", "tsc"], "--events does not go together with --watch"),
     ];
     for (arguments, reason) in cases {
-        let error = refused(place.command(trodden()).args(&arguments));
+        let error = refused(with_choices(&mut place.command(trodden()), arguments.iter().copied()));
         assert!(error.contains(reason), "{arguments:?}: {error}");
         assert!(!place.path("store").exists(), "{arguments:?}");
     }
@@ -156,19 +156,10 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
 #[test]
 fn options_win_over_the_environment_and_that_over_the_build() {
     let place = Place::with(&[("a.c", PROGRAM)]);
-    let script = "cc -O2 a.c -o one && TRODDEN_INSTRUMENT='max-paths=9 keep=map' cc -O2 a.c -o two && cc --trodden-sample -O2 a.c -o three";
+    let script = "cc -O2 a.c -o one && TRODDEN_INSTRUMENT='max-paths=9 keep=map' cc -O2 a.c -o two && cc --trodden=sample -O2 a.c -o three";
     let mut build = place.command(trodden());
-    build.env("TRODDEN_INSTRUMENT", "reach=all chords=off").args([
-        "build",
-        "--max-paths",
-        "64",
-        "--chords",
-        "on",
-        "--",
-        "sh",
-        "-ec",
-        script,
-    ]);
+    let arguments = ["build", "--max-paths", "64", "--chords", "on", "--", "sh", "-ec", script];
+    with_choices(build.env("TRODDEN_INSTRUMENT", "reach=all chords=off"), arguments);
     must(&mut build);
     let text = |program| experiment(&place, program).to_string();
     assert_eq!(text("one"), "scheme=ball-larus max-paths=64 chords=on trip-counts=tight early=on reach=all");
@@ -195,4 +186,28 @@ fn the_plugin_takes_requests_only() {
     std::fs::write(&request, b"TRODEXP\x09").unwrap();
     let error = refused(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
     assert!(error.contains("another version of trodden"), "{error}");
+}
+
+#[test]
+fn choices_of_the_laboratory_reach_builds_and_drivers_and_nothing_else() {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    let refuses = |arguments: &str| refused(place.command(laboratory()).args(arguments.split(' ')));
+    let of_report = refuses("with --chords off -- report");
+    assert!(of_report.contains("--chords does not concern `trodden report`") && of_report.contains("`cargo trodden`"), "{of_report}");
+    assert!(refuses("with --growth 9 -- build -- true").contains("it is for `trodden instrument`"));
+    assert!(refuses("with --witnesses -- build --stream -- true").contains("leave one out"));
+    assert!(refuses("with -- build -- true").contains("give a choice: --scheme, --max-paths"));
+    place.laboratory("with --max-paths 2 --chords off -- cc -O1 a.c -o driven");
+    place.laboratory("with --max-paths 2 --chords off -- build -- cc -O1 a.c -o built");
+    place.cc("-O1 a.c -o usual");
+    place.laboratory("with --max-paths 2 --chords off -- instrument usual -o made");
+    for program in ["driven", "built", "made"] {
+        let settings = experiment(&place, program).to_string();
+        assert!(settings.contains("max-paths=2") && settings.contains("chords=off"), "{program}: {settings}");
+    }
+    let mut both = place.command(laboratory());
+    both.args("with --max-paths 3 -- cc -O1 a.c -o both".split(' ')).env("TRODDEN_INSTRUMENT", "reach=all max-paths=9");
+    must(&mut both);
+    let settings = experiment(&place, "both").to_string();
+    assert!(settings.contains("max-paths=3") && settings.contains("reach=all"), "{settings}");
 }

@@ -215,15 +215,15 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
     }
     let escaped = "p\u{1b}[31m\u{9b}";
     for (program, arguments) in [
-        (trodden(), &["store"][..]),
-        (trodden(), &["store", "--prune", "3"]),
+        (trodden(), &["cache"][..]),
+        (trodden(), &["cache", "--prune", "3"]),
         (trodden(), &["doctor"]),
         (trodden(), &["doctor", "--json"]),
         (laboratory(), &["plan", files[1]]),
         (laboratory(), &["plan", "--json", files[1]]),
     ] {
         let mut command = place.command(program);
-        command.env("TRODDEN_STORE", place.path(escaped)).args(arguments);
+        command.env("TRODDEN_CACHE", place.path(escaped)).args(arguments);
         let text = said(&command.output().unwrap());
         assert!(!text.contains(['\u{1b}', '\u{9b}']) && !text.is_empty(), "{arguments:?}: {text:?}");
     }
@@ -274,7 +274,7 @@ fn a_profile_of_a_raw_file_that_was_cut_is_not_exact() {
     // Where the regions begin (`RawHeader`): of the first one a counter is left.
     let start = u64::from_le_bytes(bytes[72..80].try_into().unwrap()) as usize;
     fs::write(place.path("raw/counts.raw"), &bytes[..start + 8]).unwrap();
-    let collected = run(&place, &["collect", "--no-store", "-o", "c.trodden", "raw"]);
+    let collected = run(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
     assert!(!collected.status.success() && said(&collected).contains("within region 0"), "{collected:?}");
     assert!(said(&run(&place, &["report", "c.trodden"])).contains("not exact"));
     assert!(!json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());

@@ -261,7 +261,7 @@ fn watching_programs_act_where_the_path_ends() {
     let place = Place::with(&[("a.c", LOOPS)]);
     place.cc("-O1 -g a.c -o prog");
     let made = |expression: &str, action: &str| {
-        let arguments = ["instrument", "prog", "-o", "prog.watch", "--watch", expression, "--on-match", action];
+        let arguments = ["instrument", "prog", "-o", "prog.watch", "--watch", expression, "--action", action];
         let output = place.command(trodden()).args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
@@ -290,7 +290,7 @@ fn watching_programs_act_where_the_path_ends() {
     }
     let report = String::from_utf8(place.trodden("report").stdout).unwrap();
     assert!(report.contains("(--watch)"), "{report}");
-    let none = place.command(trodden()).arg("residual").output().unwrap();
+    let none = place.command(trodden()).arg("untested").output().unwrap();
     assert!(
         String::from_utf8_lossy(&none.stderr).contains("no program built with --residual"),
         "what is watched for is not what is untested"

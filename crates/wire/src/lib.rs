@@ -55,8 +55,11 @@ pub struct DirectThread {
     pub callback: u64,
 }
 
-/// Thread-local `u64`, hidden in images that count interprocedural segments: the context of the call that is being made; else 0.
+/// Thread-local words, hidden in images that count interprocedural segments, by which a caller gives its callee a context: one for a call,
+/// one for a jump, and what the first was before.
 pub const CONTEXT_SYMBOL: &str = "__trodden_context";
+/// Bytes of these.
+pub const CONTEXT_BYTES: usize = 24;
 /// Function `() -> *mut u64` of such images: where the calling thread's is.
 pub const CONTEXT_PLACE_SYMBOL: &str = "__trodden_context_place";
 /// Function `() -> i64` that acquires a region for the calling thread, stores and returns the bias. It returns 0, and stores nothing, only

@@ -34,6 +34,8 @@ operations! {
     and: LLVMBuildAnd,
     /// `a | b`
     or: LLVMBuildOr,
+    /// `a ^ b`
+    xor: LLVMBuildXor,
     /// `a << b`
     shift_left: LLVMBuildShl,
     /// `a >> b`, where what is lost is zeros.
@@ -197,8 +199,8 @@ impl Builder {
     }
 
     /// Stores a value.
-    pub fn store(&self, value: Value, to: Value) {
-        llvm!(LLVMBuildStore(self.raw, value.0, to.0));
+    pub fn store(&self, value: Value, to: Value) -> Value {
+        Value(llvm!(LLVMBuildStore(self.raw, value.0, to.0)))
     }
 
     /// Moves an instruction that was taken out of its block to the builder's place.

@@ -50,6 +50,7 @@ impl Unit {
             }
         }
         let made = supergraph.inline(machine)?;
+        self.context_words.iter().for_each(|words| words.clear_where_calls_return_twice(self.module));
         for (on, made) in on_paths.into_iter().zip(made) {
             let codes: Vec<Value> = made.copies.iter().copied().chain([on.planned.function]).collect();
             self.finish_code(&codes);
@@ -81,9 +82,10 @@ impl Unit {
     /// Plans where each function counts, one behind the other.
     fn plan_words(&self, planned: Vec<(PlannedFunction, u32)>, set: &Rc<SegmentSet>) -> Vec<OnPath> {
         let (module, source, mut first_word) = (self.module, self.map.source.clone(), self.map.counters);
+        let identity = self.options.experiment.segments().expect("a unit that counts segments has a set of them");
         let mut plan = |(mut planned, number): (PlannedFunction, u32)| {
             let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
-            let on = FunctionOnSegments { module, source: &source, set, number, cfg, graph, program, frequencies };
+            let on = FunctionOnSegments { module, source: &source, set, number, cfg, graph, program, frequencies, identity };
             let segments = SegmentPlan::new(&on, first_word);
             let entries = on.entries();
             first_word += segments.words.words;
@@ -101,8 +103,8 @@ impl Unit {
     fn insert_segments(&mut self, on: &OnPath, version: &SegmentVersion) {
         let (module, OnPath { planned, segments, .. }) = (self.module, on);
         let location = crate::debug::no_line(module, version.code);
-        let word = *self.context_word.get_or_insert_with(|| declare_context(module));
-        let code = segments.begin(module, version, word, location);
+        let words = *self.context_words.get_or_insert_with(|| declare_context(module));
+        let code = segments.begin(module, version, words, location);
         let base = match segments.words.words {
             0 => self.context.counters,
             // Those that only pass contexts acquire no region.

@@ -8,7 +8,7 @@
 //!
 //! [`shared`] does the same for what whole functions share: [`segments`] across calls, and paths across [`iterations`].
 //!
-//! [`distribute`] makes copies for users instead, who run them on inputs of their own; `trodden field` adds up what they report.
+//! [`distribute`] makes copies for users instead, who run them on inputs of their own; `trodden fleet` adds up what they report.
 //!
 //! [`determinism`] runs a program several times in the same way, to see whether it does the same each time.
 

@@ -125,6 +125,7 @@ impl<R: BufRead> Bt9Source<R> {
                 kind: node.kind,
                 is_taken: edge.is_taken,
                 instructions: self.pending + 1,
+                stack: None,
             };
             self.instructions += u64::from(branch.instructions);
             self.pending = 0;

@@ -39,7 +39,7 @@ fn read(text: &str) -> Result<(Vec<StreamEvent>, u64), SourceError> {
 fn edges_are_branches() {
     let branch = |address: u64, target: u64, kind, is_taken, instructions| {
         let (address, target, fall_through) = (Address(address), Address(target), Address(address + 4));
-        StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind, is_taken, instructions })
+        StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack: None })
     };
     let expected = vec![
         StreamEvent::Begin(Address(0x1000)),

@@ -57,7 +57,7 @@ fn records_are_instructions_and_branches() {
     let (batch, notes) = read(&trace().concat());
     let branch = |address: u64, target: u64, kind, is_taken, instructions| {
         let (address, target, fall_through) = (Address(address), Address(target), Address(address + 4));
-        StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind, is_taken, instructions })
+        StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack: None })
     };
     let expected = vec![
         StreamEvent::Begin(Address(0x1000)),

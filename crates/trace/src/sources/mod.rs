@@ -95,6 +95,11 @@ pub trait BranchSource {
         true
     }
 
+    /// Whether calls and returns say where on the stack their return address lies.
+    fn knows_frames(&self) -> bool {
+        false
+    }
+
     /// Adds records to an empty batch; `false` if there are no more. After an error the batch holds what came before it.
     ///
     /// # Errors

@@ -270,7 +270,7 @@ impl Code {
             let what = branch(&instruction);
             let mut push = |kind, target: u64, is_taken| {
                 let (address, target, fall_through) = (Address(address), Address(target), Address(behind));
-                branches.push(RetiredBranch { address, target, fall_through, kind, is_taken, instructions });
+                branches.push(RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack: None });
             };
             match what {
                 _ if address == from => {

@@ -1,7 +1,6 @@
 //! The stream of executed blocks, written by hand: branches, handlers, damage.
 
 use super::*;
-use trodden_hardware::BranchKind;
 use trodden_wire::blocks::header;
 
 #[derive(Default)]
@@ -56,12 +55,20 @@ impl Stream {
 
 fn conditional(is_taken: bool, instructions: u32) -> StreamEvent {
     let (address, target, fall_through) = (Address(0x1001), Address(0x1013), Address(0x1003));
-    StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind: BranchKind::Conditional, is_taken, instructions })
+    StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind: BranchKind::Conditional, is_taken, instructions, stack: None })
 }
 
 fn jump() -> StreamEvent {
     let (address, target, fall_through) = (Address(0x1004), Address(0x1000), Address(0x1006));
-    StreamEvent::Branch(RetiredBranch { address, target, fall_through, kind: BranchKind::Jump, is_taken: true, instructions: 2 })
+    StreamEvent::Branch(RetiredBranch {
+        address,
+        target,
+        fall_through,
+        kind: BranchKind::Jump,
+        is_taken: true,
+        instructions: 2,
+        stack: None,
+    })
 }
 
 #[test]
@@ -102,6 +109,7 @@ fn what_a_handler_interrupts_goes_on_behind_it() {
         kind: BranchKind::Return,
         is_taken: true,
         instructions: 1,
+        stack: None,
     };
     let expected = [
         StreamEvent::Begin(Address(0x1000)),

@@ -62,6 +62,7 @@ impl Records {
             kind: branch.kind,
             is_taken: branch.is_taken,
             instructions: std::mem::take(&mut self.pending),
+            stack: None,
         };
         self.expected = behind.map(|_| retired.next().0);
         batch.events.push((THREAD, StreamEvent::Branch(retired)));

@@ -1,34 +1,45 @@
 //! Choices of the laboratory, which have no options here: where they go.
 
-use super::{Command, Field, Trace};
+use super::{Command, Fleet, Trace, Waits};
+use anyhow::{Error, Result};
 use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollector};
 use trodden_trace::CollectorKind;
 
 impl Command {
     /// Takes over what concerns this command. Commands that it runs read the same choices, so the others are left to them.
-    pub fn take_choices(&mut self, choices: &LaboratoryChoices) {
+    ///
+    /// # Errors
+    /// A choice does not go together with an option of the command.
+    pub fn take_choices(&mut self, choices: &LaboratoryChoices) -> Result<()> {
         match self {
-            Command::Build(job) => job.parameters.scheme = choices.scheme,
-            Command::Instrument(job) => job.parameters.scheme = choices.scheme,
-            Command::Record(job) => {
-                let copies = &mut job.copies;
-                copies.strategy = choices.strategy.unwrap_or(copies.strategy);
-                copies.hits = choices.hits.unwrap_or(copies.hits);
-                copies.all_procedures = choices.all_procedures;
-                copies.count_hits = choices.count_hits;
+            Command::Build(job) => job.parameters.choose(&choices.counting).map_err(Error::msg)?,
+            Command::Instrument(job) => {
+                job.parameters.choose(&choices.counting).map_err(Error::msg)?;
+                job.choices = choices.variant.clone();
             }
-            Command::Field(Field::Copies(job)) => {
-                job.strategy = choices.strategy.unwrap_or(job.strategy);
-                job.all_procedures = choices.all_procedures;
+            Command::Pgo(job) => job.choices = choices.guided.clone(),
+            Command::Record(job) => {
+                job.copies.division = choices.division.clone();
+                job.copies.choices = choices.copies.clone();
+                job.stream.choices = choices.streams.clone();
+            }
+            Command::Fleet(Fleet::Copies(job)) => {
+                job.strategy = choices.division.strategy.unwrap_or(job.strategy);
+                job.all_procedures = choices.division.all_procedures;
             }
             Command::Trace(Trace::Record(job)) => {
-                let kind = choices.collector.map(|collector| match collector {
+                let kind = choices.tracing.collector.map(|collector| match collector {
                     LaboratoryCollector::Hardware => CollectorKind::Hardware,
                     LaboratoryCollector::Uprobes => CollectorKind::Uprobes,
                 });
                 job.collector = kind.or(job.collector);
+                job.choices = choices.tracing.clone();
             }
+            Command::Waits(Waits::Record(job)) => job.choices = choices.waiting.clone(),
+            Command::Export(job) => job.choices = choices.coverage.clone(),
+            Command::Coverage(job) => job.files().choices = choices.coverage.clone(),
             _ => {}
         }
+        Ok(())
     }
 }

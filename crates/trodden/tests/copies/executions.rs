@@ -23,12 +23,13 @@ fn programs_that_do_something_else_each_time_are_found_out() {
         let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
         assert!(report.contains("not exact   the copies that counted together did not run the same execution"), "{report}");
     }
-    let doctor = |arguments: &[&str]| place.command(trodden()).args(["doctor", "--runs", "3", "--"]).args(arguments).output().unwrap();
-    let differs = doctor(&["./prog"]);
+    let repeatable =
+        |arguments: &[&str]| place.command(trodden()).args(["repeatable", "--runs", "3", "--"]).args(arguments).output().unwrap();
+    let differs = repeatable(&["./prog"]);
     let reported = String::from_utf8_lossy(&differs.stdout).into_owned();
     assert_eq!(differs.status.code(), Some(1), "{reported}");
     assert!(reported.contains("run 2: the paths of function `main`"), "{reported}");
-    let same = doctor(&["./same", "x"]);
+    let same = repeatable(&["./same", "x"]);
     assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stdout));
 }
 
@@ -43,9 +44,9 @@ const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(voi
 fn programs_that_go_by_addresses_are_reported() {
     let place = Place::with(&[("prog.c", BY_ADDRESS)]);
     place.cc("-O0 prog.c -o prog");
-    let doctor = || place.command(trodden()).args(["doctor", "--runs", "2", "--", "./prog"]).output().unwrap();
+    let repeatable = || place.command(trodden()).args(["repeatable", "--runs", "2", "--", "./prog"]).output().unwrap();
     // One of hundreds of random addresses may be like the fixed one.
-    let reported = [doctor(), doctor()].map(|output| {
+    let reported = [repeatable(), repeatable()].map(|output| {
         let reported = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(i32::from(reported.contains("differs"))), "{reported}");
         reported
@@ -87,7 +88,7 @@ fn a_crash_is_no_difference() {
     };
     assert_eq!(run("").status.code(), Some(139));
     let truth = counts(&place);
-    for arguments in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --edges --no-first-run --baseline"] {
+    for arguments in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --divide edges --no-first-run --baseline"] {
         let copies = run(arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(139), "{arguments}: {reported}");
@@ -159,15 +160,17 @@ fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
     for (arguments, said) in [
         ("--copies 2 --costs file/costs.json", "cannot write file/costs.json"),
         ("--copies 2 --costs .", "is a folder"),
-        ("--copies 2 --input .", "is a folder"),
-        ("--copies 2 --template x", "--template is for --engine template"),
+        ("--copies 2 --engine template", "template:COMMAND"),
+        ("--copies 2 --engine slurm", "--work FOLDER"),
+        ("--copies 2 --divide iterations --baseline", "--baseline is for copies that share paths or edges"),
     ] {
         let refused = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(refused.status.code() == Some(2) && reported.contains(said) && !reported.contains("is kept in"), "{arguments}: {reported}");
     }
     let mut command = place.command(trodden());
-    command.args("record --no-store -o new/run.trodden --costs costs/of.json --copies 2 --no-first-run -- ./prog".split(' '));
+    let arguments = "record --no-store -o new/run.trodden --costs costs/of.json --copies 2 --no-first-run -- ./prog";
+    with_choices(&mut command, arguments.split(' '));
     let mut running = command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let begun = std::time::Instant::now();
     let runs = || std::fs::read_dir(place.path("new")).is_ok_and(|mut all| all.any(|e| e.unwrap().path().join("tasks-0-2").exists()));

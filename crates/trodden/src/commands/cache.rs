@@ -1,6 +1,6 @@
-//! `trodden store`: how large the unit store is, and making it smaller.
+//! `trodden cache`: how large the unit cache is, and pruning it.
 
-use crate::cli::Store;
+use crate::cli::Cache;
 use crate::context::context;
 use anyhow::Result;
 use std::io::Write;
@@ -10,8 +10,8 @@ use trodden_driver::store_size::{Size, parts};
 /// Prints what the store holds; removes old files first if that is asked for.
 ///
 /// # Errors
-/// There is no place for a store, or it cannot be read or written.
-pub fn run(job: &Store) -> Result<ExitCode> {
+/// There is no folder for the unit cache, or it cannot be read or written.
+pub fn run(job: &Cache) -> Result<ExitCode> {
     let store = context().store()?;
     let mut out = crate::output::text();
     writeln!(out, "{}", store.root().display())?;

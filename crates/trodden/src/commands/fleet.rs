@@ -1,10 +1,11 @@
-//! `trodden field`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_analysis::field`.
+//! `trodden fleet`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_analysis::field`.
 
-use crate::cli::{Aggregate as AggregateJob, Color, Field, FieldCopies, Pack};
+use crate::cli::{Aggregate as AggregateJob, Color, Fleet, FleetCopies, Pack};
 use crate::commands::remarks;
 use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output::{self, json_text};
+use crate::surroundings::source_folders;
 use crate::surroundings::{folders, surroundings};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,9 @@ use trodden_report::users::{AllTaken, TakenPath, Tomography, profile_of, users_j
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 
+/// Memory for sorting, in bytes: what does not fit goes to temporary files.
+const SORT_MEMORY: usize = 256 << 20;
+
 /// Ending of the names of reports.
 const EXTENSION: &str = "field";
 
@@ -37,15 +41,15 @@ const EXTENSION: &str = "field";
 ///
 /// # Errors
 /// There are no profiles or reports, or a file cannot be read or written.
-pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
+pub fn run(job: &Fleet, color: Color) -> Result<ExitCode> {
     match job {
-        Field::Copies(job) => copies(job),
-        Field::Pack(job) => pack(job),
-        Field::Aggregate(job) => aggregate(job, color),
+        Fleet::Copies(job) => copies(job),
+        Fleet::Pack(job) => pack(job),
+        Fleet::Aggregate(job) => aggregate(job, color),
     }
 }
 
-fn copies(job: &FieldCopies) -> Result<ExitCode> {
+fn copies(job: &FleetCopies) -> Result<ExitCode> {
     let options = DistributedOptions {
         program: &job.program,
         folder: &job.output,
@@ -128,8 +132,7 @@ fn distributed(folder: &Path) -> Result<DistributedCopies> {
 }
 
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
-    let limits =
-        AggregateLimits { memory: (job.memory as usize) << 20, paths: limit(output::most(job.top, job.json)), users: limit(job.users) };
+    let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::most(job.top, job.json)), users: limit(job.users) };
     let handed = job.copies.as_deref().map(distributed).transpose()?;
     let mut units = BTreeMap::new();
     let copies = handed.as_ref().map(|handed| {
@@ -142,14 +145,14 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         Some(handed) => Aggregator::from_copies(limits, handed),
         None => Aggregator::new(limits),
     };
-    for file in files_of(&job.reports, EXTENSION, "reports", "`trodden field pack` makes them")? {
+    for file in files_of(&job.reports, EXTENSION, "reports", "`trodden fleet pack` makes them")? {
         match aggregator.add_file(&file) {
             // One damaged file does not spoil what thousands of machines sent.
             Err(error @ FieldError::Damaged { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
             read => read?,
         }
     }
-    anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden field pack` makes them");
+    anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden fleet pack` makes them");
     let sums = match &job.rows {
         Some(file) => {
             let mut rows = Rows::create(file, output::BEGUN)?;
@@ -199,13 +202,13 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     let view = View::from_profile(&profile);
     let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();
     let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
-    let provider = source_files::sources(&job.source, ".");
+    let provider = source_files::sources(&source_folders(), ".");
     let sources = SourceCache::new(&provider);
-    let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, job.steps)));
+    let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, output::STEPS)));
     output::print_found(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
     if missing > 0 {
         let root = maps.store().root().display().to_string();
-        warn(format_args!("maps of {missing} of these paths are not in the unit store {root}: set TRODDEN_STORE to that of the build"));
+        warn(format_args!("maps of {missing} of these paths are not in the unit cache {root}: set TRODDEN_CACHE to that of the build"));
     }
     remarks::remarks(&view, &sources);
     Ok(())

@@ -1,25 +1,25 @@
-//! The syntax of `trodden field`.
+//! The syntax of `trodden fleet`.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trodden_console::arguments::partition::copies;
 use trodden_partition::PartitionStrategy;
 
-/// `trodden field`
+/// `trodden fleet`
 #[derive(Debug, Subcommand)]
-pub enum Field {
-    /// Make copies of a program to be distributed to users, each of which counts a part of the paths.
+pub enum Fleet {
+    /// Make copies of a program for users, each of which counts a part of the paths.
     #[command(after_help = "\
 Examples:
-  trodden field copies ./prog -k 8 -o parts
-  trodden field copies ./prog -k 8 --profile last -o parts     divided by what a run took
-  trodden field copies ./prog -k 8 -o parts --writes '/var/tmp/counts/%m-%p.raw'")]
-    Copies(FieldCopies),
-    /// Make a report to send: identities and counts of untested paths, and nothing else.
+  trodden fleet copies ./prog -k 8 -o parts
+  trodden fleet copies ./prog -k 8 --profile last -o parts     divided by what a run took
+  trodden fleet copies ./prog -k 8 -o parts --writes '/var/tmp/counts/%m-%p.raw'")]
+    Copies(FleetCopies),
+    /// Write a report to send: identities and counts of untested paths, and nothing else.
     #[command(after_help = "\
 Examples:
-  trodden field pack /var/tmp/counts -o report.field
-  trodden field pack --user \"$(cat user.id)\" -o report.field      a hash of it, so that reports of one user count as one user's
+  trodden fleet pack /var/tmp/counts -o report.field
+  trodden fleet pack --user \"$(cat user.id)\" -o report.field      a hash of it, so that reports of one user count as one user's
 
 The text of --user should be random, and kept on the machine: `test -s user.id || head -c 16 /dev/urandom | od -An -tx1 > user.id`. A \
 hash of what can be guessed can be guessed.
@@ -27,21 +27,21 @@ hash of what can be guessed can be guessed.
 What stands in a report: identities of builds, units and paths, executions, and that hash. No command lines, no names of hosts, files or \
 functions, no times.")]
     Pack(Pack),
-    /// Add up reports of many users: who took which untested path.
+    /// Aggregate the reports of many users: who took which untested path.
     #[command(after_help = "\
 Examples:
-  trodden field aggregate inbox                  a folder of reports; in one file, too: cat *.field > all.field
-  trodden field aggregate all.field --rows rows.csv
-  trodden field aggregate inbox --copies parts       of copies that `trodden field copies` made: estimates for all users
-  trodden field aggregate all.field --rows rows.parquet      if trodden was built with --features parquet
+  trodden fleet aggregate inbox                  a folder of reports; in one file, too: cat *.field > all.field
+  trodden fleet aggregate all.field --rows rows.csv
+  trodden fleet aggregate inbox --copies parts       of copies that `trodden fleet copies` made: estimates for all users
+  trodden fleet aggregate all.field --rows rows.parquet      if trodden was built with --features parquet
 
-Memory is bounded by --memory, however many reports there are; temporary files lie in TMPDIR.")]
+Memory use is bounded, however many reports there are; temporary files lie in TMPDIR.")]
     Aggregate(Aggregate),
 }
 
-/// `trodden field copies`
+/// `trodden fleet copies`
 #[derive(Debug, Args)]
-pub struct FieldCopies {
+pub struct FleetCopies {
     /// An instrumented program or shared library.
     pub program: PathBuf,
     /// Number of copies.
@@ -66,15 +66,15 @@ pub struct FieldCopies {
     pub all_procedures: bool,
 }
 
-/// `trodden field pack`
+/// `trodden fleet pack`
 #[derive(Debug, Args)]
 pub struct Pack {
-    /// Profiles: as of `trodden residual`.
+    /// Profiles: as of `trodden untested`.
     pub profiles: Vec<String>,
-    /// More known paths, as of `trodden residual`.
+    /// More known paths, as of `trodden untested`.
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
-    /// Of a copy that watches a part of the paths (`trodden field copies`): the program, so that the report says that it
+    /// Of a copy that watches a part of the paths (`trodden fleet copies`): the program, so that the report says that it
     /// ran even if nothing came up of what it watches.
     #[arg(long, value_name = "PROGRAM")]
     pub copy: Option<PathBuf>,
@@ -89,13 +89,13 @@ pub struct Pack {
     pub append: bool,
 }
 
-/// `trodden field aggregate`
+/// `trodden fleet aggregate`
 #[derive(Debug, Args)]
 pub struct Aggregate {
     /// Files of reports, or folders of files whose names end in .field.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     pub reports: Vec<PathBuf>,
-    /// The reports are of copies that watch a part of the paths each, which `trodden field copies` made in this folder.
+    /// The reports are of copies that watch a part of the paths each, which `trodden fleet copies` made in this folder.
     #[arg(long, value_name = "FOLDER")]
     pub copies: Option<PathBuf>,
     /// How many users there are in all, for whom estimates are made; by default those who reported.
@@ -107,18 +107,9 @@ pub struct Aggregate {
     /// At most this many users of each path; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub users: usize,
-    /// Memory for sorting, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    pub memory: u32,
     /// Write a row for each path of each user, ordered by path: CSV, or Parquet if the name ends in .parquet.
     #[arg(long, value_name = "FILE")]
     pub rows: Option<PathBuf>,
-    /// At most this many source lines of each path; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 24)]
-    pub steps: usize,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -1,0 +1,440 @@
+//! The detector beside an oracle that keeps the true call stacks of a program at random: calls, `longjmp`, exceptions,
+//! coroutines, handlers of signals on their own stack or the interrupted one.
+//!
+//! The oracle knows which frames are alive, since it makes the program; the detector sees branches only.
+
+use std::collections::VecDeque;
+use trodden_hardware::{
+    Address, BranchKind, CompletedPath, Detector, DetectorParameters, EventCounts, OperationMapping, Overflow, Preset, RetiredBranch,
+    StreamEvent,
+};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    fn in_(&mut self, of: u64) -> bool {
+        self.below(of) == 0
+    }
+}
+
+/// Where a path begins, and the outcomes of its branches.
+type Path = (u64, Vec<bool>);
+
+#[derive(Clone, Debug)]
+struct Frame {
+    /// Where its return address lies, and what it is; `None` of the first frame of a stack, and of handlers.
+    call: Option<(u64, u64)>,
+    /// Its stack pointer.
+    pointer: u64,
+    /// The path that it owns; `None` if that of a caller is extended into it, or if the path stack lost it.
+    path: Option<Path>,
+    is_extended: bool,
+    /// Its entry was lost, and another made when it went on: nothing tells where its return address lies.
+    is_found_again: bool,
+}
+
+/// A stack of the program.
+#[derive(Clone, Debug, Default)]
+struct Stack {
+    top: u64,
+    frames: Vec<Frame>,
+    /// Where a frame that gave up this stack goes on: its call.
+    resumes: Option<(u64, u64)>,
+}
+
+struct Machine {
+    random: Random,
+    stacks: Vec<Stack>,
+    current: usize,
+    /// The stack that handlers have, and the one that was interrupted.
+    alternate: u64,
+    interrupted: Option<(usize, Stack)>,
+    most_extensions: usize,
+    capacity: usize,
+    address: u64,
+    events: Vec<StreamEvent>,
+    ended: Vec<Path>,
+    has_landed: bool,
+}
+
+impl Machine {
+    fn new(seed: u64, most_extensions: usize, capacity: usize) -> Machine {
+        let first = Frame { call: None, pointer: 0x7fff_f000, path: Some((0x10, Vec::new())), is_extended: false, is_found_again: false };
+        // Below, above, or between the other stacks.
+        let alternate = [0x1000_0000, 0x9fff_0000, 0x4004_8000][(seed % 3) as usize];
+        Machine {
+            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            stacks: vec![Stack { top: 0x7fff_f100, frames: vec![first], resumes: None }],
+            current: 0,
+            alternate,
+            interrupted: None,
+            most_extensions,
+            capacity,
+            address: 0x10,
+            events: vec![StreamEvent::Begin(Address(0x10))],
+            ended: Vec::new(),
+            has_landed: false,
+        }
+    }
+
+    fn frames(&mut self) -> &mut Vec<Frame> {
+        &mut self.stacks[self.current].frames
+    }
+
+    /// The frame that owns the path which is under way in a frame.
+    fn owner(&mut self, mut at: usize) -> usize {
+        while self.frames()[at].is_extended {
+            at -= 1;
+        }
+        at
+    }
+
+    fn path(&mut self) -> &mut Path {
+        let top = self.frames().len() - 1;
+        let owner = self.owner(top);
+        self.frames()[owner].path.as_mut().expect("the frame that executes has a path")
+    }
+
+    fn end(&mut self, next: u64) {
+        let ended = std::mem::replace(self.path(), (next, Vec::new()));
+        self.ended.push(ended);
+    }
+
+    fn retire(&mut self, kind: BranchKind, target: u64, is_taken: bool, stack: Option<u64>) -> u64 {
+        let fall_through = self.address + 4;
+        self.events.push(StreamEvent::Branch(RetiredBranch {
+            address: Address(self.address),
+            target: Address(target),
+            fall_through: Address(fall_through),
+            kind,
+            is_taken,
+            instructions: 1,
+            stack: stack.map(Address),
+        }));
+        self.address = if is_taken { target } else { fall_through };
+        self.address
+    }
+
+    fn somewhere(&mut self) -> u64 {
+        0x1000 + 8 * self.random.below(1 << 16)
+    }
+
+    /// Frames beyond what the path stack holds lose their paths, the oldest first.
+    fn overflow(&mut self) {
+        let capacity = self.capacity;
+        let owners: VecDeque<usize> = (0..self.frames().len()).filter(|at| self.frames()[*at].path.is_some()).collect();
+        if owners.len() > capacity {
+            self.frames()[owners[0]].path = None;
+        }
+    }
+
+    /// The frame on top executes again, behind a call: if its path was lost, another begins.
+    fn awake(&mut self, at: u64) {
+        let top = self.frames().len() - 1;
+        let owner = self.owner(top);
+        if self.frames()[owner].path.is_none() {
+            // What is lost is not known to have been extended.
+            for frame in &mut self.frames()[owner..] {
+                frame.is_extended = false;
+                frame.path = None;
+            }
+            self.frames()[top].path = Some((at, Vec::new()));
+            self.frames()[top].is_found_again = true;
+        }
+    }
+
+    fn call(&mut self) {
+        let top = self.frames().len() - 1;
+        let owner = self.owner(top);
+        let extended = top - owner;
+        let pointer = self.frames()[top].pointer;
+        let at = pointer - 8;
+        let return_address = self.address + 4;
+        let target = self.somewhere();
+        self.retire(BranchKind::Call, target, true, Some(at));
+        let is_extended = extended < self.most_extensions;
+        let size = 8 * (1 + self.random.below(40)) + if self.current == 0 && self.random.in_(30) { 40_000 } else { 0 };
+        let path = (!is_extended).then_some((target, Vec::new()));
+        self.frames().push(Frame { call: Some((at, return_address)), pointer: at - size, path, is_extended, is_found_again: false });
+        self.overflow();
+        self.has_landed = false;
+    }
+
+    fn leave(&mut self) -> Option<(u64, u64)> {
+        let top = self.frames().len() - 1;
+        let frame = self.frames()[top].clone();
+        if !frame.is_extended {
+            self.ended.push(frame.path.expect("it executes"));
+        }
+        self.frames().pop();
+        self.has_landed = false;
+        frame.call
+    }
+
+    fn return_(&mut self) {
+        let (at, return_address) = self.leave().expect("a called frame");
+        self.retire(BranchKind::Return, return_address, true, Some(at));
+        self.awake(return_address);
+    }
+
+    /// The frame at a place goes on elsewhere, and all that it called is gone.
+    fn land(&mut self, place: usize, landing: u64) {
+        self.frames().truncate(place + 1);
+        let owner = self.owner(place);
+        self.frames()[owner].path = Some((landing, Vec::new()));
+    }
+
+    fn long_jump(&mut self, place: usize) {
+        let landing = self.somewhere();
+        self.path().1.push(true);
+        self.end(landing);
+        self.retire(BranchKind::IndirectJump, landing, true, None);
+        self.land(place, landing);
+        self.has_landed = true;
+    }
+
+    fn exception(&mut self, place: usize) {
+        let landing = self.somewhere();
+        let (at, _) = self.frames()[place + 1].call.expect("a called frame");
+        self.end(landing);
+        self.retire(BranchKind::Return, landing, true, Some(at));
+        self.land(place, landing);
+        self.has_landed = false;
+    }
+
+    /// The frame on top gives up its stack; where it will go on.
+    fn give_up(&mut self) {
+        let top = self.frames().len() - 1;
+        let frame = self.frames()[top].clone();
+        let (_, return_address) = frame.call.expect("a called frame");
+        self.end(return_address);
+        self.frames().pop();
+        self.stacks[self.current].resumes = frame.call;
+        self.has_landed = false;
+    }
+
+    /// Another stack: one that was given up, or, rarely, a new one in the place of one that was.
+    fn switch(&mut self, jumps: bool) {
+        let others: Vec<usize> = (0..self.stacks.len()).filter(|s| *s != self.current && self.stacks[*s].resumes.is_some()).collect();
+        let begins = !jumps && (others.is_empty() || self.random.in_(4));
+        self.call();
+        if jumps && others.is_empty() {
+            return;
+        }
+        if jumps {
+            self.path().1.push(true);
+        }
+        self.give_up();
+        if begins {
+            let recycled = others.iter().copied().filter(|s| *s != 0).collect::<Vec<_>>();
+            let place = match recycled.first() {
+                Some(place) if self.random.in_(3) => *place,
+                _ => {
+                    let top = 0x4000_0000 + 0x1_0000 * self.stacks.len() as u64;
+                    self.stacks.push(Stack { top, ..Stack::default() });
+                    self.stacks.len() - 1
+                }
+            };
+            self.current = place;
+            let (top, start) = (self.stacks[place].top, self.somewhere());
+            let first = Frame { call: None, pointer: top - 64, path: Some((start, Vec::new())), is_extended: false, is_found_again: false };
+            self.stacks[place].frames = vec![first];
+            self.stacks[place].resumes = None;
+            self.retire(BranchKind::Return, start, true, Some(top - 16));
+            return;
+        }
+        self.current = others[self.random.below(others.len() as u64) as usize];
+        let (at, return_address) = self.stacks[self.current].resumes.take().expect("it was given up");
+        if jumps {
+            self.retire(BranchKind::IndirectJump, return_address, true, None);
+            let place = self.frames().len() - 1;
+            self.land(place, return_address);
+            self.has_landed = true;
+        } else {
+            self.retire(BranchKind::Return, return_address, true, Some(at));
+            self.awake(return_address);
+        }
+    }
+
+    fn signal(&mut self) {
+        let handler = self.somewhere();
+        self.events.push(StreamEvent::Interrupt(Address(handler)));
+        let has_own_stack = self.random.in_(2);
+        let pointer = self.frames().last().map_or(0, |frame| frame.pointer) - 0x300;
+        let pointer = if has_own_stack { self.alternate } else { pointer };
+        let frame = Frame {
+            call: Some((pointer, self.address)),
+            pointer: pointer - 64,
+            path: Some((handler, Vec::new())),
+            is_extended: false,
+            is_found_again: false,
+        };
+        let interrupted = self.stacks[self.current].clone();
+        if has_own_stack {
+            self.stacks[self.current].frames = vec![frame];
+        } else {
+            self.frames().push(frame);
+            self.overflow();
+        }
+        self.interrupted = Some((usize::from(has_own_stack), interrupted));
+        let resumed = self.address;
+        self.address = handler;
+        self.in_handler(resumed);
+    }
+
+    /// Branches, calls and returns of a handler, until it returns or jumps out of itself.
+    fn in_handler(&mut self, resumed: u64) {
+        let (has_own_stack, interrupted) = self.interrupted.take().expect("in a handler");
+        let base = if has_own_stack == 1 { 0 } else { interrupted.frames.len() };
+        for _ in 0..self.random.below(12) {
+            match self.random.below(5) {
+                0 if self.frames().len() > base + 1 => self.return_(),
+                0 | 1 => self.call(),
+                2 => self.backward(),
+                _ => self.forward(),
+            }
+        }
+        // Out of a handler, nothing tells that the frame which it interrupted goes on, unless the place of that frame is known.
+        let is_known = interrupted.frames.iter().all(|frame| !frame.is_found_again);
+        if self.random.in_(3) && is_known && self.frames().len() > base + 1 {
+            // Out of the handler.
+            let landing = self.somewhere();
+            self.path().1.push(true);
+            self.end(landing);
+            self.retire(BranchKind::IndirectJump, landing, true, None);
+            // On the stack that it interrupted, the handler may have pushed paths out.
+            self.frames().truncate(base);
+            if has_own_stack == 1 {
+                self.stacks[self.current] = interrupted;
+            }
+            let depth = self.frames().len() as u64;
+            let place = self.random.below(depth) as usize;
+            self.land(place, landing);
+            self.has_landed = true;
+            return;
+        }
+        while self.frames().len() > base + 1 {
+            self.return_();
+        }
+        let (at, _) = self.leave().expect("where the system's restorer lies");
+        self.retire(BranchKind::Return, 0x8000_0000, true, Some(at));
+        self.events.push(StreamEvent::Resume(Address(resumed)));
+        self.address = resumed;
+        if has_own_stack == 1 {
+            self.stacks[self.current] = interrupted;
+        } else {
+            self.awake(0x8000_0000);
+        }
+    }
+
+    fn forward(&mut self) {
+        if self.path().1.len() > 30 {
+            return self.backward();
+        }
+        let (target, is_taken) = (self.address + 8 + 8 * self.random.below(100), self.random.in_(2));
+        self.path().1.push(is_taken);
+        self.retire(BranchKind::Conditional, target, is_taken, None);
+    }
+
+    fn backward(&mut self) {
+        let (target, is_taken) = (self.address - self.random.below(8), self.random.in_(2));
+        self.path().1.push(is_taken);
+        let next = self.retire(BranchKind::Conditional, target, is_taken, None);
+        self.end(next);
+    }
+
+    fn indirect(&mut self) {
+        let target = self.somewhere();
+        self.path().1.push(true);
+        let next = self.retire(BranchKind::IndirectJump, target, true, None);
+        self.end(next);
+    }
+
+    fn step(&mut self, has_stacks: bool, has_signals: bool) {
+        let depth = self.frames().len();
+        match self.random.below(24) {
+            0..=5 if depth < 60 => self.call(),
+            6..=9 if depth > 1 => self.return_(),
+            10 if depth > 2 => {
+                let place = self.random.below(depth as u64 - 1) as usize;
+                self.long_jump(place);
+            }
+            11 if depth > 2 => {
+                let place = self.random.below(depth as u64 - 1) as usize;
+                self.exception(place);
+            }
+            12 => self.indirect(),
+            13 | 14 if has_stacks => self.switch(false),
+            15 if has_stacks && self.random.in_(2) => self.switch(true),
+            16 if has_signals && !self.has_landed => self.signal(),
+            17 => self.backward(),
+            _ => self.forward(),
+        }
+    }
+}
+
+/// The events before a place.
+fn context(events: &[StreamEvent], number: usize) -> String {
+    let line = |event: &StreamEvent| match event {
+        StreamEvent::Branch(b) => format!("{:x} {} -> {:x} {:x?}\n", b.address.0, b.kind.name(), b.next().0, b.stack.map(|s| s.0)),
+        other => format!("{other:x?}\n"),
+    };
+    events[number.saturating_sub(25)..=number].iter().map(line).collect()
+}
+
+fn check(preset: Preset, most_extensions: u16, capacity: usize, has_stacks: bool, has_signals: bool) {
+    for seed in 1..400 {
+        let mut machine = Machine::new(seed, most_extensions.into(), capacity);
+        for _ in 0..400 {
+            machine.step(has_stacks, has_signals);
+        }
+        let parameters = DetectorParameters {
+            stack_entries: capacity,
+            overflow: Overflow::Drop,
+            length_limit: 64,
+            ..DetectorParameters::published(OperationMapping::preset(preset, most_extensions))
+        };
+        let mut detector = Detector::new(parameters).unwrap();
+        let mut found: Vec<Path> = Vec::new();
+        for (number, event) in machine.events.iter().enumerate() {
+            let mut emit = |path: &CompletedPath| found.push((path.path.start.0, path.path.outcomes().collect()));
+            detector.take(event, &EventCounts::default(), &mut emit);
+            let all = &machine.ended[..found.len().min(machine.ended.len())];
+            assert!(found == all, "seed {seed}: {:x?} instead of {:x?}\n{}", found.last(), all.last(), context(&machine.events, number));
+        }
+        assert_eq!(found.len(), machine.ended.len(), "seed {seed}");
+        assert_eq!(detector.counts().guessed_repairs, 0);
+    }
+}
+
+#[test]
+fn frames_that_are_gone_do_not_push_out_live_ones() {
+    check(Preset::BallLarus, 0, 1000, false, false);
+    check(Preset::BallLarus, 0, 4, false, false);
+    check(Preset::BallLarus, 0, 1, false, false);
+}
+
+#[test]
+fn handlers_of_signals_may_be_left_by_a_jump() {
+    check(Preset::BallLarus, 0, 1000, false, true);
+    check(Preset::BallLarus, 0, 4, false, true);
+}
+
+#[test]
+fn coroutines_have_path_stacks_of_their_own() {
+    check(Preset::BallLarus, 0, 1000, true, false);
+    check(Preset::BallLarus, 0, 3, true, false);
+}
+
+#[test]
+fn paths_extended_across_calls_end_where_their_frames_do() {
+    check(Preset::ExtendedCalls, 1, 1000, false, false);
+    check(Preset::ExtendedCalls, 3, 1000, true, false);
+}

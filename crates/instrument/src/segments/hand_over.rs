@@ -1,0 +1,241 @@
+//! How a caller hands its context to a callee that any unit may hold: in a thread-local word that only this callee, called by just this
+//! call, can read.
+//!
+//! The callee may be skipped, replaced by a wrapper or left before its first instruction, so a context may stay in the word, and a signal
+//! handler may run between the caller's store and the callee's entry. So the word is not the context, but
+//!
+//! ```text
+//! (stack pointer at the call << 17) ^ tag of the callee ^ context
+//! ```
+//!
+//! The callee knows its tag, and from the place of its return address the stack pointer at the call. What remains is a context of its own
+//! only if it was called by the call that the word is for. (User addresses have 47 bits, and stack pointers at calls end in four zeros: any
+//! other stack pointer leaves a number above [`MAX_CONTEXTS`]. Tags are hashes: any other tag does, except with probability 2^-43.)
+//!
+//! 1. A call in tail position may become a jump. Then the callee's return address is the caller's. So such callers store a second word, for
+//!    a jump.
+//! 2. A caller keeps what it finds in the word in a second place, from which the callee restores it: a signal handler that makes such calls
+//!    between an interrupted caller's store and the callee's entry leaves the word as it was. A handler within a handler within these few
+//!    instructions, or a handler before a jump, makes the interrupted callee forget its context: it then counts as called from elsewhere.
+//! 3. A handler that does not return leaves a word behind. Where `setjmp` returns, words are cleared.
+//!
+//! Accesses are volatile, since signal handlers see their order.
+
+use crate::describe::{is_must_tail, is_placeholder};
+use crate::llvm::{Block, Builder, Module, Value, attribute_kind, llvm};
+use crate::no_return::returns_twice;
+use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMTypeRef;
+use llvm_sys::target::{LLVMABIAlignmentOfType, LLVMABISizeOfType, LLVMGetModuleDataLayout};
+use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind, LLVMTypeKind};
+use trodden_unit::Identity;
+
+/// By how much the stack pointer is shifted.
+const SHIFT: u64 = 17;
+/// Contexts of a function that a word can name.
+pub const MAX_CONTEXTS: u64 = (1 << (SHIFT + 4)) - 1;
+
+/// The thread-local words of [`trodden_wire::CONTEXT_SYMBOL`].
+#[derive(Clone, Copy)]
+pub struct ContextWords(pub Value);
+
+/// Which functions have which tags: those of one set.
+#[derive(Clone, Copy, Debug)]
+pub struct Tags(pub Identity);
+
+impl Tags {
+    /// The tag of a function of the set.
+    pub fn of(self, number: u32) -> u64 {
+        let hash = Identity::from_content(&[&self.0.0[..], &number.to_le_bytes()].concat());
+        u64::from_le_bytes(std::array::from_fn(|byte| hash.0[byte]))
+    }
+}
+
+/// One of the words.
+#[derive(Clone, Copy)]
+enum Word {
+    /// For a callee that is called.
+    Call,
+    /// For a callee that is jumped to.
+    Jump,
+    /// What `Call` was before.
+    Before,
+}
+
+impl ContextWords {
+    /// Stores a mark, which is a callee's tag and its context, for the callee of a call.
+    pub fn pass(self, builder: &Builder, call: Value, mark: Value) {
+        let module = builder.module;
+        let pointer = builder.shift_left(stack_pointer(builder), builder.constant(SHIFT));
+        let pushed = stack_arguments(module, call);
+        if let Some(jump) = self.jump(builder, call, pushed, (pointer, mark)) {
+            self.store(builder, Word::Jump, jump);
+        }
+        let before = self.load(builder, Word::Call);
+        self.store(builder, Word::Before, before);
+        self.store(builder, Word::Call, builder.xor(pointer, mark));
+    }
+
+    /// The word for the other way in which the callee may come to run. Where the caller's frame varies in size, arguments on the stack are
+    /// below the stack pointer that was read.
+    fn jump(self, builder: &Builder, call: Value, pushed: u64, (pointer, mark): (Value, Value)) -> Option<Value> {
+        let other = if is_must_tail(call) || pushed == 0 && may_become_jump(call) {
+            builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT))
+        } else if pushed > 0 {
+            if llvm!(LLVMIsTailCall(call.0)) != 0 {
+                llvm!(LLVMSetTailCallKind(call.0, LLVMTailCallKind::LLVMTailCallKindNoTail));
+            }
+            builder.subtract(pointer, builder.constant(pushed << SHIFT))
+        } else {
+            return None;
+        };
+        Some(builder.xor(other, mark))
+    }
+
+    /// Gives the context at a function's entry, and clears it; 0 if the words are not for this call of it.
+    pub fn take(self, builder: &Builder, tag: u64, contexts: u64) -> Value {
+        let (zero, most) = (builder.constant(0), builder.constant(contexts.min(MAX_CONTEXTS)));
+        let own = builder.xor(builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT)), builder.constant(tag));
+        let (call, jump, before) = (self.load(builder, Word::Call), self.load(builder, Word::Jump), self.load(builder, Word::Before));
+        let [by_call, by_jump] = [call, jump].map(|word| builder.xor(word, own));
+        let [is_called, is_jumped_to] = [by_call, by_jump].map(|c| builder.compare(LLVMIntPredicate::LLVMIntULE, c, most));
+        let is_passed = builder.or(is_called, is_jumped_to);
+        // A handler that ran between the two stores found this word, so that is no other that waits.
+        let restored = builder.select(builder.equal(before, call), zero, before);
+        self.store(builder, Word::Call, builder.select(is_passed, restored, call));
+        self.store(builder, Word::Jump, builder.select(is_passed, zero, jump));
+        builder.select(is_called, by_call, builder.select(is_jumped_to, by_jump, zero))
+    }
+
+    /// Clears the words where `setjmp` returns, in all functions of a module.
+    pub fn clear_where_calls_return_twice(self, module: Module) {
+        let calls: Vec<Value> = module.functions().flat_map(Value::blocks).flat_map(Block::instructions).collect();
+        for call in calls.into_iter().filter(|call| call.is(LLVMOpcode::LLVMCall) && returns_twice(*call) && !is_must_tail(*call)) {
+            let next = call.next().expect("a call ends no block");
+            let builder = Builder::before(module, next, call.location());
+            [Word::Call, Word::Jump].into_iter().for_each(|word| self.store(&builder, word, builder.constant(0)));
+        }
+    }
+
+    fn address(self, builder: &Builder, word: Word) -> Value {
+        match word {
+            Word::Call => self.0,
+            _ => builder.offset(builder.module.i64(), self.0, builder.constant(word as u64)),
+        }
+    }
+
+    fn load(self, builder: &Builder, word: Word) -> Value {
+        let loaded = builder.load(builder.module.i64(), self.address(builder, word));
+        llvm!(LLVMSetVolatile(loaded.0, 1));
+        loaded
+    }
+
+    fn store(self, builder: &Builder, word: Word, value: Value) {
+        let stored = builder.store(value, self.address(builder, word));
+        llvm!(LLVMSetVolatile(stored.0, 1));
+    }
+}
+
+/// The stack pointer. By the intrinsic function, code generation sees that the frame has to be complete.
+fn stack_pointer(builder: &Builder) -> Value {
+    let (module, context) = (builder.module, builder.module.context());
+    let name = llvm!(LLVMMDStringInContext2(context, c"rsp".as_ptr(), 3));
+    let mut names = [name];
+    let node = llvm!(LLVMMDNodeInContext2(context, names.as_mut_ptr(), 1));
+    let register = Value(llvm!(LLVMMetadataAsValue(context, node)));
+    builder.call(module.intrinsic("llvm.read_volatile_register", &mut [module.i64()]), &[register])
+}
+
+/// What the stack pointer was at the call of the function.
+fn pointer_at_call(builder: &Builder) -> Value {
+    let module = builder.module;
+    let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
+    let address = builder.call(module.intrinsic("llvm.addressofreturnaddress", &mut [pointer]), &[]);
+    builder.add(builder.number_of(address), builder.constant(8))
+}
+
+/// Whether code generation may make a jump of a call: it is in tail position, or a block that only returns follows.
+fn may_become_jump(call: Value) -> bool {
+    let leads_to_return = |mut at: Option<Value>| {
+        for _ in 0..64 {
+            at = match at {
+                None => return false,
+                Some(i) if i.is(LLVMOpcode::LLVMRet) => return true,
+                Some(i) if i.is(LLVMOpcode::LLVMBr) => match i.successors()[..] {
+                    [next] => next.instructions().next(),
+                    _ => return false,
+                },
+                Some(i) if i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMBitCast) || is_placeholder_call(i) => i.next(),
+                Some(_) => return false,
+            };
+        }
+        true
+    };
+    call.is(LLVMOpcode::LLVMCall) && llvm!(LLVMIsTailCall(call.0)) != 0 && leads_to_return(call.next())
+}
+
+fn is_placeholder_call(instruction: Value) -> bool {
+    instruction.is_call() && is_placeholder(instruction)
+}
+
+/// Bytes of the arguments that a call passes on the stack, with what aligns it: as the x86-64 psABI has it, section 3.2.3.
+fn stack_arguments(module: Module, call: Value) -> u64 {
+    let layout = llvm!(LLVMGetModuleDataLayout(module.raw));
+    let mut arguments = Arguments { integers: 6, vectors: 8, bytes: 0 };
+    for (number, argument) in (1..).zip(call.arguments()) {
+        let has = |name: &str| !llvm!(LLVMGetCallSiteEnumAttribute(call.0, number, attribute_kind(name))).is_null();
+        let by_value = llvm!(LLVMGetCallSiteEnumAttribute(call.0, number, attribute_kind("byval")));
+        if !by_value.is_null() {
+            let kind = llvm!(LLVMGetTypeAttributeValue(by_value));
+            let alignment = llvm!(LLVMABIAlignmentOfType(layout, kind));
+            arguments.in_memory(llvm!(LLVMABISizeOfType(layout, kind)), alignment.into());
+        } else if !["nest", "swiftself", "swifterror", "swiftasync"].into_iter().any(has) {
+            arguments.add(argument.kind());
+        }
+    }
+    arguments.bytes.next_multiple_of(16)
+}
+
+/// Registers that are left for arguments, and the room of arguments without one.
+struct Arguments {
+    integers: u64,
+    vectors: u64,
+    bytes: u64,
+}
+
+impl Arguments {
+    fn in_memory(&mut self, size: u64, alignment: u64) {
+        self.bytes = self.bytes.next_multiple_of(alignment.max(8)) + size.next_multiple_of(8);
+    }
+
+    fn add(&mut self, kind: LLVMTypeRef) {
+        match llvm!(LLVMGetTypeKind(kind)) {
+            LLVMTypeKind::LLVMStructTypeKind => {
+                (0..llvm!(LLVMCountStructElementTypes(kind))).for_each(|at| self.add(llvm!(LLVMStructGetTypeAtIndex(kind, at))));
+            }
+            LLVMTypeKind::LLVMArrayTypeKind => {
+                (0..llvm!(LLVMGetArrayLength2(kind))).for_each(|_| self.add(llvm!(LLVMGetElementType(kind))));
+            }
+            LLVMTypeKind::LLVMPointerTypeKind => self.in_registers(|left| &mut left.integers, 1, 8),
+            LLVMTypeKind::LLVMIntegerTypeKind => {
+                let words = u64::from(llvm!(LLVMGetIntTypeWidth(kind))).div_ceil(64);
+                self.in_registers(|left| &mut left.integers, words, 8 * words);
+            }
+            LLVMTypeKind::LLVMX86_FP80TypeKind => self.in_memory(16, 16),
+            LLVMTypeKind::LLVMFloatTypeKind
+            | LLVMTypeKind::LLVMDoubleTypeKind
+            | LLVMTypeKind::LLVMHalfTypeKind
+            | LLVMTypeKind::LLVMBFloatTypeKind => self.in_registers(|left| &mut left.vectors, 1, 8),
+            // Vectors and floats of 128 bits.
+            _ => self.in_registers(|left| &mut left.vectors, 1, 16),
+        }
+    }
+
+    fn in_registers(&mut self, class: impl Fn(&mut Arguments) -> &mut u64, registers: u64, size: u64) {
+        let left = class(self);
+        match left.checked_sub(registers) {
+            Some(rest) => *left = rest,
+            None => self.in_memory(size, size),
+        }
+    }
+}

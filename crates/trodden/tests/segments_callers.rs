@@ -1,0 +1,221 @@
+//! Callers of interprocedural segments: a segment has the caller that it really had, also where a callee is not instrumented, is left
+//! before its first instruction, or is called by a signal handler within the instructions in which a context is handed over.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Executions of segments of depth 1, by the names of caller and callee.
+fn callers(place: &Place, profile: &str) -> BTreeMap<(String, String), u64> {
+    let answer = place.trodden(&format!("segments {profile} --json --top 0"));
+    let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let mut sums = BTreeMap::new();
+    for row in answer["segments"].as_array().unwrap() {
+        let name = |at: usize| row["paths"][at]["function"].as_str().unwrap().to_owned();
+        *sums.entry((name(0), name(1))).or_default() += row["count"].as_u64().unwrap();
+    }
+    sums
+}
+
+fn called(sums: &BTreeMap<(String, String), u64>, caller: &str, callee: &str) -> u64 {
+    sums.get(&(caller.to_owned(), callee.to_owned())).copied().unwrap_or(0)
+}
+
+/// Records the segments of one program, and what another counts of them.
+fn counted(place: &Place, [first, second]: [&str; 2], growth: &str, [tests, field]: [&[&str]; 2]) -> BTreeMap<(String, String), u64> {
+    let record = |program: &str, file: &str, options: &[&str], arguments: &[&str]| {
+        let mut command = place.command(trodden());
+        command.arg("record").args(options).args(["--no-store", "-o", file, "--"]).arg(place.path(program)).args(arguments);
+        must(&mut command);
+    };
+    record(first, "stream.trodden", &["--whole-program"], tests);
+    place.trodden(&format!("instrument {second} -o counting --segments stream.trodden.streams --growth {growth}"));
+    record("counting", "counted.trodden", &[], field);
+    callers(place, "counted.trodden")
+}
+
+/// A function that calls others in all ways, and counts in `called` how often it calls `leaf` itself.
+const MAIN: &str = r##"
+#include <stdio.h>
+#include <stdlib.h>
+int leaf(int x);
+int plain(int n), tail(int n), pointed(int n), many(int a, int b, int c, int d, int e, int f, int g, int h);
+int (*volatile pointer)(int) = pointed;
+__attribute__((noinline)) int top(int n) {
+    char room[n % 3 + 1];
+    room[0] = 1;
+    int s = leaf(n) + room[0];
+    s += plain(n);
+    s ^= pointer(n);
+    s += many(n, 2, 3, 4, 5, 6, 7, 8);
+    return s;
+}
+__attribute__((noinline)) int jumps(int n) { return tail(n); }
+int main(void) {
+    int s = 0;
+    for (int i = 0; i < 100; i++) s += top(i) ^ jumps(i);
+    printf("%d\n", s);
+    return 0;
+}
+"##;
+
+/// What is between: it calls `leaf` 3 + 1 + 2 + 1 times, and `leaf` and nothing else is called by it.
+const BETWEEN: &str = r"
+int leaf(int x);
+int plain(int n) { int s = 1; for (int i = 0; i < 3; i++) s += leaf(n + i) * 3; return s; }
+int tail(int n) { return leaf(n * 3); }
+int pointed(int n) { return leaf(n) - 3 * leaf(n + 1); }
+int many(int a, int b, int c, int d, int e, int f, int g, int h) { return leaf(a + b + c + d + e + f) * 3 + g * h; }
+";
+
+const LEAF: &str = "__attribute__((noinline)) int leaf(int x) { __asm__ volatile(\"# leaf\" : \"+r\"(x)); return x + 1; }";
+
+#[test]
+fn callees_whose_code_changed_leave_no_caller_behind() {
+    let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
+    for level in ["-O1", "-O2", "-O0"] {
+        place.write("between.c", BETWEEN);
+        place.cc(&format!("--trodden-stream {level} main.c between.c leaf.c -o first"));
+        // With the same code in between, all have their callers.
+        let same = counted(&place, ["first", "first"], "0", [&[], &[]]);
+        for (caller, count) in [("top", 100), ("plain", 300), ("tail", 100), ("pointed", 200), ("many", 100)] {
+            assert_eq!(called(&same, caller, "leaf"), count, "{level}: {caller}: {same:?}");
+        }
+        // What comes to a call and goes on is two segments.
+        for callee in ["plain", "pointed", "many"] {
+            assert_eq!(called(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
+        }
+        place.write("between.c", &BETWEEN.replace('3', "7").replace("i < 7", "i < 3"));
+        place.cc(&format!("{level} main.c between.c leaf.c -o second"));
+        for growth in ["0", "1000"] {
+            let sums = counted(&place, ["first", "second"], growth, [&[], &[]]);
+            assert_eq!(called(&sums, "top", "leaf"), 100, "{level}: {sums:?}");
+            let to_leaf: u64 = sums.iter().filter(|((_, callee), _)| callee == "leaf").map(|(_, count)| count).sum();
+            assert_eq!(to_leaf, 100, "{level}: the others have no caller that counts: {sums:?}");
+        }
+    }
+}
+
+/// What the recorded program had itself is in a library now that nothing is counted in.
+#[test]
+fn callees_in_a_library_leave_no_caller_behind() {
+    let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
+    place.cc("--trodden-stream -O2 main.c between.c leaf.c -o first");
+    place.tool("gcc", "-O2 -fPIC -shared between.c -o libbetween.so");
+    place.cc("-O2 -rdynamic main.c leaf.c ./libbetween.so -o second");
+    let sums = counted(&place, ["first", "second"], "0", [&[], &[]]);
+    assert_eq!(called(&sums, "top", "leaf"), 100, "{sums:?}");
+    let to_leaf: u64 = sums.iter().filter(|((_, callee), _)| callee == "leaf").map(|(_, count)| count).sum();
+    assert_eq!(to_leaf, 100, "{sums:?}");
+}
+
+/// With an argument the program is interrupted after each instruction of `window`, which calls `leaf` by a call and `low` by a jump.
+///
+/// - `1`: the handler is `leaf` itself. `2`: it calls `leaf` by `inner`. `3`: it goes back to `back`, of each instruction once.
+/// - It prints how often `leaf` was called by the handler, and by `window`.
+const STEPS: &str = r##"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+int leaf(int x);
+int low(int x);
+static sigjmp_buf back;
+static volatile int handled, steps, limit = 1, outside;
+volatile int of_window, of_others;
+__attribute__((noinline)) static void step(int on) {
+    if (on) __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+    else __asm__ volatile("pushfq; andq $-257, (%%rsp); popfq" ::: "memory", "cc");
+}
+__attribute__((noinline)) static int calls(int x) { return leaf(x) + 1; }
+__attribute__((noinline)) static int jumps(int x) { __asm__ volatile("# jumps" : "+r"(x)); return low(x); }
+__attribute__((noinline)) static int window(int x) { return calls(x) ^ jumps(x + 1); }
+__attribute__((noinline)) static int inner(int x) { return leaf(x) * 2; }
+static void is_leaf(int n) { leaf(-n); handled++; }
+static void calls_inner(int n) { inner(-n); handled++; }
+static void goes_back(int n) { (void)n; if (++steps == limit) siglongjmp(back, 1); }
+/// The first time it calls `leaf` on a path that the recorded run has, afterwards on one that it has not: with the same frame.
+__attribute__((noinline)) static int returns_here(int x, int on) {
+    int y = x;
+    steps = 0;
+    if (sigsetjmp(back, 1)) {
+        step(0);
+        outside++;
+        __asm__ volatile("# again" : "+r"(y));
+        return leaf(-1000);
+    }
+    step(on);
+    y += leaf(x);
+    step(0);
+    return y;
+}
+int main(int argc, char **argv) {
+    int s = 0, mode = argc > 1 ? atoi(argv[1]) : 0;
+    for (int i = 0; i < 3; i++) s += window(i) + inner(i) + returns_here(i, 0);
+    of_window = of_others = 0;
+    signal(SIGTRAP, mode == 1 ? is_leaf : mode == 2 ? calls_inner : goes_back);
+    if (mode == 3) {
+        for (limit = 1; limit < 400; limit++) s += returns_here(limit, 1);
+    } else {
+        for (int i = 0; i < 50; i++) {
+            if (mode) step(1);
+            s ^= window(i);
+            if (mode) step(0);
+        }
+    }
+    fprintf(stderr, "%d\n", s);
+    printf("%d %d %d %d\n", handled, outside, of_window, of_others);
+    return 0;
+}
+"##;
+
+const LEAVES: &str = r##"
+extern volatile int of_window, of_others;
+__attribute__((noinline)) int leaf(int x) { if (x < 0) of_others++; else of_window++; return x + 1; }
+__attribute__((noinline)) int low(int x) { if (x < 0) of_others++; else of_window++; return x + 1; }
+"##;
+
+/// What a program with [`STEPS`] counted and printed in a mode.
+fn stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u64>) {
+    let sums = counted(place, ["prog", "prog"], "0", [&[], &[mode]]);
+    let mut command = place.command(trodden());
+    command.args(["record", "--no-store", "-o", "counted.trodden", "--"]).arg(place.path("counting")).arg(mode);
+    let printed = String::from_utf8(must(&mut command).stdout).unwrap();
+    assert_eq!(callers(place, "counted.trodden"), sums, "mode {mode}: two runs");
+    (sums, printed.split_whitespace().map(|n| n.parse().unwrap()).collect())
+}
+
+#[test]
+fn signal_handlers_at_every_instruction_take_no_context() {
+    let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
+    for level in ["-O1", "-O2"] {
+        place.cc(&format!("--trodden-stream {level} prog.c leaves.c -o prog"));
+        // Every segment has 3 executions before.
+        let (sums, printed) = stepped(&place, "1");
+        let [handled, _, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
+        assert!(handled > 1000 && of_others == handled && of_window == 100, "{printed:?}");
+        assert_eq!(called(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
+        assert_eq!(called(&sums, "jumps", "low"), 53, "{level}: {sums:?}");
+        let (sums, printed) = stepped(&place, "2");
+        assert!(printed[0] > 1000, "{printed:?}");
+        assert_eq!(called(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
+        assert_eq!(called(&sums, "inner", "leaf"), printed[0] + 3, "{level}: {sums:?}");
+        assert!((3..=53).contains(&called(&sums, "jumps", "low")), "{level}: {sums:?}");
+    }
+}
+
+#[test]
+fn a_handler_that_does_not_return_leaves_no_caller_behind() {
+    let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
+    for level in ["-O1", "-O2"] {
+        place.cc(&format!("--trodden-stream {level} prog.c leaves.c -o prog"));
+        let (sums, printed) = stepped(&place, "3");
+        let [_, outside, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
+        assert!(outside > 20 && of_others == outside && of_window > 100, "{printed:?}");
+        // `leaf` is entered before it counts what it does, and that before its path ends.
+        let counted = called(&sums, "returns_here", "leaf") - 3;
+        assert!(counted <= of_window && counted + 20 > of_window, "{level}: {counted} of {of_window}: {sums:?}");
+    }
+}
