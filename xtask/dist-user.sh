@@ -4,7 +4,7 @@ set -eu
 fail() { echo "dist-user.sh: $*" >&2; exit 1; }
 work=$(mktemp -d)
 cd "$work"
-export TRODDEN_STORE="$work/store"
+export TRODDEN_CACHE="$work/store"
 
 echo "$(trodden --version), in $(dirname "$(command -v trodden)")"
 for other in trodden-cc trodden-c++ cargo-trodden; do

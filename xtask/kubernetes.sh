@@ -17,7 +17,7 @@ python3 -m venv "$folder/venv"
 "$folder/venv/bin/python" -m pip install --quiet kubernetes-validate
 
 cd "$folder"
-export TRODDEN_STORE=$folder/store
+export TRODDEN_CACHE=$folder/store
 cat > prog.c <<'C'
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Runs the guide's example on rows.parquet, and compares what its query finds with what `trodden field aggregate --json` says. See spark.sh.
+"""Runs the guide's example on rows.parquet, and compares what its query finds with what `trodden fleet aggregate --json` says. See spark.sh.
 
 spark.py GUIDE SUMS
 """

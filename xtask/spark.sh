@@ -21,7 +21,7 @@ if [ -z "${SPARK_PYTHON:-}" ]; then
 fi
 
 cd "$folder"
-export TRODDEN_STORE=$folder/store
+export TRODDEN_CACHE=$folder/store
 cat > prog.c <<'C'
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")

@@ -65,7 +65,7 @@ fn shortest(trodden: &Path, rounds: u32, folder: &Path, source: &Path, level: &s
                 _ => Command::new(trodden),
             };
             command.args((at == 1).then_some("cc")).args([level, "-w", "-c"]).arg(source).arg("-o").arg(folder.join("unit.o"));
-            command.env("TRODDEN_STORE", folder.join("store"));
+            command.env("TRODDEN_CACHE", folder.join("store"));
             let before = seconds_of_children()?;
             let status = command.stdin(Stdio::null()).status().context("cannot run a compiler")?;
             if !status.success() {

@@ -43,7 +43,16 @@ const PRIVATE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), c
 /// Files in which white space at the end of a line means nothing, and that no formatter cares for.
 const STRIPPED: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
 /// Crates that are pure.
-const PURE: &[&str] = &["crates/flow/src/", "crates/hardware/src/", "crates/sequence/src/", "crates/waits/src/"];
+const PURE: &[&str] = &[
+    "crates/flow/src/",
+    "crates/selective/src/",
+    "crates/partition/src/",
+    "crates/witness/src/",
+    "crates/coding/src/",
+    "crates/hardware/src/",
+    "crates/sequence/src/",
+    "crates/waits/src/",
+];
 /// What the pure core must not use.
 const IMPURE: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "std::net", "std::io"];
 /// Crates whose work needs unsafe code.

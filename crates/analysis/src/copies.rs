@@ -2,8 +2,9 @@
 //! bounds them.
 
 use serde::Serialize;
-use trodden_flow::partition::lower_bound::{LowerBound, bound};
-use trodden_flow::partition::{CopyPlan, Measure, Part, Procedure, hits};
+use trodden_flow::part::{Measure, Part};
+use trodden_partition::lower_bound::{LowerBound, bound};
+use trodden_partition::{CopyPlan, Procedure, hits};
 use trodden_profile::copies::{CopyMeasurements, CopyTimes};
 
 /// What programs count that know some paths.

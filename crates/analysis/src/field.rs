@@ -189,7 +189,7 @@ impl<'a, R: BufRead> Reports<'a, R> {
         self.input.read_exact(&mut head).map_err(short(self.at, "it ends within the head of a report of untested paths"))?;
         let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
         if head[..8] != MAGIC || half(8) > LONGEST {
-            return Err(damaged(self.at, "no report of untested paths begins here: `trodden field pack` makes such files"));
+            return Err(damaged(self.at, "no report of untested paths begins here: `trodden fleet pack` makes such files"));
         }
         // Memory grows with the bytes that are really there, not with the length in the head.
         self.body.clear();

@@ -231,7 +231,7 @@ fn maps(image: &Image, store: Option<&UnitStore>) -> Result<Vec<(Identity, Arc<U
         let unit = placed.unit;
         let frame = image.frame(unit, store).map_err(|e| format!("unit {unit}: {e}"))?;
         let frame = frame.ok_or_else(|| {
-            format!("the map of unit {unit} is neither in it nor in the unit store: set TRODDEN_STORE to the store it was built with")
+            format!("the map of unit {unit} is neither in it nor in the unit cache: set TRODDEN_CACHE to the store it was built with")
         })?;
         let map = frame.map().map_err(|e| e.to_string())?;
         map.check().map_err(|e| format!("unit {unit}: {e}"))?;

@@ -123,6 +123,9 @@ pub fn most(top: Option<usize>, json: bool) -> usize {
     top.unwrap_or(if json { 0 } else { SHOWN })
 }
 
+/// Maximum number of source lines of a path, where there is no option for it; `trodden annotate` shows all.
+pub const STEPS: usize = 24;
+
 /// Options of text for standard output as it is: colour, width, and how many steps of a path are shown.
 pub fn text_options(color: Color, steps: usize) -> TextOptions {
     TextOptions { color: wants_color(color), width: width(), steps }

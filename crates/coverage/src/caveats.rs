@@ -7,6 +7,7 @@ use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use trodden_report::Name;
+use trodden_report::coverage::escaped;
 
 /// Why counts of a function are LLVM's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +59,7 @@ impl CaveatReason {
             CaveatReason::Moved => assumes("code of the next lines may have run before one that did not"),
             CaveatReason::Rust => assumes("code after a branch in which executions ended has the count of the branch"),
             CaveatReason::Forked => "several processes continued it, and it counts once for each, from its entry on".to_owned(),
-            CaveatReason::ReturnedTwice => "a call returned twice, and code that ran after it may have a count of 0".to_owned(),
+            CaveatReason::ReturnedTwice => "a call returned twice, and counts after it may be too low, or 0".to_owned(),
             CaveatReason::NotShown => {
                 "compiled in several ways within one program, of which the linker kept the regions of one: executions of the others are \
                     not shown"
@@ -130,6 +131,28 @@ pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) ->
     out
 }
 
+/// A source file's page as `llvm-cov show` writes it, with a box below the first line of each function with a caveat; and those of which
+/// it has no such line.
+pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Caveat>) {
+    let (mut page, mut unmarked) = (page.to_owned(), Vec::new());
+    for caveat in caveats.iter().rev() {
+        let number = caveat.line;
+        let row = page.find(&format!("<a name='L{number}' href='#L{number}'><pre>{number}</pre>"));
+        let code = row.and_then(|row| Some(row + page[row..].find("<td class='code'>")?));
+        match code.and_then(|code| Some(code + page[code..].find(END_OF_CODE)? + END_OF_CODE.len())) {
+            Some(end) => {
+                let text = escaped(&format!("Not exact ({}): {}", caveat.name(), caveat.reason.text()));
+                page.insert_str(end, &format!("<div class='expansion-view'><pre>{text}</pre></div>"));
+            }
+            None => unmarked.push(*caveat),
+        }
+    }
+    (page, unmarked)
+}
+
+/// The end of a line's code on a page.
+const END_OF_CODE: &str = "</pre>";
+
 /// The sources of a program, as far as they can be read, and where the calls in them end.
 #[derive(Default)]
 pub struct CallEnds(BTreeMap<String, Option<Vec<String>>>);
@@ -155,5 +178,19 @@ mod tests {
         let lines: Vec<&str> = marked.lines().collect();
         assert_eq!((lines.len(), lines[3], lines[7]), (8, "    4|      1|int f(void) {", "    5|      1|  4|"));
         assert!(lines[5].starts_with("  |  Not exact (f): counts after its calls assume that they returned"), "{marked}");
+    }
+
+    #[test]
+    fn boxes_on_pages_stand_below_the_code_of_first_lines() {
+        let caveat = |line, function: &str| Caveat { file: "/x/a.c".into(), line, function: function.into(), reason: CaveatReason::Forked };
+        let row =
+            |line| format!("<tr><td><a name='L{line}' href='#L{line}'><pre>{line}</pre></a></td><td class='code'><pre>}}</pre></td></tr>");
+        let page = format!("{}{}", row(4), row(44));
+        let (first, other, missing) = (caveat(4, "_Z1fIiEvv"), caveat(44, "g"), caveat(5, "h"));
+        let (marked, unmarked) = mark_page(&page, &[&first, &other, &missing]);
+        assert_eq!(unmarked, [&missing]);
+        let boxes: Vec<&str> = marked.split("<pre>}</pre><div class='expansion-view'><pre>").collect();
+        assert_eq!(boxes.len(), 3, "{marked}");
+        assert!(boxes[1].starts_with("Not exact (f&lt;int&gt;): several processes") && boxes[2].starts_with("Not exact (g)"), "{marked}");
     }
 }

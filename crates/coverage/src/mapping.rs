@@ -4,7 +4,7 @@
 //! `llvm-cov` would show a program that was built again since without a word, with whatever counts still fit; so the build id is compared
 //! first.
 
-use crate::caveats::{Caveat, CaveatReason, mark_sources};
+use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
 use crate::demangled;
 use crate::file_names::FileNames;
 use crate::files::Files;
@@ -14,6 +14,7 @@ use crate::sections::Mapping;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,14 +105,36 @@ impl CoverageMapping {
 
     /// Says of which functions some counts are LLVM's; only of those without a place, if what is printed has marks of the others.
     pub fn note_caveats(&self, has_marks: bool) {
-        let unmarked: Vec<&Caveat> = self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect();
-        let Some(first) = unmarked.first() else { return };
-        let more = if unmarked.len() > 1 {
-            format!(" (and {} more; `trodden coverage report` lists them)", unmarked.len() - 1)
-        } else {
-            String::new()
-        };
-        log::info!("{}: {}{more}", first.name(), first.remark());
+        note(&self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect::<Vec<_>>());
+    }
+
+    /// Whether some counts of a function are LLVM's.
+    pub fn has_caveats(&self) -> bool {
+        !self.caveats.is_empty()
+    }
+
+    /// Marks functions of which some counts are LLVM's on the pages that `llvm-cov show` wrote into a folder, and says of which no page has
+    /// a line.
+    ///
+    /// # Errors
+    /// A page cannot be read or written.
+    pub fn mark_pages(&self, folder: &Path) -> Result<()> {
+        let mut by_file: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
+        self.caveats.iter().for_each(|caveat| by_file.entry(&caveat.file).or_default().push(caveat));
+        let mut unmarked = Vec::new();
+        for (file, caveats) in by_file {
+            let path = folder.join(format!("coverage/{}.html", file.trim_start_matches('/')));
+            if !path.is_file() {
+                unmarked.extend(caveats);
+                continue;
+            }
+            let page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let (page, left) = mark_page(&page, &caveats);
+            fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+            unmarked.extend(left);
+        }
+        note(&unmarked);
+        Ok(())
     }
 
     /// Files that match the patterns.
@@ -217,6 +240,16 @@ impl CoverageMapping {
         }
         Ok(output.stdout)
     }
+}
+
+/// Says that counts of functions are not exact.
+fn note(caveats: &[&Caveat]) {
+    let Some(first) = caveats.first() else { return };
+    let more = match caveats.len() {
+        1 => String::new(),
+        all => format!(" (and {} more; `trodden coverage report` lists them)", all - 1),
+    };
+    log::info!("{}: {}{more}", first.name(), first.remark());
 }
 
 /// The counters of all functions, and images with their mapping: copies in which each function has the counts of its own executions, and

@@ -57,7 +57,8 @@ impl Stops {
             let forks: Vec<Edge> = edges.forks_of(number).collect();
             // As for the counters: each process that continues has the whole of the function's execution.
             let paths = with_paths_of_children(function.map, &function.paths, &forks).ok().flatten();
-            let is_continued = !forks.is_empty() && paths.is_some();
+            // The fork may have been in a callee.
+            let is_continued = paths.is_some();
             let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
             let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| plain(file));
             Collector { function, paths, image, names, file_of: &file_of, tail_calls: &tail_calls, stops: &mut stops }

@@ -26,9 +26,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
         let name = file["filename"].as_str().unwrap_or_default();
         let own = paths.get(&plain(name)).copied();
         let mut row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
-        let of_file = || mapping.caveats.iter().filter(|caveat| caveat.file == plain(name));
-        row.remarks = of_file().map(Caveat::remark_with_name).collect();
-        row.caveats = of_file().map(Caveat::json).collect();
+        mark(&mut row, mapping, &plain(name));
         // Headers without code are in the mapping, too.
         if row.regions.all > 0 || row.paths.is_some() {
             table.rows.push(row);
@@ -39,6 +37,13 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     let prefix = common_folder(table.rows.iter().map(|r| r.name.as_str()));
     table.rows.iter_mut().for_each(|r| r.name = r.name[prefix..].to_owned());
     Ok(table)
+}
+
+/// Adds what is not exact of a file to its row.
+fn mark(row: &mut CoverageRow, mapping: &CoverageMapping, file: &str) {
+    let of_file = || mapping.caveats.iter().filter(|caveat| caveat.file == file);
+    row.remarks.extend(of_file().map(Caveat::remark_with_name));
+    row.caveats.extend(of_file().map(Caveat::json));
 }
 
 /// The numbers of `llvm-cov` for a file, or for all.
@@ -134,7 +139,9 @@ pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<Cover
         let missed: Vec<u32> = lines.iter().filter(|(_, n)| **n == 0).map(|(line, _)| *line).collect();
         let word = if missed.len() == 1 { "line" } else { "lines" };
         let remarks = if missed.is_empty() { Vec::new() } else { vec![format!("not executed: {word} {}", ranges(&missed))] };
-        table.rows.push(CoverageRow { name: name.clone(), lines: Some(share), remarks, ..CoverageRow::default() });
+        let mut row = CoverageRow { name: name.clone(), lines: Some(share), remarks, ..CoverageRow::default() };
+        mark(&mut row, mapping, &plain(name));
+        table.rows.push(row);
     }
     table.total = CoverageRow { name: "changed lines".into(), lines: Some(total), ..CoverageRow::default() };
     let all = plural(changes.lines().0 as u128, "line", "lines");

@@ -5,9 +5,9 @@
 use crate::model::Model;
 use std::collections::HashSet;
 use std::rc::Rc;
-use trodden_flow::witness::WitnessKind;
-use trodden_flow::witness::automaton::{AutomatonState, StateAction};
-use trodden_flow::witness::pushdown::Pushdown;
+use trodden_witness::WitnessKind;
+use trodden_witness::automaton::{AutomatonState, StateAction};
+use trodden_witness::pushdown::Pushdown;
 
 /// A call under way.
 struct Frame {
@@ -62,7 +62,7 @@ fn followed(model: &Model, pushdown: &Pushdown, possible: &[(AutomatonState, Sta
         let data = pushdown.state(state);
         if !data.executes {
             act(pushdown, state, &stack, &mut work);
-        } else if model.addresses[data.witness.map_or(0, trodden_flow::witness::Witness::index)] == Some(to) && found.len() < MOST {
+        } else if model.addresses[data.witness.map_or(0, trodden_witness::Witness::index)] == Some(to) && found.len() < MOST {
             found.push((state, stack));
         }
     }

@@ -7,7 +7,7 @@
 use anyhow::Result;
 use std::collections::BTreeMap;
 use trodden_binary::Binary;
-use trodden_flow::witness::Opaque;
+use trodden_witness::Opaque;
 
 /// What is assumed of other files' functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

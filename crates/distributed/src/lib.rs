@@ -1,12 +1,12 @@
 //! Distributed program tracing: machine code as a program of witnesses, which run watches what, and the exact trace that is put together
 //! from what the runs have seen.
 //!
-//! Source: the paper on distributed program tracing; [`trodden_flow::witness`] has its theory, `trodden-trace` its collectors.
+//! Source: the paper on distributed program tracing; [`trodden_witness`] has its theory, `trodden-trace` its collectors.
 //!
 //! | file | what |
 //! |---|---|
 //! | `files.rs`, `libraries.rs` | the files that are traced; libraries by name |
-//! | `model.rs`, `model/`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
+//! | `model.rs`, `model/`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_witness`], and as the trace names it |
 //! | `jumps.rs`, `returns.rs` | indirect jumps that are watched; blocks that end at calls, which need not return |
 //! | `plan.rs`, `weights.rs` | which run watches what, and what that costs |
 //! | `merge.rs`, `replay.rs`, `live.rs` | merging what each run saw; what a single run saw, while it runs |

@@ -9,10 +9,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use trodden_binary::linked::in_file;
-use trodden_flow::witness::{Distribution, WitnessSite};
-use trodden_flow::witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 use trodden_trace::container::ContainerError;
 use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
+use trodden_witness::{Distribution, WitnessSite};
+use trodden_witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 
 /// Why partial traces could not be merged.
 #[derive(Debug)]

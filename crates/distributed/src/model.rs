@@ -1,4 +1,4 @@
-//! Machine code as a program of [`trodden_flow::witness`]: which places can be watched, and what may follow what.
+//! Machine code as a program of [`trodden_witness`]: which places can be watched, and what may follow what.
 //!
 //! A block is a node. Behind a call of which several things can come (it may call back, unwind, or go to one of several
 //! functions) a continuation begins, which can be watched, too; unless a block starts there anyway. A tail call is a
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doubt, FunctionGraph, ProgramGraph, Returns};
 use trodden_binary::linked::in_file;
 use trodden_flow::graph::{Graph, Node, postorder};
-use trodden_flow::witness::{
+use trodden_witness::{
     NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessProgram,
 };
 

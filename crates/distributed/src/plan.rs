@@ -12,13 +12,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use trodden_flow::graph::Node;
-use trodden_flow::witness::ambiguous::{self, Blocks};
-use trodden_flow::witness::condition::{BranchNode, BranchTarget, Violation, check_structure, members};
-use trodden_flow::witness::distribution::{assign_to_machines, plan, witness_count};
-use trodden_flow::witness::pushdown::Pushdown;
-use trodden_flow::witness::repair::Repair;
-use trodden_flow::witness::structure::Structure;
-use trodden_flow::witness::{
+use trodden_witness::ambiguous::{self, Blocks};
+use trodden_witness::condition::{BranchNode, BranchTarget, Violation, check_structure, members};
+use trodden_witness::distribution::{assign_to_machines, plan, witness_count};
+use trodden_witness::pushdown::Pushdown;
+use trodden_witness::repair::Repair;
+use trodden_witness::structure::Structure;
+use trodden_witness::{
     Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder,
     WitnessKind, check_paper,
 };

@@ -10,7 +10,7 @@ use trodden_binary::graph::{
     BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, Frequencies, FunctionGraph, GraphObservation,
     ProgramGraph, Returns,
 };
-use trodden_flow::witness::Opaque;
+use trodden_witness::Opaque;
 
 /// Cuts the blocks of all functions behind their calls, and at further addresses. Gives where the pieces start that were no blocks before.
 /// `next` is the address behind the instruction at an address.

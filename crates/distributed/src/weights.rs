@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};
 use trodden_flow::graph::{Edge, Node};
-use trodden_flow::witness::weights::heads;
-use trodden_flow::witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 use trodden_trace::TraceFile;
+use trodden_witness::weights::heads;
+use trodden_witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 
 /// Executions of blocks and of steps between them, by address.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ fn block_of(model: &Model, f: WitnessFunctionId, node: Node, function: Option<&F
 
 /// Whether a node begins a block.
 fn starts(model: &Model, f: WitnessFunctionId, node: Node) -> bool {
-    model.program.function(f).nodes[node.index()] == trodden_flow::witness::NodeKind::Block
+    model.program.function(f).nodes[node.index()] == trodden_witness::NodeKind::Block
 }
 
 /// What the graphs and the compiler's map say.

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::whole_file;
-use trodden_unit::{Identity, UnitStore, store::STORE_VARIABLE};
+use trodden_unit::{Identity, UnitStore, store::CACHE_VARIABLE};
 
 /// The runtime, as one relocatable object.
 const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
@@ -47,7 +47,7 @@ fn object(store: &UnitStore, content: &[u8]) -> Result<PathBuf> {
         return Ok(path);
     }
     whole_file::write_again(&path, BEGUN, content).with_context(|| {
-        format!("cannot write the runtime object {}: set {STORE_VARIABLE} to a folder that can be written", path.display())
+        format!("cannot write the runtime object {}: set {CACHE_VARIABLE} to a folder that can be written", path.display())
     })?;
     Ok(path)
 }
@@ -134,7 +134,7 @@ pub fn plugin_option(context: &DriverContext) -> Result<OsString> {
 }
 
 /// A library under a name that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: its own, or that of a link in the
-/// unit store.
+/// unit cache.
 ///
 /// # Errors
 /// The store's folder has such a name, too, or cannot be written.
@@ -147,7 +147,7 @@ fn preloadable(context: &DriverContext, library: &Path) -> Result<PathBuf> {
     let own = folder.join(format!("{}.so", Identity::from_content(library.as_os_str().as_encoded_bytes())));
     if separates(&own) {
         bail!(
-            "neither {} nor {} can be preloaded, for the blanks or colons in their names: set {STORE_VARIABLE} to a folder without",
+            "neither {} nor {} can be preloaded, for the blanks or colons in their names: set {CACHE_VARIABLE} to a folder without",
             library.display(),
             own.display()
         );

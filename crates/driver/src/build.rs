@@ -18,7 +18,7 @@ use trodden_launch::process::not_run;
 use trodden_text::words::{listed, plural};
 use trodden_unit::Settings;
 use trodden_unit::experiment::{Observe, exclusions};
-use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::store::CACHE_VARIABLE;
 
 /// Files that a note names.
 const SHOWN: usize = 8;
@@ -66,7 +66,7 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     let mut command = Command::new(&build.command[0]);
     command.args(&build.command[1..]).envs(build.variables.iter().map(|(name, value)| (name, value)));
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
-    command.env(STORE_VARIABLE, store.root()).env(LOG_VARIABLE, &log);
+    command.env(CACHE_VARIABLE, store.root()).env(LOG_VARIABLE, &log);
     let is_for_traces = settings.observe == Some(Observe::Trace);
     experiment::set(&mut command, &experiment::file(context, &experiment::resolve(context, settings)?)?);
     let mut first = Vec::new();

@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_launch::process::exit_code;
-use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::store::CACHE_VARIABLE;
 use trodden_unit::{Identity, Settings};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -163,7 +163,7 @@ fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings:
     let way = way(context, &request)?;
     command.env("RUSTC_WRAPPER", assets::wrapper_for(context, &store, way)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
     command.env(rust::WAY_VARIABLE, way.to_string());
-    command.env(STORE_VARIABLE, store.root());
+    command.env(CACHE_VARIABLE, store.root());
     experiment::set(&mut command, &request);
     let drivers = assets::drivers(context, &store)?;
     let underscored = target.replace('-', "_");

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_unit::experiment::InputFolder;
-use trodden_unit::{UnitStore, store::STORE_VARIABLE};
+use trodden_unit::{UnitStore, store::CACHE_VARIABLE};
 
 /// Reports that one more of several things is done.
 pub type Step = Box<dyn Fn() + Send + Sync>;
@@ -44,13 +44,13 @@ impl DriverContext {
         self.variable("PATH").into_iter().flat_map(env::split_paths)
     }
 
-    /// The unit store.
+    /// The unit cache.
     ///
     /// # Errors
     /// The environment names none, and there is no home folder.
     pub fn store(&self) -> Result<UnitStore> {
         let root = UnitStore::root_from(|name| self.variable(name).map(OsStr::to_owned));
-        let root = root.ok_or_else(|| anyhow!("no folder for the unit store: set {STORE_VARIABLE} (or HOME)"))?;
+        let root = root.ok_or_else(|| anyhow!("no folder for the unit cache: set {CACHE_VARIABLE} (or HOME)"))?;
         // Absolute: the compiler and the assembler may run elsewhere.
         Ok(UnitStore::at(std::path::absolute(root)?))
     }
@@ -102,7 +102,7 @@ impl DriverContext {
     /// A process in a folder, with these variables and a store of its own.
     pub(crate) fn in_folder(folder: &Path, variables: &[(&str, &str)]) -> DriverContext {
         let mut variables: HashMap<OsString, OsString> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        variables.insert(STORE_VARIABLE.into(), folder.join("store").into());
+        variables.insert(CACHE_VARIABLE.into(), folder.join("store").into());
         DriverContext {
             variables,
             program: Ok(folder.join("bin/trodden")),
@@ -131,6 +131,6 @@ mod tests {
         let mut context = DriverContext::in_folder(folder.path(), &[]);
         assert_eq!(context.store().unwrap().root(), folder.path().join("store"));
         context.variables.clear();
-        assert!(context.store().unwrap_err().to_string().contains("TRODDEN_STORE"));
+        assert!(context.store().unwrap_err().to_string().contains("TRODDEN_CACHE"));
     }
 }

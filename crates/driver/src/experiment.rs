@@ -1,5 +1,5 @@
 //! From what people ask of a build to the file that the plugin reads: settings of the command line and of the
-//! environment, resolved in the unit store.
+//! environment, resolved in the unit cache.
 //!
 //! Three steps, in this order: read settings (no file is touched), check that they make sense together, resolve the
 //! files that they name. What is resolved is a [`PluginRequest`]; its file is named by its content and goes down to drivers

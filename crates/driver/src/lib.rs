@@ -15,7 +15,7 @@
 //! | `lto.rs` | whole programs optimised, then instrumented |
 //! | `guided.rs`, `guided/`, `profdata.rs`, `cc/pgo.rs` | profile-guided builds; LLVM's profiles; builds that collect for them |
 //! | `assets.rs`, `toolchain.rs`, `stand_ins.rs` | what trodden brings along; where LLVM is; other compilers' names |
-//! | `other_programs.rs`, `store_size.rs` | running tools; how large the unit store is |
+//! | `other_programs.rs`, `store_size.rs` | running tools; how large the unit cache is |
 #![forbid(unsafe_code)]
 
 pub mod assets;

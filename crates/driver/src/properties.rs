@@ -1,4 +1,4 @@
-//! What the units of a profile compute: their kept bitcode, from the image or the unit store, goes through the plugin
+//! What the units of a profile compute: their kept bitcode, from the image or the unit cache, goes through the plugin
 //! once more, which writes properties and makes no code.
 
 use crate::context::DriverContext;
@@ -79,7 +79,7 @@ fn bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitStore)
     }
     match store.get(unit) {
         Ok(Some(frame)) => frame.bitcode().map_err(|e| e.to_string()),
-        Ok(None) => Err(format!("its bitcode is neither in the program nor in the unit store {}", store.root().display())),
+        Ok(None) => Err(format!("its bitcode is neither in the program nor in the unit cache {}", store.root().display())),
         Err(e) => Err(e.to_string()),
     }
 }

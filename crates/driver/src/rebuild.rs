@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
-use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::store::CACHE_VARIABLE;
 use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
 /// Compiles bitcode through the plugin.
@@ -71,7 +71,7 @@ impl DriverCompiler {
             .args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"])
             .arg(joined("-fpass-plugin=", &self.plugin));
         command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
-        command.env(STORE_VARIABLE, &self.store).env(EXPERIMENT_VARIABLE, &self.request).env_remove(SETTINGS_VARIABLE);
+        command.env(CACHE_VARIABLE, &self.store).env(EXPERIMENT_VARIABLE, &self.request).env_remove(SETTINGS_VARIABLE);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
         command
     }

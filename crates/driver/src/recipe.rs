@@ -143,7 +143,7 @@ impl RecipeStore {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
                 "the store {} does not know how image {} was linked: link it again by `trodden cc`, without --keep map, or set \
-                    TRODDEN_STORE to the store of the machine that built it",
+                    TRODDEN_CACHE to the store of the machine that built it",
                 self.root.display(),
                 image.identity
             ),

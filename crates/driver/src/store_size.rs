@@ -1,4 +1,4 @@
-//! How large the unit store is, and making it smaller: `trodden store`.
+//! How large the unit cache is, and making it smaller: `trodden cache`.
 //!
 //! The store grows with every build: the frames of units (`units`), earlier profiles that builds were given (`inputs`),
 //! what links were made of (`links`, `objects`), and objects of copies (`copies`). A program that carries its frames is

@@ -13,7 +13,8 @@
 //!
 //! Nodes that cannot be reached from the entry have no part in it.
 
-use crate::graph::{Edge, Graph, Node, indices, postorder};
+use crate::graph::{Edge, Graph, Node, postorder};
+use crate::indices;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -14,6 +14,7 @@ pub struct Node(pub u32);
 pub struct Edge(pub u32);
 
 /// Has numbers of things be indices.
+#[macro_export]
 macro_rules! indices {
     ($($number:ident),*) => {
         $(impl $number {
@@ -24,8 +25,6 @@ macro_rules! indices {
         })*
     };
 }
-pub(crate) use indices;
-
 indices!(Node, Edge);
 
 /// Why a list of nodes and edges is no graph.

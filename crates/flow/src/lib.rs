@@ -11,16 +11,14 @@
 //! 6. [`Plan`]: numbering and increments ([`plan`]).
 //! 7. [`ProbeProgram`]: what a backend has to do on which edge, in which order, after passes that make it cheaper ([`program`]).
 //!
-//! Beside it, [`partition`] divides the counting of many procedures among copies of a program.
+//! [`part`] is what one of several copies of a program counts; the crates `selective`, `partition`, `witness` and `coding` build on this one.
 //!
-//! [`bounds`] says what counts of some nodes say of others. [`witness`] is about traces: which blocks or edges several runs record, each a
-//! few, so that together they give the whole execution back.
+//! [`bounds`] says what counts of some nodes say of others.
 //!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
 
 pub mod bounds;
-pub mod coding;
 pub mod dag;
 pub mod dominators;
 pub mod frequency;
@@ -28,7 +26,7 @@ pub mod graph;
 pub mod interesting;
 pub mod limit;
 pub mod numbering;
-pub mod partition;
+pub mod part;
 pub mod placement;
 pub mod plan;
 pub mod program;
@@ -36,12 +34,11 @@ pub mod residual;
 pub mod selective_inlining;
 pub mod trim;
 pub mod verify;
-pub mod witness;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
 pub use graph::{Edge, Graph, GraphError, Node};
 pub use interesting::InterestingPlan;
-pub use numbering::{InterestingSet, Labelling, Numbering, NumberingError, NumberingScheme, TooManyPaths};
+pub use numbering::{Numbering, NumberingScheme, TooManyPaths};
 pub use placement::Probes;
 pub use plan::{Partial, Plan, PlanOptions};
 pub use program::ProbeProgram;

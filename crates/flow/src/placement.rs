@@ -22,7 +22,7 @@ impl Probes {
     }
 
     /// These increments, by edge.
-    pub(crate) fn from_increments(increments: Vec<i64>) -> Probes {
+    pub fn from_increments(increments: Vec<i64>) -> Probes {
         Probes { increments }
     }
 
@@ -90,18 +90,18 @@ pub(crate) fn on_chords(dag: &Dag, edges: &[DagEdgeId], values: &[i64], head: im
 }
 
 /// Disjoint sets of nodes, with path halving.
-pub(crate) struct DisjointSets {
+pub struct DisjointSets {
     parent: Vec<u32>,
 }
 
 impl DisjointSets {
     /// Each node by itself.
-    pub(crate) fn new(nodes: usize) -> DisjointSets {
+    pub fn new(nodes: usize) -> DisjointSets {
         DisjointSets { parent: (0..nodes as u32).collect() }
     }
 
     /// The node that stands for a node's set.
-    pub(crate) fn root(&mut self, mut node: u32) -> u32 {
+    pub fn root(&mut self, mut node: u32) -> u32 {
         while self.parent[node as usize] != node {
             let up = self.parent[self.parent[node as usize] as usize];
             self.parent[node as usize] = up;
@@ -111,12 +111,12 @@ impl DisjointSets {
     }
 
     /// Each node by itself again.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.parent.iter_mut().zip(0..).for_each(|(p, n)| *p = n);
     }
 
     /// Joins the sets of two nodes; false if they were one already.
-    pub(crate) fn join(&mut self, a: Node, b: Node) -> bool {
+    pub fn join(&mut self, a: Node, b: Node) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         self.parent[a as usize] = b;
         a != b

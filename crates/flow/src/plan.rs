@@ -8,7 +8,7 @@ use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph};
 use crate::limit::cut_to_limit;
 use crate::numbering::{Numbering, TooManyPaths};
-use crate::partition::Part;
+use crate::part::Part;
 use crate::placement::Probes;
 
 /// How a function's paths are to be numbered and counted.
@@ -64,7 +64,7 @@ pub struct Plan {
     pub part: Option<PartPlan>,
 }
 
-/// What one of several copies counts; see [`crate::partition`].
+/// What one of several copies counts; see [`crate::part`].
 #[derive(Clone, Debug)]
 pub struct PartPlan {
     /// The acyclic graph of the paths that are counted.

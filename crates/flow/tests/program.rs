@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::dag::Origin;
 use trodden_flow::frequency::{Frequencies, innermost_loops};
-use trodden_flow::partition::{self, Measure, Part, PartitionOptions, PartitionStrategy, Procedure};
+use trodden_flow::part::{Measure, Part};
 use trodden_flow::plan::{Plan, RegisterAction};
 use trodden_flow::program::machine::Machine;
 use trodden_flow::program::operation::{Operation, value_set};
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIterationCode, TripCounting};
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions, ProbeProgram};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -335,7 +336,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         let procedure = Procedure { dag: plan.dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
         let strategy = random.pick(&[PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted]);
         let options = partition_options(&mut random);
-        let split = partition::plan(&[procedure], strategy, &options);
+        let split = trodden_partition::plan(&[procedure], strategy, &options);
         let Some(walks) = Walks::new(&mut random, &graph, &twice) else { continue };
         returns += walks.0.len() - 1;
         let truth = walks.planned(&graph, &plan);

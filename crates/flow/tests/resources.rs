@@ -4,9 +4,10 @@ use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::numbering::NumberedPaths;
-use trodden_flow::partition::tasks::{are_too_many, tasks};
-use trodden_flow::partition::{Measure, PartitionOptions, PartitionStrategy, Procedure, hits, plan};
+use trodden_flow::part::Measure;
 use trodden_flow::{Graph, Node};
+use trodden_partition::tasks::{are_too_many, tasks};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, hits, plan};
 use trodden_testkit::Random;
 
 /// A machine of states, each of which goes on in any of some others or ends.

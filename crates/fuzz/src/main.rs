@@ -111,7 +111,7 @@ fn supervise(target: &Target, cli: &Cli) -> io::Result<()> {
         .args([target.name, "--seconds", &cli.seconds.to_string(), "--seed", &cli.seed.to_string(), "--work"])
         .arg(folder.path())
         .env("TRODDEN_QUIET", "1")
-        .env("TRODDEN_STORE", folder.path().join("store"))
+        .env("TRODDEN_CACHE", folder.path().join("store"))
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

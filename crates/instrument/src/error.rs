@@ -4,7 +4,7 @@ use crate::options::BadOption;
 use crate::placeholders::PlaceholderError;
 use std::path::PathBuf;
 use trodden_flow::GraphError;
-use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::store::CACHE_VARIABLE;
 
 /// Why a unit cannot be instrumented.
 #[derive(Debug, thiserror::Error)]
@@ -15,11 +15,11 @@ pub enum Error {
     /// LLVM's edge counters cannot be taken out.
     #[error(transparent)]
     Placeholders(#[from] PlaceholderError),
-    /// There is no place for the unit store.
-    #[error("there is no folder for the unit store: set {STORE_VARIABLE} (or HOME) to one that can be written")]
+    /// There is no place for the unit cache.
+    #[error("there is no folder for the unit cache: set {CACHE_VARIABLE} (or HOME) to one that can be written")]
     NoStore,
-    /// The unit store cannot be written.
-    #[error("the unit store {folder} cannot be written ({source}): set {STORE_VARIABLE} to a folder that can")]
+    /// The unit cache cannot be written.
+    #[error("the unit cache {folder} cannot be written ({source}): set {CACHE_VARIABLE} to a folder that can")]
     Store {
         /// Its folder.
         folder: PathBuf,

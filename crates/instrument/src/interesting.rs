@@ -12,11 +12,13 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMTypeRef;
 use std::time::{Duration, Instant};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::interesting::{NoInterestingPlan, PathEnding, Wish, plan_interesting};
-use trodden_flow::numbering::{Budget, NumberOptions, RegisterPlacement};
+use trodden_flow::interesting::NumberAliases as Found;
+use trodden_flow::interesting::PathEnding;
 use trodden_flow::program::InterestingCells;
-use trodden_flow::verify::{NumberAliases as Found, VerifyBudget};
 use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram};
+use trodden_selective::plan::{NoInterestingPlan, Wish, plan_interesting};
+use trodden_selective::verify::VerifyBudget;
+use trodden_selective::{Budget, NumberOptions, RegisterPlacement};
 use trodden_unit::{InterestingWords, StorageAliases};
 
 /// Orders of out-edges that preferential numbering tries, for a small span of numbers. With 0 or 128, three programs execute within 0.4 %

@@ -22,7 +22,7 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use loops::{IterationNumber, TripCountFlush};
 use std::cell::RefCell;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::partition::Hits;
+use trodden_flow::part::Hits;
 use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
 use trodden_flow::program::verify::{WalkBudget, verify_counts};
 use trodden_flow::program::{BlockProperties, Choices, DominantIterationCode, StreamEdges};

@@ -8,6 +8,7 @@ mod loops;
 mod numbering;
 mod plan;
 mod sweep;
+mod untested;
 mod witnesses;
 
 pub use convert::Convert;
@@ -18,6 +19,7 @@ pub use loops::Loops;
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use plan::Plan;
 pub use sweep::Sweep;
+pub use untested::{HotPaths, Schemes};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
 use crate::experiments::Experiment;
@@ -60,6 +62,10 @@ pub enum Command {
     Convert(Convert),
     /// Compare methods of compressing a sequence of paths and calls: bytes, items, depth, time.
     Grammar(Grammar),
+    /// Compare the schemes that find untested paths and segments: all builds, tests and field of one program.
+    Schemes(Schemes),
+    /// Show whether the hottest paths of the tests are hot in the field.
+    HotPaths(HotPaths),
     /// Run a command of trodden with a published method in the place of its own.
     With(With),
     /// Measure real programs: what counting, recording and analysis cost and bring. Takes a checkout of the sources.
@@ -74,7 +80,7 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Write manual pages into a folder.
+    /// Write the manual pages of trodden and trodden-lab into a folder.
     Man {
         /// The folder, made if it is not there.
         folder: PathBuf,

@@ -10,6 +10,7 @@
 //! | `grammar.rs` | methods of compressing sequences beside each other |
 //! | `loops/` | hot loops' machine code without and with counting |
 //! | `plan.rs` | plans for copies that share the counting of a program, and what they cost |
+//! | `untested.rs` | schemes that find untested paths beside each other |
 //! | `with.rs` | commands of trodden with published methods instead of its own |
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod graph;
 mod loops;
 mod plan;
 mod sweep;
+mod untested;
 mod with;
 
 use anyhow::{Context, Result};
@@ -48,6 +50,8 @@ fn run(command: Command, color: Color) -> Result<ExitCode> {
         Command::Sweep(job) => sweep::run(&job),
         Command::Convert(job) => convert::run(&job),
         Command::Grammar(job) => grammar::run(&job),
+        Command::Schemes(job) => untested::schemes(&job, color),
+        Command::HotPaths(job) => untested::hot_paths(&job, color),
         Command::With(job) => with::run(&job),
         Command::Experiment(job) => experiments::run(&job).map(|()| ExitCode::SUCCESS),
         Command::Measure { file, command } => experiments::measure(&file, &command),
@@ -58,9 +62,11 @@ fn run(command: Command, color: Color) -> Result<ExitCode> {
 /// Writes the manual pages.
 fn pages(folder: &Path) -> Result<ExitCode> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let mut command = Cli::command().disable_help_subcommand(true);
-    command.build();
-    write_pages(&command, folder)?;
+    for command in [Cli::command(), trodden_command::laboratory::definition()] {
+        let mut command = command.disable_help_subcommand(true);
+        command.build();
+        write_pages(&command, folder)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

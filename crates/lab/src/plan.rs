@@ -12,8 +12,9 @@ use trodden_console::arguments::choices::word_for;
 use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 use trodden_console::notes::note;
 use trodden_console::output;
-use trodden_flow::partition::lower_bound::{LowerBound, bound};
-use trodden_flow::partition::{self, Hits, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, hits};
+use trodden_flow::part::{Hits, Measure, Part};
+use trodden_partition::lower_bound::{LowerBound, bound};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, hits};
 use trodden_profile::procedures::{self, add_call_sites, with_estimates};
 use trodden_recording::copies::make::CopiedProgram;
 use trodden_stored::named;
@@ -107,11 +108,11 @@ impl Answer {
         strategy: PartitionStrategy,
         measure: Measure,
         procedures: &[Procedure],
-        plan: &partition::PartitionPlan,
+        plan: &trodden_partition::PartitionPlan,
         bound: &LowerBound,
         measured: bool,
     ) -> Answer {
-        let copy = |copy: &partition::CopyPlan| {
+        let copy = |copy: &trodden_partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
             let Hits { labels, all } = hits::of_copy(procedures, copy);
             Copy {

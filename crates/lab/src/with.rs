@@ -60,7 +60,7 @@ fn options(choices: &LaboratoryChoices) -> Vec<(&'static str, Option<String>)> {
 fn concerned(option: &str) -> &'static [&'static [&'static str]] {
     match option {
         "--scheme" => &[&["cc"], &["c++"], &["build"], &["instrument"]],
-        "--strategy" | "--all-procedures" => &[&["record"], &["field", "copies"]],
+        "--strategy" | "--all-procedures" => &[&["record"], &["fleet", "copies"]],
         "--hits" | "--count-hits" => &[&["record"]],
         _ => &[&["trace", "record"]],
     }

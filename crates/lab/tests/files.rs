@@ -33,7 +33,7 @@ fn files_that_are_no_graphs_are_named() {
 
 #[test]
 fn choices_are_for_commands_that_they_concern() {
-    assert!(error(&["with", "--strategy", "p3", "--", "report"], "").contains("it is for `trodden record`, `trodden field copies`"));
+    assert!(error(&["with", "--strategy", "p3", "--", "report"], "").contains("it is for `trodden record`, `trodden fleet copies`"));
     assert!(error(&["with", "--collector", "uprobes", "--", "record", "./x"], "").contains("it is for `trodden trace record`"));
     assert!(error(&["with", "--", "record", "./x"], "").contains("give a choice"));
     assert!(error(&["with", "--strategy", "p4", "--", "record", "./x"], "").contains("p4"));

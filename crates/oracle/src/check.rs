@@ -119,7 +119,7 @@ impl Build<'_> {
                 let mut plugin = OsString::from("-fpass-plugin=");
                 plugin.push(&self.tools.plugin);
                 let store = self.folder.join("store");
-                clang.env(EXPERIMENT_VARIABLE, request(&self.variant.parameters, &store)?).arg(plugin).env("TRODDEN_STORE", store);
+                clang.env(EXPERIMENT_VARIABLE, request(&self.variant.parameters, &store)?).arg(plugin).env("TRODDEN_CACHE", store);
                 clang.env("TRODDEN_CODEGEN", self.variant.options.join("\u{1f}"));
             }
             run(&mut clang)?;

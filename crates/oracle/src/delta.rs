@@ -4,9 +4,10 @@
 //! Figures 3.17 and 3.18 of Vaswani's thesis, whose delta is a span over the number of paths.
 
 use std::time::{Duration, Instant};
-use trodden_flow::numbering::{Budget, Classification, NumberOptions, SearchEnd, number, preferential};
-use trodden_flow::{DagEdgeId, InterestingSet, Numbering, NumberingScheme};
+use trodden_flow::{DagEdgeId, Numbering, NumberingScheme};
 use trodden_profile::{FunctionPaths, Profile};
+use trodden_selective::InterestingSet;
+use trodden_selective::{Budget, Classification, NumberOptions, SearchEnd, number, preferential};
 use trodden_unit::MapError;
 
 /// Further orders of out-edges that preferential numbering tries in the second of its columns.

@@ -40,7 +40,7 @@ enum Task {
     },
     /// A program that trodden built, in a run of it: rebuilt with other counters, run again, compared. Prints what the program prints.
     Check {
-        /// The unit store of the build; the usual one if none is given.
+        /// The unit cache of the build; the usual one if none is given.
         #[arg(long)]
         store: Option<PathBuf>,
         /// Append the verdict to this file instead of the standard error output.

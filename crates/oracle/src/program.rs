@@ -1,4 +1,4 @@
-//! A program that trodden's drivers built: its units, and how it was linked, from the recipe that the drivers keep in the unit store.
+//! A program that trodden's drivers built: its units, and how it was linked, from the recipe that the drivers keep in the unit cache.
 //!
 //! The build's folder need not be there any more: inputs of the link that are gone are taken from the store.
 

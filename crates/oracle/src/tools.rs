@@ -70,7 +70,7 @@ impl Toolkit {
         if let Some((store, request)) = probes {
             let mut plugin = std::ffi::OsString::from("-fpass-plugin=");
             plugin.push(&self.plugin);
-            clang.arg(plugin).env("TRODDEN_STORE", store).env(EXPERIMENT_VARIABLE, request).env("TRODDEN_CODEGEN", codegen.join("\u{1f}"));
+            clang.arg(plugin).env("TRODDEN_CACHE", store).env(EXPERIMENT_VARIABLE, request).env("TRODDEN_CODEGEN", codegen.join("\u{1f}"));
         }
         run(clang.arg(module).arg("-o").arg(output)).map(drop)
     }

@@ -12,7 +12,7 @@ use trodden_unit::UnitStore;
 
 /// What to check.
 pub struct Trial {
-    /// The unit store of the build; the usual one if none is given.
+    /// The unit cache of the build; the usual one if none is given.
     pub store: Option<PathBuf>,
     /// Where the verdict goes.
     pub report: Option<PathBuf>,

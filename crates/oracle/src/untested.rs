@@ -1,5 +1,5 @@
 //! What a profile of the field has and one of the tests has not, found out from two full profiles: the oracle of
-//! `trodden residual` and of residual builds.
+//! `trodden untested` and of residual builds.
 //!
 //! Profiles are not filtered by known paths here, and path numbers are not used: paths are compared by the edges that
 //! they run over, and edges by how often both profiles executed them. The figures are the columns of table 3.1 of

@@ -173,7 +173,7 @@ fn small_subject(bench: &Bench, source: &Path) -> (Subject, SubjectRun) {
     let mut plugin = std::ffi::OsString::from("-fpass-plugin=");
     plugin.push(&bench.tools.plugin);
     let mut clang = bench.tools.command("clang");
-    clang.args(["-O0", "-c"]).arg(source).arg(plugin).arg("-o").arg(&object).env("TRODDEN_STORE", folder.join("store"));
+    clang.args(["-O0", "-c"]).arg(source).arg(plugin).arg("-o").arg(&object).env("TRODDEN_CACHE", folder.join("store"));
     assert!(clang.status().unwrap().success());
     assert!(bench.tools.command("clang").arg(&object).arg(&bench.tools.runtime).arg("-o").arg(&program).status().unwrap().success());
     let image = trodden_unit::Image::read(&fs::read(&program).unwrap()).unwrap();

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trodden_flow::partition::lower_bound::{LowerBound, bound};
-use trodden_flow::partition::{Measure, PartitionOptions, PartitionStrategy, Procedure, hits, plan};
+use trodden_flow::part::Measure;
+use trodden_partition::lower_bound::{LowerBound, bound};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, hits, plan};
 use trodden_profile::Profile;
 use trodden_profile::procedures::measured;
 

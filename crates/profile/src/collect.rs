@@ -1,7 +1,7 @@
 //! From the raw files of a run to a profile: counts joined with the maps of the units they belong to.
 //!
 //! An image's maps are in frames inside the image, so the image is read at the path that its process saw. If it was rebuilt, stripped or
-//! removed since, the unit store is read, which has units by identity. A map found there is exactly the right one, because a unit's
+//! removed since, the unit cache is read, which has units by identity. A map found there is exactly the right one, because a unit's
 //! identity is the hash of the map's input. Maps that cannot be found are listed; everything else is in the profile.
 
 use crate::counts::Counts;
@@ -41,10 +41,10 @@ pub enum CollectProblem {
         /// What is wrong.
         problem: RawProblem,
     },
-    /// The image on disk is another build than the one that ran, and the unit store lacks maps: it is not in the profile.
+    /// The image on disk is another build than the one that ran, and the unit cache lacks maps: it is not in the profile.
     #[error(
         "`{image}` was rebuilt after it ran: build {ran} was counted, the file is build {on_disk} now; {missing} units are not in the \
-            unit store either: run it again"
+            unit cache either: run it again"
     )]
     Rebuilt {
         /// Path of the image.
@@ -56,9 +56,9 @@ pub enum CollectProblem {
         /// Number of units without a map.
         missing: usize,
     },
-    /// The image on disk is another build than the one that ran, but the unit store has all its maps: it is in the profile.
+    /// The image on disk is another build than the one that ran, but the unit cache has all its maps: it is in the profile.
     #[error(
-        "`{image}` was rebuilt after it ran: build {ran} was counted (its maps are in the unit store), the file is build {on_disk} now"
+        "`{image}` was rebuilt after it ran: build {ran} was counted (its maps are in the unit cache), the file is build {on_disk} now"
     )]
     RebuiltButStored {
         /// Path of the image.
@@ -379,11 +379,11 @@ impl<'a> Collector<'a> {
     fn remedy(&self) -> String {
         match self.store {
             Some(store) => format!(
-                "they are not in the unit store {} either; set TRODDEN_STORE to the store the program was built with, or build it again \
+                "they are not in the unit cache {} either; set TRODDEN_CACHE to the store the program was built with, or build it again \
                     and run it again",
                 store.root().display()
             ),
-            None => "there is no unit store; set TRODDEN_STORE to the store the program was built with, or build it again and run it again"
+            None => "there is no unit cache; set TRODDEN_CACHE to the store the program was built with, or build it again and run it again"
                 .into(),
         }
     }

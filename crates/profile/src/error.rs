@@ -197,6 +197,12 @@ pub enum ProfileError {
         /// Where the search began.
         start: PathBuf,
     },
+    /// The folder that TRODDEN_RUNS names is not a run store.
+    #[error("no run store in {folder}, which TRODDEN_RUNS names: `trodden record -- PROGRAM` creates it")]
+    NoNamedStore {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A run store has no such run.
     #[error("{store}: no run or suite `{wanted}`; {known}")]
     NoRun {

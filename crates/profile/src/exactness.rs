@@ -97,7 +97,7 @@ pub enum Inexact {
     /// The copies that counted together did not run the same execution, but differ in so many places.
     #[error(
         "the copies that counted together did not run the same execution: they differ in {}, so counts of several executions are mixed \
-            here; `trodden doctor -- COMMAND` checks whether the program does the same each time",
+            here; `trodden repeatable -- COMMAND` checks whether the program does the same each time",
         plural(*.0, "place")
     )]
     Diverged(u64),

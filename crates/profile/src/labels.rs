@@ -5,7 +5,7 @@
 //! path's count, and is dropped.
 
 use crate::sum::Sums;
-use trodden_flow::partition::labels;
+use trodden_flow::part::LabelSums;
 use trodden_unit::{FunctionMap, LabelWords, MapError};
 
 /// Adds the counts of a function's words to those of its counters.
@@ -19,7 +19,7 @@ pub fn decode(function: &FunctionMap, words: &LabelWords, counts: &[(u64, u64)],
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;
     let all = vec![true; dag.edges().len()];
-    let search = labels::LabelSums::new(&dag, &words.labels, &all);
+    let search = LabelSums::new(&dag, &words.labels, &all);
     for (word, count) in counts {
         if let Some(path) = search.path((word - words.first_word) as i64) {
             out.add(function.first_counter.saturating_add(numbering.id(&path)), *count);

@@ -1,4 +1,4 @@
-//! From a profile to the procedures that [partitions](trodden_flow::partition) are computed from: the executions of each edge of each path
+//! From a profile to the procedures that [partitions](trodden_partition) are computed from: the executions of each edge of each path
 //! graph.
 
 mod calls;
@@ -9,8 +9,9 @@ pub use program::{ProcedureError, add_call_sites, known, procedures_of_edges, wi
 use crate::paths::FunctionPaths;
 use std::collections::HashSet;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
-use trodden_flow::partition::{Ends, ExecutedPath, Procedure};
+use trodden_flow::part::Ends;
 use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Origin};
+use trodden_partition::{ExecutedPath, Procedure};
 use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
 
 /// Estimated frequencies are fractions, those of procedures whole numbers.

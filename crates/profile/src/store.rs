@@ -28,6 +28,7 @@ use rows::{COLUMNS, forget_unused, images, insert, read_entry, signed, suite_id,
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_unit::Identity;
 
@@ -36,6 +37,26 @@ const DATABASE: &str = "runs.db";
 const PROFILES: &str = "profiles";
 /// The folder of streams, by the number of their run.
 const STREAMS: &str = "streams";
+/// Variable that names the run store, in the place of the search for one.
+pub const RUNS_VARIABLE: &str = "TRODDEN_RUNS";
+
+/// The folder that [`use_folder`] was given.
+static NAMED: OnceLock<PathBuf> = OnceLock::new();
+
+/// Makes this folder the run store of the whole process, instead of `.trodden` of the project. Only the first call has an effect.
+pub fn use_folder(folder: PathBuf) {
+    let _ = NAMED.set(folder);
+}
+
+/// Returns where the run store is that [`RunStore::find`] would open.
+pub fn locate(start: &Path) -> Option<PathBuf> {
+    let is_store = |folder: &PathBuf| folder.join(DATABASE).is_file() || folder.join(PROFILES).is_dir();
+    match NAMED.get() {
+        Some(named) => Some(named.clone()).filter(is_store),
+        None => std::path::absolute(start).ok()?.ancestors().map(|above| above.join(FOLDER)).find(is_store),
+    }
+}
+
 /// Prefix of the names of folders of raw counts.
 pub const RAW: &str = "raw-";
 
@@ -123,12 +144,12 @@ fn copy_of(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
 }
 
 impl RunStore {
-    /// The store of a project's folder; made if there is none.
+    /// Opens the store of a project's folder, or the one that [`use_folder`] named; creates it if there is none.
     ///
     /// # Errors
     /// It cannot be made, opened or written.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
-        let folder = project.join(FOLDER);
+        let folder = NAMED.get().cloned().unwrap_or_else(|| project.join(FOLDER));
         private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "make"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
@@ -143,15 +164,16 @@ impl RunStore {
         Ok(store)
     }
 
-    /// The store in `start` or the nearest folder above it.
+    /// Opens the store in `start` or the nearest folder above it, or the one that [`use_folder`] named.
     ///
     /// # Errors
     /// There is none, or it cannot be opened.
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
-        match absolute.ancestors().map(|p| p.join(FOLDER)).find(|f| f.join(DATABASE).is_file() || f.join(PROFILES).is_dir()) {
-            Some(folder) => RunStore::open(&folder).inspect(RunStore::report_repair),
-            None => Err(ProfileError::NoStore { folder: FOLDER, start: absolute }),
+        match (locate(start), NAMED.get()) {
+            (Some(folder), _) => RunStore::open(&folder).inspect(RunStore::report_repair),
+            (None, Some(named)) => Err(ProfileError::NoNamedStore { folder: named.clone() }),
+            (None, None) => Err(ProfileError::NoStore { folder: FOLDER, start: absolute }),
         }
     }
 

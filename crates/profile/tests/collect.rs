@@ -95,7 +95,7 @@ fn stripped_programs_are_read_with_the_unit_store() {
     let text = problems[0].to_string();
     assert!(problems.len() == 1 && problems[0].loses_counts());
     for part in
-        [&built.image.display().to_string(), "no map of 2 of its 3 units", "stripped", "TRODDEN_STORE", &built.units[1].0.to_string()]
+        [&built.image.display().to_string(), "no map of 2 of its 3 units", "stripped", "TRODDEN_CACHE", &built.units[1].0.to_string()]
     {
         assert!(text.contains(part), "{part}: {text}");
     }

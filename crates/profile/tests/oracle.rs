@@ -4,7 +4,7 @@
 //! is killed in the middle.
 
 use std::collections::BTreeMap;
-use trodden_flow::partition::Ends;
+use trodden_flow::part::Ends;
 use trodden_flow::plan::RegisterAction;
 use trodden_flow::{DagEdgeId, Edge, Node, Origin};
 use trodden_profile::forks::with_paths_of_children;

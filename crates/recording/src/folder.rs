@@ -9,7 +9,7 @@ use trodden_launch::temporary::{self, TemporaryFolder};
 use trodden_profile::private;
 use trodden_profile::store::RAW;
 
-/// A temporary folder of raw counts. It is locked as long as it is used, so that `trodden runs clean` leaves it alone.
+/// A temporary folder of raw counts. It is locked as long as it is used, so that `trodden runs remove --leftovers` leaves it alone.
 pub struct RunFolder {
     folder: TemporaryFolder,
     /// Open: so no other folder has its number, even if it is deleted and programs make one of its name.
@@ -88,7 +88,7 @@ pub fn run_folder(destination: &Destination, around: &Surroundings) -> Result<Ru
         around.run_store()?;
     }
     let folder = RunFolder::within(&base)?;
-    // What the program has counted stays, for `trodden runs clean` to find.
+    // What the program has counted stays, for `trodden runs remove --leftovers` to find.
     folder.folder.leave_on_signals();
     Ok(folder)
 }

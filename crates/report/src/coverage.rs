@@ -129,7 +129,8 @@ const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#
     font-variant-numeric:tabular-nums;vertical-align:top}th:first-child{text-align:left;font-weight:500}thead th{font-weight:600}\
     tbody tr:last-child{font-weight:600}div{font:12px ui-monospace,monospace;color:#666;max-width:60ch}";
 
-fn escaped(text: &str) -> String {
+/// Text within HTML.
+pub fn escaped(text: &str) -> String {
     escape::line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

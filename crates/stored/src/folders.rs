@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use trodden_profile::temporary::TemporaryFolder;
 use trodden_unit::UnitStore;
 use trodden_unit::experiment::InputFolder;
-use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::store::CACHE_VARIABLE;
 
 /// The folders that a program's environment names.
 #[derive(Clone, Debug)]
 pub struct Folders {
-    /// The unit store; `None` if the environment names none, and no home folder.
+    /// The unit cache; `None` if the environment names none, and no home folder.
     pub units: Option<UnitStore>,
     /// Where temporary files and folders are created.
     pub temporary: PathBuf,
@@ -19,18 +19,18 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// The unit store.
+    /// The unit cache.
     ///
     /// # Errors
     /// The environment names none.
     pub fn units(&self) -> Result<&UnitStore> {
-        self.units.as_ref().with_context(|| format!("no folder for the unit store: set {STORE_VARIABLE} (or HOME)"))
+        self.units.as_ref().with_context(|| format!("no folder for the unit cache: set {CACHE_VARIABLE} (or HOME)"))
     }
 
     /// The folder of files that builds read.
     ///
     /// # Errors
-    /// There is no unit store.
+    /// There is no unit cache.
     pub fn inputs(&self) -> Result<InputFolder> {
         Ok(self.units()?.inputs())
     }

@@ -1,17 +1,17 @@
 //! Random small programs with calls, recursion, indirect calls, code that is not known, and unwinding; and all their short executions,
 //! found by following every choice.
 //!
-//! The interpreter shares no code with what it is an oracle of (`trodden_flow::witness`): its frames are a function, a node and the
+//! The interpreter shares no code with what it is an oracle of (`trodden_witness`): its frames are a function, a node and the
 //! number of calls that were made in it.
 
 use crate::graphs::{self, Cycles};
 use crate::random::Random;
 use std::collections::VecDeque;
-use trodden_flow::witness::{
+use trodden_flow::{Edge, Graph, Node};
+use trodden_witness::{
     ExecutionEvent, NodeKind, Opaque, ProgramCall, ProgramStart, ReconstructError, Reconstructor, Witness, WitnessEdgeKind,
     WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSite,
 };
-use trodden_flow::{Edge, Graph, Node};
 
 /// Kinds of edges, as often as they are drawn.
 const KINDS: [WitnessEdgeKind; 8] = [

@@ -1,16 +1,15 @@
-//! The syntax of the command line; what commands do is elsewhere. Man pages, completions and `--help` all come from here.
+//! The syntax of the command line; what commands do is elsewhere. Manual pages, completions and `--help` all come from here.
 
 mod branches;
 mod building;
 mod copies;
 mod coverage;
-mod field;
 mod find;
+mod fleet;
 mod isolate;
 mod laboratory;
 mod overview;
 mod recording;
-mod residual;
 mod runs;
 mod segments;
 mod sequences;
@@ -19,6 +18,7 @@ mod simulate;
 mod stream;
 mod suite;
 mod trace;
+mod untested;
 mod waits;
 
 pub use branches::Branches;
@@ -27,13 +27,12 @@ pub use copies::{Copies, EngineKind};
 pub use coverage::{
     Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
 };
-pub use field::{Aggregate, Field, FieldCopies, Pack};
 pub use find::Find;
+pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
 pub use overview::command as command_line;
 pub use recording::{Collect, Destination, Import, Record, Sample};
-pub use residual::{Residual, ResidualFormat};
-pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
+pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
 pub use segments::{SegmentFormat, Segments};
 pub use sequences::{StreamAnalysis, StreamDiff, StreamFind, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments};
 pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
@@ -47,6 +46,7 @@ pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
 pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 pub use trodden_console::output::Color;
+pub use untested::{Untested, UntestedFormat};
 pub use waits::{Waits, WaitsRecord, WaitsReport};
 
 use clap::{Parser, Subcommand};
@@ -80,7 +80,7 @@ check failed, 2 if trodden itself failed.";
 
 const DRIVER_HELP: &str = "\
 Environment:
-  TRODDEN_STORE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
+  TRODDEN_CACHE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
   TRODDEN_INSTRUMENT  how drivers count: settings such as max-paths=1000 chords=off keep=map when=bursts events=tsc
   TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
   TRODDEN_QUIET=1     no notes on standard error
@@ -149,11 +149,11 @@ pub enum Command {
     Segments(Segments),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
-    /// Show which paths the field takes that no test has taken.
-    Residual(Residual),
-    /// Reports of untested paths from many machines: making them, adding them up.
+    /// Show paths that the field takes and no test has taken.
+    Untested(Untested),
+    /// Collect untested paths from many machines.
     #[command(subcommand)]
-    Field(Field),
+    Fleet(Fleet),
     /// Write a profile in a form that other tools read.
     Export(Export),
     /// Coverage of lines, regions, branches, functions and paths, of a program built with --coverage.
@@ -178,22 +178,27 @@ pub enum Command {
     /// Record the exact trace of an unmodified program; show, search and compare traces.
     #[command(subcommand)]
     Trace(Trace),
-    /// Say how large the unit store is, and make it smaller.
-    Store(Store),
-    /// Check that everything trodden needs is there; or that a program does the same each time it runs.
-    #[command(after_help = "\
-Examples:
-  trodden doctor
-  trodden doctor --runs 3 -- ./prog args     does it do the same each time? (else copies cannot share its counting)")]
+    /// Show or prune the unit cache.
+    Cache(Cache),
+    /// Check that everything trodden needs is installed.
     Doctor {
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// How often the program runs.
-        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100), requires = "command")]
+    },
+    /// Check that a program does the same each time it runs, as copies and repeated traces require.
+    #[command(after_help = "\
+Example:
+  trodden repeatable --runs 3 -- ./prog args")]
+    Repeatable {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Number of runs.
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
         runs: u32,
         /// An instrumented program and its arguments.
-        #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+        #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
     /// Run one copy of a job of `trodden record --copies`.
@@ -213,11 +218,6 @@ Examples:
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
-    },
-    /// Write manual pages into a folder.
-    Man {
-        /// The folder, made if it is not there.
-        folder: PathBuf,
     },
 }
 

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `cli` | syntax of the command line, and nothing else |
 //! | `commands` | one file or folder for each verb |
+//! | `last_store.rs` | where the last run was stored |
 //! | `context.rs`, `surroundings.rs`, `temporary.rs` | what libraries are given of this process; where temporary files lie |
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
 mod context;
+mod last_store;
 mod surroundings;
 mod temporary;
 
@@ -30,9 +32,11 @@ use trodden_console::program;
 use trodden_console::{notes, output};
 use trodden_driver::compile_step::SourceLanguage;
 use trodden_driver::{cc, stand_ins};
+use trodden_profile::ProfileError;
+use trodden_profile::store::{self, RUNS_VARIABLE};
 
 /// Commands that are the laboratory's.
-const IN_THE_LABORATORY: [&str; 3] = ["graph", "loops", "plan"];
+const IN_THE_LABORATORY: [&str; 4] = ["graph", "loops", "man", "plan"];
 
 /// Runs the command under the name by which it was called.
 pub fn main() -> ExitCode {
@@ -42,7 +46,15 @@ pub fn main() -> ExitCode {
     notes::show_log();
     survive_file_size_limit();
     trodden_profile::temporary::before_names(trodden_launch::temporary::remove_on_signals);
-    program::end(run(name, arguments))
+    if let Some(folder) = env::var_os(RUNS_VARIABLE).filter(|folder| !folder.is_empty()) {
+        // A folder that is relative to one which does not exist any more is reported when it is used.
+        store::use_folder(std::path::absolute(&folder).unwrap_or_else(|_| folder.into()));
+    }
+    let done = run(name, arguments);
+    if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {
+        last_store::suggest();
+    }
+    program::end(done)
 }
 
 /// A write beyond the limit of file sizes (`ulimit -f`) fails from now on, and does not end trodden. By a handler, since programs that
@@ -93,8 +105,16 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
 
 /// What the laboratory (`trodden-lab`) uses of the command.
 pub mod laboratory {
+    pub use crate::cli::{Untested, UntestedFormat};
+    pub use crate::commands::{SchemeRequest, compare_schemes, hot};
     pub use crate::context::context;
     pub use crate::surroundings::folders;
+    pub use trodden_report::residual::UntestedOrder;
+
+    /// The definition of the command line, for manual pages.
+    pub fn definition() -> clap::Command {
+        <crate::cli::Cli as clap::CommandFactory>::command()
+    }
 }
 
 /// Readers of the command, for the fuzz targets.

@@ -2,6 +2,7 @@
 
 use crate::context::context;
 use std::env;
+use std::path::PathBuf;
 use trodden_driver::cc::CARGO_FOLDER_VARIABLE;
 use trodden_driver::rust::ROLE_VARIABLE;
 use trodden_recording::{Surroundings, TEST_VARIABLE};
@@ -23,4 +24,14 @@ pub fn surroundings() -> Surroundings {
 /// The folders that the environment names.
 pub fn folders() -> Folders {
     Folders { units: context().store().ok(), temporary: env::temp_dir(), current: env::current_dir().unwrap_or_default() }
+}
+
+/// Names folders of sources that have moved since they were compiled, separated by colons.
+pub const SOURCES_VARIABLE: &str = "TRODDEN_SOURCES";
+
+/// The folders of [`SOURCES_VARIABLE`].
+pub fn source_folders() -> Vec<PathBuf> {
+    env::var_os(SOURCES_VARIABLE)
+        .map(|list| env::split_paths(&list).filter(|folder| !folder.as_os_str().is_empty()).collect())
+        .unwrap_or_default()
 }

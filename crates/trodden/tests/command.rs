@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, laboratory, must, trodden};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
@@ -43,7 +43,7 @@ fn what_is_missing_is_named_with_its_remedy() {
     };
     assert!(error_of(cc().env("TRODDEN_LLVM", "/nowhere")).contains("/nowhere/bin/clang is no program"));
     assert!(error_of(cc().env("TRODDEN_PLUGIN", "/no.so")).contains("/no.so does not exist"));
-    assert!(error_of(cc().env_remove("TRODDEN_STORE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("set TRODDEN_STORE"));
+    assert!(error_of(cc().env_remove("TRODDEN_CACHE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("set TRODDEN_CACHE"));
     assert!(error_of(place.command(trodden()).args(["report", "last"])).contains("record"));
     assert!(error_of(place.command(trodden()).args(["info", "missing"])).contains("cannot read missing"));
 }
@@ -101,7 +101,7 @@ fn a_closed_pipe_is_no_error() {
 #[test]
 fn manual_pages_and_completions_are_made() {
     let place = Place::new();
-    place.trodden("man pages");
+    must(place.command(laboratory()).args(["man", "pages"]));
     let page = std::fs::read_to_string(place.path("pages/trodden-record.1")).unwrap();
     assert!(page.contains("Examples"));
     for shell in ["bash", "zsh", "fish"] {
@@ -126,12 +126,12 @@ fn the_store_is_pruned_of_what_is_old() {
     place.write("b.c", "int main(int n, char **v) { return n > 5; }\n");
     place.cc("b.c -o new");
     let units = |place: &Place| {
-        let output = place.trodden("store");
+        let output = place.trodden("cache");
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().find(|l| l.trim_start().starts_with("units")).unwrap().split_whitespace().nth(1).unwrap().parse::<u32>().unwrap()
     };
     assert_eq!(units(&place), 2);
-    place.trodden("store --prune 365");
+    place.trodden("cache --prune 365");
     assert_eq!(units(&place), 1);
     // The program carries what was removed.
     assert!(place.trodden("info old").status.success());

@@ -238,7 +238,7 @@ fn units_are_compiled_once_and_the_newest_run_divides() {
     assert_eq!(compiled(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
     let reported = run(&["--copies", "3", "--no-store", "-o", "x", "--strategy", "pbl"]);
     assert!(!reported.contains("divided by"), "{reported}");
-    let stored = String::from_utf8(must(place.command(trodden()).arg("store")).stdout).unwrap();
+    let stored = String::from_utf8(must(place.command(trodden()).arg("cache")).stdout).unwrap();
     assert!(stored.contains("(objects of copies)"), "{stored}");
 }
 

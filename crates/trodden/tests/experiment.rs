@@ -99,7 +99,7 @@ fn what_a_store_has_lost_is_named_with_the_remedy() {
     let Paths::Interesting { set, .. } = experiment(&place, "interesting").paths() else { panic!("no interesting paths") };
     std::fs::remove_file(InputFolder::at(place.path("store/inputs")).path(set)).unwrap();
     let error = refused(place.command(laboratory()).args(["loops", "./interesting", "interesting.trodden"]));
-    assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_STORE"), "{error}");
+    assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_CACHE"), "{error}");
 }
 
 #[test]
@@ -111,19 +111,19 @@ fn names_of_files_may_hold_blanks_quotes_and_any_bytes() {
     must(place.command(trodden()).args(["export", "known", "run.trodden", "-o"]).arg(&known));
     let build = |output: &str| {
         let mut command = place.command(trodden());
-        command.env("TRODDEN_STORE", &store).args(["build", "--residual"]).arg(&known).arg("--weights").arg(&weights);
+        command.env("TRODDEN_CACHE", &store).args(["build", "--residual"]).arg(&known).arg("--weights").arg(&weights);
         must(command.args(["--", "cc", "-O2", "a.c", "-o", output]));
     };
     build("by-option");
     let encoded = |file: &OsString| -> String { file.clone().into_vec().iter().map(|byte| format!("%{byte:02X}")).collect() };
     let mut driver = place.command(trodden());
-    driver.env("TRODDEN_STORE", &store).env("TRODDEN_INSTRUMENT", format!("weights={} known={}", encoded(&weights), encoded(&known)));
+    driver.env("TRODDEN_CACHE", &store).env("TRODDEN_INSTRUMENT", format!("weights={} known={}", encoded(&weights), encoded(&known)));
     must(driver.args(["cc", "-O2", "a.c", "-o", "by-variable"]));
     let (one, other) = (experiment(&place, "by-option"), experiment(&place, "by-variable"));
     assert!(one.known().is_some() && one.placement().weights.is_some(), "{one}");
     assert_eq!(one, other);
     let mut record = place.command(trodden());
-    must(record.env("TRODDEN_STORE", &store).args(["record", "--no-store", "-o", "rare.trodden", "--", "./by-option", "x"]));
+    must(record.env("TRODDEN_CACHE", &store).args(["record", "--no-store", "-o", "rare.trodden", "--", "./by-option", "x"]));
     let profile = trodden_profile::Profile::read(&place.path("rare.trodden")).unwrap();
     let (_, unit, mix) = profile.functions().find(|(_, _, f)| f.name == "mix").unwrap();
     // An eighth of the iterations take a path that the first run did not take.

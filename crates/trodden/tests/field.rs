@@ -31,7 +31,7 @@ fn inbox() -> Place {
     for (machine, user, arguments) in [("a", "ann", "1 20 1 20"), ("b", "ann", "1 20"), ("c", "bob", "20 1 1 20")] {
         let raw = place.path(&format!("{machine}.raw"));
         must(place.command(place.path("prog.field")).args(arguments.split(' ')).env("TRODDEN_OUTPUT", &raw));
-        place.trodden(&format!("field pack {machine}.raw --user {user} -o inbox/{machine}.field"));
+        place.trodden(&format!("fleet pack {machine}.raw --user {user} -o inbox/{machine}.field"));
     }
     place
 }
@@ -76,7 +76,7 @@ fn reports_hold_path_identities_and_counts_only() {
     let bytes = fs::read(place.path("inbox/a.field")).unwrap();
     let (user, counts) = read(&bytes);
     assert!(user != [0; 16] && user == read(&fs::read(place.path("inbox/b.field")).unwrap()).0);
-    let report: Value = serde_json::from_slice(&place.trodden("residual a.raw --json").stdout).unwrap();
+    let report: Value = serde_json::from_slice(&place.trodden("untested a.raw --json").stdout).unwrap();
     let paths = report["paths"].as_array().unwrap();
     assert_eq!(counts.len(), paths.len());
     let mut reported: Vec<u64> = paths.iter().map(|p| p["count"].as_u64().unwrap()).collect();
@@ -93,7 +93,7 @@ fn reports_hold_path_identities_and_counts_only() {
 #[test]
 fn paths_are_ranked_by_users() {
     let place = inbox();
-    let sums: Value = serde_json::from_slice(&place.trodden("field aggregate inbox --json --rows rows.csv").stdout).unwrap();
+    let sums: Value = serde_json::from_slice(&place.trodden("fleet aggregate inbox --json --rows rows.csv").stdout).unwrap();
     assert_eq!(sums["reports"], 3);
     let first = sums["paths"].as_array().unwrap().iter().find(|p| p["function"] == "secret_function").unwrap();
     assert_eq!((&first["users"], &first["reports"], &first["count"]), (&2.into(), &3.into(), &4.into()), "{sums}");
@@ -105,7 +105,7 @@ fn paths_are_ranked_by_users() {
     let mut executions: Vec<&str> = of_path.iter().map(|r| r[7]).collect();
     executions.sort_unstable();
     assert_eq!(executions, ["1", "3"], "{csv}");
-    let text = String::from_utf8(place.trodden("field aggregate inbox").stdout).unwrap();
+    let text = String::from_utf8(place.trodden("fleet aggregate inbox").stdout).unwrap();
     assert!(text.contains("2 users, 3 reports, 4 executions") && text.contains("if (a > 10)"), "{text}");
     // All in one file is the same; a damaged one is left out from there on.
     let mut all = Vec::new();
@@ -113,17 +113,17 @@ fn paths_are_ranked_by_users() {
         all.extend(fs::read(place.path(&format!("inbox/{machine}.field"))).unwrap());
     }
     fs::write(place.path("all.field"), &all).unwrap();
-    assert_eq!(text, String::from_utf8(place.trodden("field aggregate all.field").stdout).unwrap());
+    assert_eq!(text, String::from_utf8(place.trodden("fleet aggregate all.field").stdout).unwrap());
     let last = all.len() - 1;
     all[last] ^= 1;
     fs::write(place.path("all.field"), &all).unwrap();
-    let output = place.command(trodden()).args(["field", "aggregate", "all.field"]).output().unwrap();
+    let output = place.command(trodden()).args(["fleet", "aggregate", "all.field"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("in 2 reports") && err.contains("checksum"), "{out}{err}");
     // But what cannot be read at all is no damage.
     fs::write(place.path("none.field"), "").unwrap();
     for (file, message) in [("missing.field", "missing.field: cannot read"), ("none.field", "there is no report")] {
-        let output = place.command(trodden()).args(["field", "aggregate", file]).output().unwrap();
+        let output = place.command(trodden()).args(["fleet", "aggregate", file]).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && err.contains(message), "{err}");
     }

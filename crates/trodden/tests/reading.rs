@@ -215,15 +215,15 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
     }
     let escaped = "p\u{1b}[31m\u{9b}";
     for (program, arguments) in [
-        (trodden(), &["store"][..]),
-        (trodden(), &["store", "--prune", "3"]),
+        (trodden(), &["cache"][..]),
+        (trodden(), &["cache", "--prune", "3"]),
         (trodden(), &["doctor"]),
         (trodden(), &["doctor", "--json"]),
         (laboratory(), &["plan", files[1]]),
         (laboratory(), &["plan", "--json", files[1]]),
     ] {
         let mut command = place.command(program);
-        command.env("TRODDEN_STORE", place.path(escaped)).args(arguments);
+        command.env("TRODDEN_CACHE", place.path(escaped)).args(arguments);
         let text = said(&command.output().unwrap());
         assert!(!text.contains(['\u{1b}', '\u{9b}']) && !text.is_empty(), "{arguments:?}: {text:?}");
     }

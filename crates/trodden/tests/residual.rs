@@ -4,7 +4,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, laboratory, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,7 +50,7 @@ fn place() -> Place {
 }
 
 fn json(place: &Place, arguments: &str) -> Value {
-    serde_json::from_slice(&place.trodden(&format!("residual --json {arguments}")).stdout).unwrap()
+    serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
 /// Function, number and executions of the paths in a report; complete ones only.
@@ -83,13 +83,13 @@ fn check_recorded(place: &Place) {
     let recorded = json(place, "field --function classify");
     assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
     // What becomes known is no news.
-    assert_eq!(place.command(trodden()).args(["residual", "field", "--fail-if-new"]).status().unwrap().code(), Some(1));
+    assert_eq!(place.command(trodden()).args(["untested", "field", "--fail"]).status().unwrap().code(), Some(1));
     // That holds whether it is read or not.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut unread = place.command(trodden());
-    assert_eq!(unread.args(["residual", "field", "--fail-if-new"]).stdout(writer).status().unwrap().code(), Some(1));
-    place.trodden("residual field --fail-if-new --known full");
+    assert_eq!(unread.args(["untested", "field", "--fail"]).stdout(writer).status().unwrap().code(), Some(1));
+    place.trodden("untested field --fail --known full");
     assert_eq!(paths(&json(place, "field --known full")).len(), 0);
 }
 
@@ -119,7 +119,7 @@ fn the_field_says_what_tests_did_not_take() {
         assert_eq!(sum("untested_paths") + sum("unfinished_paths"), report["found"].as_u64().unwrap(), "{report:#}");
         assert_eq!(sum("untested_paths"), paths(&report).len() as u64);
     }
-    let none = String::from_utf8(place.trodden("residual --min-count 1000").stdout).unwrap();
+    let none = String::from_utf8(place.trodden("untested --min-count 1000").stdout).unwrap();
     assert!(none.contains("excluded by") && none.contains("--min-count"), "{none}");
     check_raw_file(&place, &found);
     let shown = String::from_utf8(place.trodden("report field.trodden").stdout).unwrap();
@@ -127,7 +127,7 @@ fn the_field_says_what_tests_did_not_take() {
     let share = full["summary"]["share_of_executions"].as_f64().unwrap();
     let untested = full["summary"]["untested_executions"].as_f64().unwrap();
     assert!(share > 0.0 && share < 1.0 && untested > 3.0, "{share} {untested}");
-    let text = String::from_utf8(place.trodden("residual --known-edges --function classify").stdout).unwrap();
+    let text = String::from_utf8(place.trodden("untested --known-edges --function classify").stdout).unwrap();
     assert!(text.contains("every edge is known") && text.contains("if (a > 10)") && text.contains("taken 2 times in 1 run"), "{text}");
     assert!(text.starts_with("Untested paths of prog.field, 1 run\n"), "{text}");
     // Any process may have gone on in a file, unless it has its name.
@@ -135,9 +135,9 @@ fn the_field_says_what_tests_did_not_take() {
     let own = place.path("own-%p.raw");
     run(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
     let own = fs::read_dir(place.path("")).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).find(|f| f.starts_with("own-"));
-    let text = String::from_utf8(place.trodden(&format!("residual {}", own.unwrap())).stdout).unwrap();
+    let text = String::from_utf8(place.trodden(&format!("untested {}", own.unwrap())).stdout).unwrap();
     assert!(text.contains("(pid "), "{text}");
-    let missing = place.command(trodden()).args(["residual", "nowhere"]).output().unwrap();
+    let missing = place.command(trodden()).args(["untested", "nowhere"]).output().unwrap();
     assert!(String::from_utf8_lossy(&missing.stderr).contains("neither a file nor a folder nowhere, nor a run or suite of that name"));
     check_recorded(&place);
 }
@@ -167,7 +167,7 @@ fn tests_of_another_state_of_the_program_are_reported() {
     let other = said("--residual tests");
     assert!(other.contains("the tests know no function of this program"), "{other}");
     place.trodden("record --suite others -- ./prog");
-    let report = String::from_utf8(place.trodden("residual others --known tests").stderr).unwrap();
+    let report = String::from_utf8(place.trodden("untested others --known tests").stderr).unwrap();
     assert!(report.contains("the tests know no function of this program"), "{report}");
 }
 
@@ -187,7 +187,7 @@ fn a_percent_sign_in_the_folders_name_is_one() {
 fn other_tools_read_it() {
     let place = place();
     run(&place, "prog.field", &["1", "20", "20", "200"], &[]);
-    place.trodden("residual --format sarif -o untested.sarif");
+    place.trodden("untested --format sarif -o untested.sarif");
     let sarif: Value = serde_json::from_slice(&fs::read(place.path("untested.sarif")).unwrap()).unwrap();
     let schema: Value = serde_json::from_str(include_str!("sarif-2.1.0.schema.json")).unwrap();
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
@@ -200,7 +200,7 @@ fn other_tools_read_it() {
     let mut wrong = sarif.clone();
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
-    let lcov = |arguments: &str| String::from_utf8(place.trodden(&format!("residual --format lcov {arguments}")).stdout).unwrap();
+    let lcov = |arguments: &str| String::from_utf8(place.trodden(&format!("untested --format lcov {arguments}")).stdout).unwrap();
     // Of the interesting paths.
     let (some, none) = (lcov("--known-edges --function classify"), lcov("--min-count 100"));
     assert!(some.contains("DA:9,1\n") && !some.contains("main") && none.is_empty(), "{some} {none}");
@@ -212,15 +212,16 @@ fn other_tools_read_it() {
 fn hot_paths_are_compared_where_they_are_counted() {
     let place = place();
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "20", "1", "20", "1", "1"]));
-    let hot: Value = serde_json::from_slice(&place.trodden("residual full --known tests --hot 4 --json").stdout).unwrap();
+    let hot = must(place.command(laboratory()).args("hot-paths full --known tests --top 4 --json".split(' ')));
+    let hot: Value = serde_json::from_slice(&hot.stdout).unwrap();
     let paths = hot["paths"].as_array().unwrap();
     // All that the tests complete.
     assert_eq!(paths.len(), 3);
     let field = |name: &str| -> Vec<&Value> { paths.iter().filter(|p| p["function"] == name).map(|p| &p["field_count"]).collect() };
     assert!(field("classify").contains(&&Value::from(1)), "{hot}");
     run(&place, "prog.field", &["1", "20"], &[]);
-    let refused = place.command(trodden()).args(["residual", "--hot", "4"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("does not count what is known"));
+    let refused = place.command(laboratory()).args(["hot-paths", "--known", "tests"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("does not count known paths"));
 }
 
 #[test]

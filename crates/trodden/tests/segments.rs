@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, laboratory, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -440,10 +440,10 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
     place.cc("-O1 -g prog.c -o prog");
     let report = |more: &[&str]| {
         // Tests: add for 0 (even, divisible), sub for 1 (odd). The field: add for 0 to 29, sub for 30 to 59.
-        let mut command = place.command(trodden());
-        command.args(["residual", "--schemes", "prog", "--tests", "{} 2 0", "--field", "{} 60 0"]).args(more).output().unwrap()
+        let mut command = place.command(laboratory());
+        command.args(["schemes", "prog", "--tests", "{} 2 0", "--field", "{} 60 0"]).args(more).output().unwrap()
     };
-    let output = report(&["--json"]);
+    let output = report(&["--format", "json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     for scheme in 0..2 {
         let scheme = &answer["schemes"][scheme];
@@ -484,9 +484,9 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
     };
     // A flow begins in `apply` (line 11 and on) and ends in what it calls, above.
     assert!(across.clone().count() == rows.len() && across.map(lines).any(|flow| flow[0] > 10 && *flow.last().unwrap() < 11));
-    let text = String::from_utf8(report(&["--fail-if-new"]).stdout).unwrap();
+    let text = String::from_utf8(report(&["--fail"]).stdout).unwrap();
     assert!(text.starts_with("How untested segments were found") && text.contains("Untested paths of prog"), "{text}");
-    assert_eq!(report(&["--fail-if-new"]).status.code(), Some(1));
-    let unclear = place.command(trodden()).args(["residual", "--schemes", "prog", "--tests", "prog 2", "--field", "{}"]).output().unwrap();
+    assert_eq!(report(&["--fail"]).status.code(), Some(1));
+    let unclear = place.command(laboratory()).args(["schemes", "prog", "--tests", "prog 2", "--field", "{}"]).output().unwrap();
     assert!(String::from_utf8_lossy(&unclear.stderr).contains("write {} where its name belongs"));
 }

@@ -261,7 +261,7 @@ fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u
 /// Runs trodden in a folder with a store of its own; gives what it says.
 fn trodden_in(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
-    let out = command.args(arguments).current_dir(folder).env("TRODDEN_STORE", folder.join("store")).output().unwrap();
+    let out = command.args(arguments).current_dir(folder).env("TRODDEN_CACHE", folder.join("store")).output().unwrap();
     assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stderr).into_owned()
 }

@@ -290,7 +290,7 @@ fn watching_programs_act_where_the_path_ends() {
     }
     let report = String::from_utf8(place.trodden("report").stdout).unwrap();
     assert!(report.contains("(--watch)"), "{report}");
-    let none = place.command(trodden()).arg("residual").output().unwrap();
+    let none = place.command(trodden()).arg("untested").output().unwrap();
     assert!(
         String::from_utf8_lossy(&none.stderr).contains("no program built with --residual"),
         "what is watched for is not what is untested"

@@ -66,7 +66,7 @@ fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) ->
 
 /// Makes copies for users.
 fn make(place: &Place, arguments: &str) {
-    must(with_choices(place.command(trodden()).args(["field", "copies", "./prog"]), arguments.split(' ')));
+    must(with_choices(place.command(trodden()).args(["fleet", "copies", "./prog"]), arguments.split(' ')));
 }
 
 /// Runs a copy as a user does, and makes a report; `nothing` is given for its raw file if it wrote none.
@@ -76,7 +76,7 @@ fn report(place: &Place, copy: usize, user: &str, input: &str) {
     fs::create_dir(place.path(&raw)).unwrap();
     let pattern = place.path(&raw).join("%m.raw");
     place.command(&program).args(input.split(' ')).env("TRODDEN_OUTPUT", pattern).output().unwrap();
-    must(place.command(trodden()).args(["field", "pack", &raw, "--user", user, "--copy"]).arg(&program).args([
+    must(place.command(trodden()).args(["fleet", "pack", &raw, "--user", user, "--copy"]).arg(&program).args([
         "-o",
         "all.field",
         "--append",
@@ -84,7 +84,7 @@ fn report(place: &Place, copy: usize, user: &str, input: &str) {
 }
 
 fn aggregate(place: &Place, arguments: &str) -> Value {
-    let arguments = format!("field aggregate all.field --copies parts --json --top 10000 {arguments}");
+    let arguments = format!("fleet aggregate all.field --copies parts --json --top 10000 {arguments}");
     serde_json::from_slice(&place.trodden(&arguments).stdout).unwrap()
 }
 
@@ -122,7 +122,7 @@ fn check_estimates(reported: &Value, rows: &BTreeMap<String, Counts>, watching: 
 fn check_copies(place: &Place, sums: &Value) {
     let users: Vec<u64> = sums["copies"].as_array().unwrap().iter().map(|c| number(&c["users"])).collect();
     assert_eq!(users, [3, 3, 2, 0]);
-    let text = String::from_utf8(place.trodden("field aggregate all.field --copies parts").stdout).unwrap();
+    let text = String::from_utf8(place.trodden("fleet aggregate all.field --copies parts").stdout).unwrap();
     let missing = sums["copies"][3]["functions"].as_array().unwrap();
     assert!(!missing.is_empty() && text.contains("no user reported for copy 3, which counts paths of "), "{text}");
     assert!(missing.iter().take(8).all(|name| text.contains(name.as_str().unwrap())), "{text}");
@@ -131,7 +131,7 @@ fn check_copies(place: &Place, sums: &Value) {
 /// Reports of other programs are none of these copies'.
 fn others_are_refused(place: &Place) {
     make(place, "-k 2 --strategy pbl -o others");
-    let output = place.command(trodden()).args(["field", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
+    let output = place.command(trodden()).args(["fleet", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && reported.contains("none of these reports is of these copies"), "{reported}");
 }
@@ -220,6 +220,6 @@ fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
         .filter(|e| e.file_name().to_string_lossy().starts_with("written-"))
         .collect();
     assert_eq!(raws.len(), 1);
-    let reported = place.command(trodden()).args(["field", "pack", "--copy", "./prog", "-o", "x.field"]).output().unwrap();
+    let reported = place.command(trodden()).args(["fleet", "pack", "--copy", "./prog", "-o", "x.field"]).output().unwrap();
     assert!(String::from_utf8_lossy(&reported.stderr).contains("is no copy that watches a part of the paths"), "{reported:?}");
 }

@@ -1,7 +1,7 @@
 //! What one of several copies of a program counts, from a plan of all copies to the build of one.
 //!
 //! A file is a list of entries ([`crate::packed`]): for each unit, known by the identity it had in the program that is
-//! divided, the copy's [part](trodden_flow::partition::Part) of each function in which it counts anything. Functions
+//! divided, the copy's [part](trodden_flow::part::Part) of each function in which it counts anything. Functions
 //! come with their cuts, so that paths are those of the program that is divided, and with the [shape](crate::shape) of
 //! their graph, to be sure that it is the same.
 
@@ -9,7 +9,7 @@ use crate::packed::{WrongContent, pack, unpack};
 use crate::{FunctionMap, Identity, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trodden_flow::partition::Part;
+use trodden_flow::part::Part;
 use trodden_flow::{CutReason, Edge};
 
 const MAGIC: [u8; 8] = *b"TRODPRT\x01";

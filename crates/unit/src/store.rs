@@ -3,7 +3,7 @@
 //! A program loses its frames when `llvm-strip` removes them; the allocated records still name its units, and this folder has them. The
 //! compiler writes it, in parallel and from several users of one machine at most: files appear by renaming, whole or not at all.
 //!
-//! `ROOT/units/ab/abcdef....unit`; ROOT is `$TRODDEN_STORE`, else `$XDG_DATA_HOME/trodden`, else `$HOME/.local/share/trodden`.
+//! `ROOT/units/ab/abcdef....unit`; ROOT is `$TRODDEN_CACHE`, else `$XDG_DATA_HOME/trodden`, else `$HOME/.local/share/trodden`.
 
 use crate::experiment::InputFolder;
 use crate::frame::{Frame, FrameError};
@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Variable that names the store's root.
-pub const STORE_VARIABLE: &str = "TRODDEN_STORE";
+pub const CACHE_VARIABLE: &str = "TRODDEN_CACHE";
 
 /// A folder of unit frames.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl UnitStore {
     /// The root that the environment names, by a look-up function such as `std::env::var_os`. `None` if there is not even a home.
     pub fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        set(STORE_VARIABLE)
+        set(CACHE_VARIABLE)
             .or_else(|| set("XDG_DATA_HOME").map(|d| d.join("trodden")))
             .or_else(|| set("HOME").map(|d| d.join(".local/share/trodden")))
     }

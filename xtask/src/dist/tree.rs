@@ -49,14 +49,12 @@ pub fn lay(folder: &Path) -> Result<()> {
 
 /// The manual pages of both programs.
 fn manual(compiled: &Path, folder: &Path) -> Result<()> {
-    for name in compile::PROGRAMS {
-        steps::output(Command::new(compiled.join(name)).arg("man").arg(folder))?;
-    }
+    steps::output(Command::new(compiled.join("trodden-lab")).arg("man").arg(folder))?;
     let mut pages: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     pages.sort();
     for name in compile::PROGRAMS {
         if !pages.contains(&folder.join(format!("{name}.1"))) {
-            bail!("`{name} man` wrote no page {name}.1 to {}", folder.display());
+            bail!("`trodden-lab man` wrote no page {name}.1 to {}", folder.display());
         }
     }
     steps::output(Command::new("gzip").args(["-9n"]).args(&pages))?;

@@ -61,7 +61,7 @@ fn fresh_copy(sources: &Path, place: &Path) -> Result<PathBuf> {
 fn printed(step: &Step, place: &Path, programs: &Path, store: &Path) -> Result<String> {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("exec 2>&1; {}", step.command)]).current_dir(place).stdin(Stdio::null());
-    command.env("PATH", steps::path_with(&[programs.to_owned()])?).env("TRODDEN_STORE", store);
+    command.env("PATH", steps::path_with(&[programs.to_owned()])?).env("TRODDEN_CACHE", store);
     for variable in ["COLUMNS", "MAKEFLAGS", "MAKELEVEL", "CFLAGS", "TRODDEN_QUIET", "TRODDEN_INSTRUMENT"] {
         command.env_remove(variable);
     }

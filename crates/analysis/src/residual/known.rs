@@ -71,8 +71,8 @@ impl KnownInput {
         }
         for identity in &self.missing {
             log::warn!(
-                "the set of known paths {identity} is not in the unit store {}: edges that tests take count as untested; name the tests \
-                    by --known, or set TRODDEN_STORE",
+                "the set of known paths {identity} is not in the unit cache {}: edges that tests take count as untested; name the tests \
+                    by --known, or set TRODDEN_CACHE",
                 folders.units()?.root().display()
             );
         }
@@ -113,7 +113,7 @@ pub fn known_to(program: &Path, known: &KnownPaths, folders: &Folders) -> Result
     let mut residual = false;
     for placed in &image.units {
         let frame = image.frame(placed.unit, folders.units.as_ref()).with_context(|| program.display().to_string())?;
-        let frame = frame.with_context(|| format!("{}: no map of unit {}: set TRODDEN_STORE", program.display(), placed.unit))?;
+        let frame = frame.with_context(|| format!("{}: no map of unit {}: set TRODDEN_CACHE", program.display(), placed.unit))?;
         let map = frame.map().with_context(|| program.display().to_string())?;
         residual |= map.has_times();
         for function in map.functions.iter().filter(|_| map.has_times()) {

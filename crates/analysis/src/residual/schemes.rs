@@ -1,4 +1,4 @@
-//! `trodden residual --schemes`: untested segments across calls by both schemes of section 3.5.2 of Vaswani's thesis, compared with each
+//! `trodden-lab schemes`: untested segments across calls by both schemes of section 3.5.2 of Vaswani's thesis, compared with each
 //! other, and untested paths beside them.
 //!
 //! | scheme | builds of the program | runs of the tests |

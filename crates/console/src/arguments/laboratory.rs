@@ -7,7 +7,8 @@ use super::choices::{one_of, spelled};
 use super::partition::{COPY_STRATEGIES, HITS};
 use clap::{Args, Parser, ValueEnum};
 use std::env;
-use trodden_flow::partition::{Measure, PartitionStrategy};
+use trodden_flow::part::Measure;
+use trodden_partition::PartitionStrategy;
 use trodden_unit::experiment::ExperimentScheme;
 
 /// Variable that holds choices, in the syntax of their options.

@@ -1,7 +1,8 @@
 //! How counting is divided among copies of a program.
 
 use super::choices::Choice;
-use trodden_flow::partition::{Measure, PartitionStrategy};
+use trodden_flow::part::Measure;
+use trodden_partition::PartitionStrategy;
 
 /// Most copies, or profiles, that can be asked for.
 const MOST_COPIES: usize = 4096;

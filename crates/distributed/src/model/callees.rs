@@ -4,7 +4,7 @@ use super::Maker;
 use super::ObservedCalls;
 use crate::imports::{Assumption, opaque, plain};
 use trodden_binary::graph::{CallKind, CallSite, CodeCallee, Returns};
-use trodden_flow::witness::{Opaque, ProgramCall, WitnessFunctionId};
+use trodden_witness::{Opaque, ProgramCall, WitnessFunctionId};
 
 const ANYTHING: Opaque = Opaque { returns: true, ends_run: false, unwinds: false, calls_back: true };
 

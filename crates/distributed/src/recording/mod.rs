@@ -43,13 +43,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::in_file;
-use trodden_flow::witness::{DistributionStrategy, Weights};
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_text::words::{plural, reasons};
 use trodden_trace::{
     Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout,
     TraceEnd, TraceWriter, check_traceable, try_collector,
 };
+use trodden_witness::{DistributionStrategy, Weights};
 use words::{changed_code, contradiction, list_opaque, new_targets, runs_in_words, warn_of_contradiction};
 
 /// Assumptions, in the order in which they are tried.

@@ -9,8 +9,8 @@ use crate::plan;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use trodden_binary::linked::in_file;
-use trodden_flow::witness::ReconstructError;
 use trodden_text::words::plural;
+use trodden_witness::ReconstructError;
 
 /// Code that was not watched to the end.
 pub(super) fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {

@@ -6,13 +6,22 @@
 //! the keys once some thousand multipliers were tried; a table of hundreds of keys takes some ten thousand slots. With
 //! [`MOST_SLOTS`] reached, what is left is an error.
 
-use super::NumberingError;
 use super::sequence::Shuffle;
 
 /// The largest table.
 pub const MOST_SLOTS: u64 = 1 << 24;
 /// Multiplications spent on each size before the table is doubled.
 const WORK: usize = 1 << 21;
+
+/// No multiplier was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no multiplier hashes the {keys} known paths without a collision into {slots} slots: name fewer paths, or take ppp")]
+pub struct NoHash {
+    /// Number of keys.
+    pub keys: usize,
+    /// Number of slots that were tried last.
+    pub slots: u64,
+}
 
 /// A table of keys without collisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +36,9 @@ impl PerfectHash {
     ///
     /// # Errors
     /// No multiplier was found for the largest table.
-    pub fn from_keys(keys: &[u64]) -> Result<PerfectHash, NumberingError> {
+    pub fn from_keys(keys: &[u64]) -> Result<PerfectHash, NoHash> {
         let mut bits = keys.len().next_power_of_two().trailing_zeros().max(1);
-        let mut random = Shuffle::new();
+        let mut random = Shuffle::default();
         // Times at which a slot was last taken: an array that need not be emptied between tries.
         let mut taken: Vec<u32> = Vec::new();
         let mut time = 0;
@@ -46,7 +55,7 @@ impl PerfectHash {
             }
             bits += 1;
         }
-        Err(NumberingError::NoHash { keys: keys.len(), slots: MOST_SLOTS })
+        Err(NoHash { keys: keys.len(), slots: MOST_SLOTS })
     }
 
     fn filled(keys: &[u64], multiplier: u64, shift: u32) -> PerfectHash {

@@ -7,12 +7,14 @@ pub struct Shuffle {
     state: u64,
 }
 
-impl Shuffle {
+impl Default for Shuffle {
     /// From the beginning.
-    pub fn new() -> Shuffle {
+    fn default() -> Shuffle {
         Shuffle::from_seed(0x7472_6f64_6465_6e21)
     }
+}
 
+impl Shuffle {
     /// From behind a number.
     pub fn from_seed(state: u64) -> Shuffle {
         Shuffle { state }

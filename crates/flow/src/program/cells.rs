@@ -1,8 +1,7 @@
 //! Which counter counts a path: what the counters of a program mean.
 
-use crate::interesting::PathEnding;
-use crate::partition::Part;
-use crate::verify::NumberAliases;
+use crate::interesting::{NumberAliases, PathEnding};
+use crate::part::Part;
 
 /// Which counter counts a path, by what the register and an increment sum to at its end.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 //! take an edge that control never takes, to leave a loop whose iterations were not counted.
 
 use crate::graph::{Edge, Node};
-use crate::partition::Hits;
+use crate::part::Hits;
 use crate::program::operation::{DominantId, LoopId, Operation};
 use crate::program::{ProbeProgram, RegisterCounted};
 use std::collections::{BTreeMap, BTreeSet};

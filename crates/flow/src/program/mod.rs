@@ -34,7 +34,7 @@ use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use crate::interesting::InterestingPlan;
 use crate::numbering::NumberedPaths;
-use crate::partition::Hits;
+use crate::part::Hits;
 use crate::placement::Probes;
 use crate::plan::{PartPlan, Plan, RegisterAction};
 use code::{Code, ProgramFrame};

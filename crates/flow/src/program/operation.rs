@@ -6,7 +6,7 @@
 //!
 //! Invariant: what an operation names (a loop, a dominant iteration) is in the same program.
 
-use crate::partition::Hits;
+use crate::part::Hits;
 
 /// A loop that is counted by its trip count, by its place in [`loops`](super::ProbeProgram::loops).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! The program of one copy's part of the paths: each is counted on its end ([`crate::partition::ends`]), if its end is the copy's.
+//! The program of one copy's part of the paths: each is counted on its end ([`crate::part::Ends`]), if its end is the copy's.
 //!
 //! Behind an end only one edge leads on and no call on it is one that might not come back, so a count there is as exact
 //! as one where the path is over. Where nothing of interest can come any more, nothing is done until the next path
@@ -11,7 +11,7 @@
 use super::operation::{Operation, add};
 use crate::dag::{Cut, CutReason, Dag, DagEdgeId};
 use crate::graph::{Edge, Graph, Node};
-use crate::partition::{Hits, Part};
+use crate::part::{Hits, Part};
 
 /// What has to be done on each edge of a graph.
 pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> {

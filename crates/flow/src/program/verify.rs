@@ -15,8 +15,9 @@
 use super::machine::{Machine, MachineFault, StreamItem};
 use crate::dag::{DagEdge, DagEdgeId, Origin};
 use crate::graph::{Edge, Node};
+use crate::interesting::NumberAliases;
 use crate::program::{Cells, ProbeProgram};
-use crate::verify::{NumberAliases, verify_full, verify_part};
+use crate::verify::{verify_full, verify_part};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// How much is tried.

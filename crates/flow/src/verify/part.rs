@@ -9,7 +9,7 @@
 //! both count are found out when they are merged.
 
 use crate::dag::{Dag, DagEdgeId};
-use crate::partition::Part;
+use crate::part::Part;
 
 /// What is wrong with a part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

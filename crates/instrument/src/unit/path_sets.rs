@@ -8,10 +8,10 @@ use crate::options::{ExperimentScheme, PluginOptions};
 use crate::residual;
 use crate::sample::PlannedFunction;
 use crate::stream;
-use trodden_flow::interesting::{NoInterestingPlan, Wish};
 use trodden_flow::program::verify::verify_numbering;
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Plan, ProbeProgram, ResidualPlan};
+use trodden_selective::plan::{NoInterestingPlan, Wish};
 use trodden_unit::{KnownFunction, NameVersion, Skipped, shape};
 
 impl Unit {

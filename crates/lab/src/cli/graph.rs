@@ -6,7 +6,8 @@ use clap::Subcommand;
 use std::path::PathBuf;
 use trodden_console::arguments::choices::one_of;
 use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, copies};
-use trodden_flow::partition::{Measure, PartitionStrategy};
+use trodden_flow::part::Measure;
+use trodden_partition::PartitionStrategy;
 
 /// `trodden-lab graph`
 #[derive(Debug, Subcommand)]

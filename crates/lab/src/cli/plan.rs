@@ -4,7 +4,8 @@ use clap::Args;
 use std::path::PathBuf;
 use trodden_console::arguments::choices::one_of;
 use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, copies};
-use trodden_flow::partition::{Measure, PartitionStrategy};
+use trodden_flow::part::Measure;
+use trodden_partition::PartitionStrategy;
 
 /// `trodden-lab plan`
 #[derive(Debug, Args)]

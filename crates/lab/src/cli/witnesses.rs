@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_console::arguments::partition::copies;
-use trodden_flow::witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
+use trodden_witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
 
 /// `trodden-lab graph witnesses`
 #[derive(Debug, Args)]

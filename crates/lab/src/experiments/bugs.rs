@@ -224,7 +224,7 @@ fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     steps::output(Command::new(trodden).arg("drivers").arg(&drivers))?;
     let own = |name: &str| drivers.join(name).into_os_string();
     let store = seeded.folder().join("store").into_os_string();
-    let paths = [("CC", own("trodden-cc")), ("CXX", own("trodden-c++")), ("TRODDEN_STORE", store), ("TRODDEN_QUIET", "1".into())];
+    let paths = [("CC", own("trodden-cc")), ("CXX", own("trodden-c++")), ("TRODDEN_CACHE", store), ("TRODDEN_QUIET", "1".into())];
     seeded.build_as(PATHS, program, &paths)?;
     let flags = "-O0 -g -fprofile-instr-generate -fcoverage-mapping";
     seeded.build_as(COVERAGE, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])

@@ -190,7 +190,7 @@ fn by_trodden(corpus: &Corpus, program: &str, build: &str, options: &[&str]) -> 
     // Cargo's command is trodden's.
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
     let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
-    command.envs(variables).env("BUILD", WORK).env("TRODDEN_STORE", corpus.folder().join("store"));
+    command.envs(variables).env("BUILD", WORK).env("TRODDEN_CACHE", corpus.folder().join("store"));
     let said = steps::errors(&mut command)?;
     let changed = said.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
     Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())

@@ -2,7 +2,7 @@
 //! not taken; and how large programs become by counting.
 //!
 //! Tables 3.1, 3.3 and 3.4 of Vaswani's thesis, on programs of the corpus. A program that counts all paths runs the
-//! tests and the field; what `trodden residual` says of the two profiles is compared with what `trodden-oracle untested`
+//! tests and the field; what `trodden untested` says of the two profiles is compared with what `trodden-oracle untested`
 //! says, which shares no code with it, and against what a residual build counts that runs the field itself.
 
 mod page;
@@ -213,14 +213,14 @@ impl<'a> Subject<'a> {
         Ok(stored)
     }
 
-    /// What the field takes and tests do not, by the oracle; `trodden residual` must say the same.
+    /// What the field takes and tests do not, by the oracle; `trodden untested` must say the same.
     fn compared(&self, tests: &[&Path], field: &Path) -> Result<Untested> {
         let merged = self.folder.join("tests.trodden");
         steps::output(trodden().arg("merge").args(tests).arg("-o").arg(&merged))?;
         let said = steps::output(Command::new(self.oracle).arg("untested").arg(&merged).arg(field))?;
         let checked: Untested = serde_json::from_str(&said).context("the oracle prints something else than figures")?;
         let mut residual = trodden();
-        residual.arg("residual").arg(field);
+        residual.arg("untested").arg(field);
         for known in tests {
             residual.arg("--known").arg(known);
         }
@@ -235,7 +235,7 @@ impl<'a> Subject<'a> {
             ("every_edge_known", checked.every_edge_known),
         ];
         for (name, wanted) in expected {
-            ensure!(reported[name] == wanted, "{}: `trodden residual` says {name} {}, the oracle {wanted}", self.program, reported[name]);
+            ensure!(reported[name] == wanted, "{}: `trodden untested` says {name} {}, the oracle {wanted}", self.program, reported[name]);
         }
         ensure!(number(&reported["untested_executions"]) == checked.untested_executions, "{}: untested executions differ", self.program);
         Ok(checked)
@@ -245,7 +245,7 @@ impl<'a> Subject<'a> {
     fn residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
         let counted = self.profile(&self.made("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
-            let reported = summary(trodden().arg("residual").arg(field).arg("--known").arg(tests))?;
+            let reported = summary(trodden().arg("untested").arg(field).arg("--known").arg(tests))?;
             Ok((number(&reported["untested_paths"]), number(&reported["untested_executions"])))
         };
         let expected = of(field)?;
@@ -291,7 +291,7 @@ impl<'a> Subject<'a> {
 /// The summary of a report of untested paths.
 fn summary(residual: &mut Command) -> Result<serde_json::Value> {
     let text = steps::output(residual.args(["--json", "--top", "0"]))?;
-    let mut reported: serde_json::Value = serde_json::from_str(&text).context("`trodden residual --json` prints no JSON")?;
+    let mut reported: serde_json::Value = serde_json::from_str(&text).context("`trodden untested --json` prints no JSON")?;
     Ok(reported["summary"].take())
 }
 

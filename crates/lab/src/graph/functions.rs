@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-use trodden_flow::witness::{
+use trodden_flow::{Edge, Node};
+use trodden_witness::{
     EdgeWeights, Opaque, ProgramCall, ProgramStart, Weights, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
     WitnessProgram, WitnessSite,
 };
-use trodden_flow::{Edge, Node};
 
 /// A program from a file, and what else the file has.
 pub struct WitnessFile {

@@ -3,7 +3,8 @@
 use super::{Acyclic, Named};
 use crate::cli::Interesting;
 use anyhow::{Context, Result, bail};
-use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Node};
+use trodden_flow::{CutReason, DagEdgeId, Edge, Node};
+use trodden_selective::InterestingSet;
 
 /// The set, and whether it was given at all: without, every path is of interest. Options are taken rather than what the file says.
 pub fn interesting_set(named: &Named, acyclic: &Acyclic, options: &Interesting) -> Result<(InterestingSet, bool)> {

@@ -24,13 +24,14 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_flow::coding::CodingError;
+use trodden_coding::CodingError;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::limit::cut_sparing;
-use trodden_flow::numbering::{NumberingError, TooManyPaths};
-use trodden_flow::witness::WitnessKind;
+use trodden_flow::numbering::TooManyPaths;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
+use trodden_selective::NumberingError;
+use trodden_witness::WitnessKind;
 
 /// Numbers larger than this are written as strings: JSON readers keep numbers as floats.
 const EXACT_IN_JSON: u64 = 1 << 53;

@@ -6,9 +6,10 @@ use super::{Acyclic, Named, acyclic, nodes_json, number_json};
 use crate::cli::{Interesting, ModelScheme};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use trodden_flow::coding::{CodingModel, Enclosure};
-use trodden_flow::numbering::preferential;
-use trodden_flow::{DagEdgeId, InterestingSet};
+use trodden_coding::{CodingModel, Enclosure};
+use trodden_flow::DagEdgeId;
+use trodden_selective::InterestingSet;
+use trodden_selective::preferential;
 
 /// The model of a scheme.
 pub fn model(named: &Named, scheme: ModelScheme, ids: &[u64], bits: u32, list: u64) -> Result<Value> {
@@ -56,14 +57,14 @@ fn first(acyclic: &Acyclic, list: u64) -> Vec<Vec<DagEdgeId>> {
 
 /// A number between two exact fractions, and about what it is.
 fn enclosure(value: &Enclosure) -> Value {
-    let about = |r: &trodden_flow::coding::Rational| trodden_flow::coding::approximate(r);
+    let about = |r: &trodden_coding::Rational| trodden_coding::approximate(r);
     json!({"low": value.low.to_string(), "high": value.high.to_string(), "about": about(&value.low).midpoint(about(&value.high))})
 }
 
 fn contexts(named: &Named, acyclic: &Acyclic, model: &CodingModel, prefixes: bool, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
-    let one = |context: trodden_flow::coding::Context| {
-        let edge = |(edge, (low, high)): (DagEdgeId, trodden_flow::coding::CodingRange)| {
+    let one = |context: trodden_coding::Context| {
+        let edge = |(edge, (low, high)): (DagEdgeId, trodden_coding::CodingRange)| {
             json!({
                 "edge": dag.underlying(edge).map(|e| e.0),
                 "to": named.names[dag.edge(edge).to.index()],

@@ -7,9 +7,11 @@ use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
-use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number as flow_number};
-use trodden_flow::verify::{NumberAliases, Verdict, VerifyBudget, VerifyMethod, verify};
-use trodden_flow::{DagEdgeId, Edge, InterestingSet, Labelling, NumberingScheme, Origin};
+use trodden_flow::interesting::NumberAliases;
+use trodden_flow::{DagEdgeId, Edge, NumberingScheme, Origin};
+use trodden_selective::verify::{Verdict, VerifyBudget, VerifyMethod, verify};
+use trodden_selective::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number as flow_number};
+use trodden_selective::{InterestingSet, Labelling};
 
 /// Seconds that a search takes at most, if the user does not say.
 const TIME_LIMIT: u64 = 60;

@@ -10,8 +10,9 @@ use trodden_console::arguments::choices::word_for;
 use trodden_console::arguments::partition::COPY_STRATEGIES;
 use trodden_flow::dag::Entries;
 use trodden_flow::limit::cut_to_limit;
-use trodden_flow::partition::{self, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, tasks};
+use trodden_flow::part::{Measure, Part};
 use trodden_flow::{Dag, DagEdgeId, Origin};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, tasks};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -46,8 +47,8 @@ pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
         procedure.dag.out(procedure.dag.entry()).len()
     );
     let options = PartitionOptions { copies: request.copies, all_procedures: true, fold_again: request.fold_again, measure: request.hits };
-    let plan = partition::plan(std::slice::from_ref(&procedure), request.strategy, &options);
-    let copy = |copy: &partition::CopyPlan| {
+    let plan = trodden_partition::plan(std::slice::from_ref(&procedure), request.strategy, &options);
+    let copy = |copy: &trodden_partition::CopyPlan| {
         let none = vec![false; procedure.dag.edges().len()];
         let own = copy.parts.iter().flatten().next().map_or(none, |part| part.interesting.clone());
         let part = match own.iter().all(|w| *w) {

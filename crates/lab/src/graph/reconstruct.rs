@@ -5,7 +5,7 @@ use super::witnesses::{branch_json, target_json, violations_json};
 use crate::cli::Reconstruct;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use trodden_flow::witness::{
+use trodden_witness::{
     Distribution, ExecutionEvent, ReconstructError, Reconstruction, ReconstructionOutcome, TraceEnding, Witness, WitnessKind,
     check_pairwise,
 };

@@ -4,14 +4,14 @@ use super::functions::WitnessFile;
 use crate::cli::{Condition, Witnesses};
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
-use trodden_flow::witness::bound::bound;
-use trodden_flow::witness::condition::{BranchNode, BranchTarget, Violation, members};
-use trodden_flow::witness::distribution::{assign_to_machines, plan};
-use trodden_flow::witness::placed::plan_placed;
-use trodden_flow::witness::placement::OtherKind;
-use trodden_flow::witness::pushdown::Pushdown;
-use trodden_flow::witness::structure::Structure;
-use trodden_flow::witness::{
+use trodden_witness::bound::bound;
+use trodden_witness::condition::{BranchNode, BranchTarget, Violation, members};
+use trodden_witness::distribution::{assign_to_machines, plan};
+use trodden_witness::placed::plan_placed;
+use trodden_witness::placement::OtherKind;
+use trodden_witness::pushdown::Pushdown;
+use trodden_witness::structure::Structure;
+use trodden_witness::{
     Check, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
 };
 

@@ -18,7 +18,7 @@ use trodden_driver::rebuild::codegen_of;
 use trodden_driver::toolchain::{LLVM_MAJOR, Tool, is_program};
 use trodden_launch::temporary::folder_in;
 use trodden_unit::experiment::Keep;
-use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::store::CACHE_VARIABLE;
 use trodden_unit::{Frame, Settings, UnitMap};
 
 /// Both versions of a unit.
@@ -69,7 +69,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
         "-enable-tail-merge=false",
     ]);
     if let Some((request, folder)) = counting {
-        command.arg(assets::plugin_option(context())?).env(STORE_VARIABLE, folder.join("store"));
+        command.arg(assets::plugin_option(context())?).env(CACHE_VARIABLE, folder.join("store"));
         experiment::set(&mut command, request);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }

@@ -22,7 +22,7 @@ pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf]
     compile.env("MALLOC_PERTURB_", "165");
     let store = folder.join("store");
     let request = trodden_oracle::check::request(words, &store).unwrap();
-    run(compile.env("TRODDEN_STORE", store).env("TRODDEN_EXPERIMENT", request));
+    run(compile.env("TRODDEN_CACHE", store).env("TRODDEN_EXPERIMENT", request));
     let mut link = tools.command(driver);
     link.arg(folder.join("subject.o")).arg(&tools.runtime).args(more).args(["-pthread", "-o"]).arg(&path);
     run(&mut link);

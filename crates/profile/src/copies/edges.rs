@@ -1,13 +1,13 @@
 //! Copies that count edges: maps in which each path is an edge, and the counts of all edges computed from the counted ones.
 //!
-//! [`trodden_flow::partition::edges`] says which edges are counted, and why the others follow.
+//! [`trodden_partition::edges`] says which edges are counted, and why the others follow.
 
 use super::{CopiesError, CopyDivergence, PartitionedProgram, Within};
 use crate::model::ImageProfile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trodden_flow::partition::edges::{Network, cut_all, dag};
 use trodden_flow::{Dag, Edge, Node, Numbering};
+use trodden_partition::edges::{Network, cut_all, dag};
 use trodden_unit::{BlockKind, CountedEvent, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
 
 /// The same unit with a path for each edge.

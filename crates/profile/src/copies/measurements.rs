@@ -2,7 +2,7 @@
 
 use crate::model::Profile;
 use serde::{Deserialize, Serialize};
-use trodden_flow::partition::{CopyPlan, Procedure};
+use trodden_partition::{CopyPlan, Procedure};
 
 /// What a copy took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

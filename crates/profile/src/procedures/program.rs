@@ -5,7 +5,7 @@ use super::{estimated, measured, of_edges};
 use crate::model::{Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::HashMap;
-use trodden_flow::partition::Procedure;
+use trodden_partition::Procedure;
 use trodden_text::names::Name;
 use trodden_text::words::plural;
 use trodden_unit::{Frame, FunctionMap, Identity, MapError, UnitMap};

@@ -1,4 +1,4 @@
-//! `trodden field copies PROG -k K -o FOLDER`: copies of a program to be distributed to users, each of which watches a part
+//! `trodden fleet copies PROG -k K -o FOLDER`: copies of a program to be distributed to users, each of which watches a part
 //! of the paths; and reading them again when reports have come in.
 //!
 //! `FOLDER/program/PROG` is the program that was divided, `FOLDER/copy-0000/PROG` and so on are its copies. All else is in their maps.
@@ -9,8 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_flow::partition::{Measure, PartitionOptions, PartitionPlan, PartitionStrategy};
+use trodden_flow::part::Measure;
 use trodden_launch::LaunchStop;
+use trodden_partition::{PartitionOptions, PartitionPlan, PartitionStrategy};
 use trodden_profile::copies::PartitionedProgram;
 use trodden_profile::procedures::{add_call_sites, known, with_estimates};
 use trodden_stored::named;
@@ -56,7 +57,7 @@ pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     let name = file.file_name().with_context(|| format!("{} is no program", file.display()))?;
     fs::copy(file, whole.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
     let made = PathPartition::planned(program, plan).make(folder, false, job.writes, &stop, context)?;
-    log::info!("{} copies are in {}; `trodden field` says how their users' reports are made and added up", made.len(), folder.display());
+    log::info!("{} copies are in {}; `trodden fleet` says how their users' reports are made and added up", made.len(), folder.display());
     Ok(())
 }
 
@@ -95,7 +96,7 @@ pub struct CopyUnits {
 /// # Errors
 /// There are none, or they are not of one program.
 pub fn read(folder: &Path, store: Option<&UnitStore>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
-    let none = || format!("there are no copies in {}: `trodden field copies PROG -k 8 -o FOLDER` makes them", folder.display());
+    let none = || format!("there are no copies in {}: `trodden fleet copies PROG -k 8 -o FOLDER` makes them", folder.display());
     let whole = Made::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
     let program = PartitionedProgram {
         identity: whole.image.identity,
@@ -126,7 +127,7 @@ pub fn identity(program: &Path, store: Option<&UnitStore>) -> Result<(Identity, 
         Some((unit, _)) => Ok((image.identity, *unit)),
         None => {
             bail!(
-                "{} is no copy that watches a part of the paths: `trodden field copies PROG -k 8 -o FOLDER` makes such",
+                "{} is no copy that watches a part of the paths: `trodden fleet copies PROG -k 8 -o FOLDER` makes such",
                 program.display()
             )
         }
@@ -147,7 +148,7 @@ impl Made {
         let map = |unit: Identity| {
             let frame = image.frame(unit, store)?;
             let frame = frame.with_context(|| {
-                format!("{}: the map of unit {unit} is neither in it nor in the unit store: set TRODDEN_STORE", file.display())
+                format!("{}: the map of unit {unit} is neither in it nor in the unit cache: set TRODDEN_CACHE", file.display())
             })?;
             Ok((unit, Arc::new(frame.map()?)))
         };

@@ -15,7 +15,7 @@ use trodden_profile::copies::CopyTimes;
 use trodden_profile::{ProcessEnding, Profile};
 use trodden_text::words::plural;
 use trodden_unit::Identity;
-use trodden_unit::store::STORE_VARIABLE;
+use trodden_unit::store::CACHE_VARIABLE;
 use trodden_wire::OUTPUT_VARIABLE;
 
 /// Name of the folder that is as the working folder was.
@@ -99,7 +99,7 @@ pub fn spec(
     context: CopyContext,
 ) -> Result<Spec> {
     let here = context.driver.directory()?;
-    let own = |name: &OsStr| [OUTPUT_VARIABLE, STORE_VARIABLE].iter().any(|n| name == *n);
+    let own = |name: &OsStr| [OUTPUT_VARIABLE, CACHE_VARIABLE].iter().any(|n| name == *n);
     let mut environment: Vec<_> = context.driver.variables.iter().filter(|(name, _)| !own(name)).collect();
     environment.sort();
     let environment = environment.into_iter().map(|(n, v)| (SystemText::from(n.as_os_str()), SystemText::from(v.as_os_str()))).collect();
@@ -142,7 +142,7 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -
     let store = runner.context.driver.store()?.root().as_os_str().to_owned();
     let task = |copy: &usize| LaunchTask {
         command: vec![trodden.into(), "copy".into(), folder.into(), copy.to_string().into()],
-        environment: vec![(STORE_VARIABLE.into(), store.clone())],
+        environment: vec![(CACHE_VARIABLE.into(), store.clone())],
         directory: folder.to_owned(),
         input: None,
         result: file(folder, "result", *copy),

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_driver::experiment;
 use trodden_driver::variant::Inputs;
-use trodden_flow::partition::tasks::are_too_many;
-use trodden_flow::partition::{self, CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, cross_check, hits, weighted};
 use trodden_launch::LaunchStop;
+use trodden_partition::tasks::are_too_many;
+use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, cross_check, hits, weighted};
 use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::procedures::{self, add_call_sites, procedures_of_edges, with_estimates};
 use trodden_profile::{Profile, has_usual_numbers};
@@ -67,7 +67,7 @@ impl CopiedProgram {
         let procedures = procedures_of_edges(&self.units, &edges, weights)?;
         let functions = edges.iter().flat_map(|(_, map)| &map.functions);
         let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
-        let plan = partition::edges::plan(&procedures, &networks, copies);
+        let plan = trodden_partition::edges::plan(&procedures, &networks, copies);
         let divided = edges::program_of_edges(&self.divided)?;
         Ok(PathPartition::planned(CopiedProgram { divided, units: edges, ..self }, plan))
     }
@@ -80,12 +80,12 @@ impl CopiedProgram {
         match (self.is_residual(), strategy) {
             (false, PartitionStrategy::P3) => {
                 self.note_undivided(procedures, options);
-                Ok(partition::plan(procedures, strategy, options))
+                Ok(trodden_partition::plan(procedures, strategy, options))
             }
-            (false, _) => Ok(partition::plan(procedures, strategy, options)),
+            (false, _) => Ok(trodden_partition::plan(procedures, strategy, options)),
             // Where a function is watched at all, known paths cost little there: dividing its unknown ones would save none of that.
             (true, PartitionStrategy::Weighted) => Ok(weighted::whole(procedures, options)),
-            (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(partition::plan(procedures, strategy, options)),
+            (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
                 "{} counts unknown paths only, which copies share by whole functions: give --strategy weighted or pbl",
                 self.divided.path

@@ -8,7 +8,7 @@
 //!
 //! [`shared`] does the same for what whole functions share: [`segments`] across calls, and paths across [`iterations`].
 //!
-//! [`distribute`] makes copies for users instead, who run them on inputs of their own; `trodden field` adds up what they report.
+//! [`distribute`] makes copies for users instead, who run them on inputs of their own; `trodden fleet` adds up what they report.
 //!
 //! [`determinism`] runs a program several times in the same way, to see whether it does the same each time.
 
@@ -47,8 +47,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use trodden_driver::DriverContext;
 use trodden_driver::recipe::SystemText;
-use trodden_flow::partition::{Measure, PartitionStrategy};
+use trodden_flow::part::Measure;
 use trodden_launch::{Engine, LaunchStop};
+use trodden_partition::PartitionStrategy;
 use trodden_profile::copies::{CopyMeasurements, counted_hits, differences, different_edges, edges, merge_copies};
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
 use trodden_unit::SegmentSet;

@@ -1,4 +1,4 @@
-//! Objects of copies, in the unit store: most units are the same in all copies but one or two, and in the copies of the next run.
+//! Objects of copies, in the unit cache: most units are the same in all copies but one or two, and in the copies of the next run.
 //!
 //! `ROOT/copies/ab/abcdef....o`: the name is a hash of all that the object follows from, which is the unit, the copy's
 //! part of it, the plugin's parameters and the compiler.

@@ -9,7 +9,7 @@ use trodden_profile::copies::{CopiesError, MergedCopies};
 use trodden_text::words::plural;
 
 /// What it may mean that copies took other paths than each other or the program itself.
-const WHY: &str = "`trodden doctor -- COMMAND` says whether the program does the same each time, and whether its paths go by addresses \
+const WHY: &str = "`trodden repeatable -- COMMAND` says whether the program does the same each time, and whether its paths go by addresses \
     (tables of pointers): static data and code of copies are at other addresses";
 
 /// How copies ended and what they printed, where that is not as in the first.

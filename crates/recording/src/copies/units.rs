@@ -17,7 +17,7 @@ pub fn units(program: &Path, store: Option<&UnitStore>) -> Result<Vec<(Frame, Un
     for placed in &image.units {
         let Some(frame) = image.frame(placed.unit, store).with_context(|| program.display().to_string())? else {
             bail!(
-                "{}: the map of a unit is neither in it nor in the unit store: rebuild the program, or set TRODDEN_STORE",
+                "{}: the map of a unit is neither in it nor in the unit cache: rebuild the program, or set TRODDEN_CACHE",
                 program.display()
             )
         };

@@ -17,7 +17,7 @@ use std::time::Duration;
 use trodden_driver::experiment;
 use trodden_driver::recipe::SystemText;
 use trodden_driver::variant::Inputs;
-use trodden_flow::partition::PartitionStrategy;
+use trodden_partition::PartitionStrategy;
 use trodden_profile::merge::{Builds, Merger};
 use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_stored::named;

@@ -91,7 +91,7 @@ fn is_runtime(function: &str) -> bool {
 }
 
 impl ImageSummary {
-    /// Summarises an image. Maps that are not in it come from the unit store; `libraries` are those that it needs, or why that is not
+    /// Summarises an image. Maps that are not in it come from the unit cache; `libraries` are those that it needs, or why that is not
     /// known.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl ImageSummary {
         list(out, "Units", lines.collect(), shown)?;
         list(
             out,
-            "Units whose map is neither in the file nor in the unit store (rebuild the program, or set TRODDEN_STORE)",
+            "Units whose map is neither in the file nor in the unit cache (rebuild the program, or set TRODDEN_CACHE)",
             self.units_without_map.clone(),
             shown,
         )?;

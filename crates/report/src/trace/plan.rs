@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::io::{self, Write};
 use trodden_distributed::plan::{KIND, Plan, Planner};
-use trodden_flow::witness::bound::bound;
+use trodden_witness::bound::bound;
 
 const SCHEMA_VERSION: u32 = 1;
 

@@ -90,7 +90,7 @@ Examples:
 
 What a residual variant counts goes into the run store of this folder (or above), unless it runs elsewhere or TRODDEN_OUTPUT says where to.
 
-The program must have been linked by trodden on this machine (or with this TRODDEN_STORE), with its bitcode kept.")]
+The program must have been linked by trodden on this machine (or with this TRODDEN_CACHE), with its bitcode kept.")]
 pub struct Instrument {
     /// The program or shared library.
     pub program: PathBuf,

@@ -3,7 +3,8 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_console::arguments::partition::copies;
-use trodden_flow::partition::{Measure, PartitionStrategy};
+use trodden_flow::part::Measure;
+use trodden_partition::PartitionStrategy;
 
 /// Several copies of a program, each of which counts a part of the paths.
 #[derive(Debug, Args)]

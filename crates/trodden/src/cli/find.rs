@@ -1,7 +1,6 @@
 //! The syntax of `trodden find`.
 
 use clap::Args;
-use std::path::PathBuf;
 use trodden_stored::named::LAST;
 
 /// `trodden find`
@@ -27,12 +26,6 @@ pub struct Find {
     /// At most this many paths; 0 for all. [default: 10, of JSON all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// At most this many source lines of each path; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 24)]
-    pub steps: usize,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Exit with status 1 if a path matches.
     #[arg(long)]
     pub fail: bool,

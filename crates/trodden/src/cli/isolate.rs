@@ -1,7 +1,6 @@
 //! The syntax of `trodden isolate`.
 
 use clap::Args;
-use std::path::PathBuf;
 use trodden_analysis::isolate::Score;
 use trodden_console::arguments::choices::spelled;
 
@@ -9,40 +8,34 @@ use trodden_console::arguments::choices::spelled;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden isolate nightly                          runs of a suite: those that exited with 0, or failed
+  trodden isolate nightly                          passing and failing runs of a suite
   trodden isolate --failing 7 --failing 9 --passing good
   trodden isolate nightly --by importance --top 3 --json
   trodden isolate checks --program parse           of a suite that runs several programs
 
-Give a failing test that exits with 0 by --failing. Runs are compared within one build of one program: those of others are left out, and \
-so are runs whose end is not known.")]
+Use --failing for failing tests that exit with 0. Only runs of one build of one program are compared; runs whose exit status is unknown \
+are left out.")]
 pub struct Isolate {
-    /// Profiles: files, runs (12, last, last~1), or suites. How a run ended says whether it failed.
+    /// Profiles: files, runs (12, last, last~1), or suites. The exit status says whether a run failed.
     pub runs: Vec<String>,
-    /// Profiles of failing runs, however they ended. May be given several times.
+    /// Profiles of failing runs, whatever their exit status. May be given several times.
     #[arg(long, value_name = "PROFILE")]
     pub failing: Vec<String>,
-    /// Profiles of passing runs, however they ended. May be given several times.
+    /// Profiles of passing runs, whatever their exit status. May be given several times.
     #[arg(long, value_name = "PROFILE")]
     pub passing: Vec<String>,
-    /// Only runs of this program, given by its file's name or path.
+    /// Only runs of this program, given by file name or path.
     #[arg(long, value_name = "PROGRAM")]
     pub program: Option<String>,
-    /// What paths are ranked by.
+    /// Score by which paths are ranked.
     #[arg(long, value_parser = spelled::<Score>(), default_value = "ochiai")]
     pub by: Score,
-    /// Only functions of this name, or whose full name this regular expression matches.
+    /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// At most this many paths; 0 for all. [default: 10, of JSON all]
+    /// Maximum number of paths; 0 for all. [default: 10, in JSON all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// At most this many source lines of each path; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 24)]
-    pub steps: usize,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

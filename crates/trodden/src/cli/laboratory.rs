@@ -1,6 +1,6 @@
 //! Choices of the laboratory, which have no options here: where they go.
 
-use super::{Command, Field, Trace};
+use super::{Command, Fleet, Trace};
 use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollector};
 use trodden_trace::CollectorKind;
 
@@ -17,7 +17,7 @@ impl Command {
                 copies.all_procedures = choices.all_procedures;
                 copies.count_hits = choices.count_hits;
             }
-            Command::Field(Field::Copies(job)) => {
+            Command::Fleet(Fleet::Copies(job)) => {
                 job.strategy = choices.strategy.unwrap_or(job.strategy);
                 job.all_procedures = choices.all_procedures;
             }

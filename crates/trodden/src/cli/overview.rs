@@ -1,23 +1,24 @@
 //! `trodden --help`: commands by task, those of every day first.
 //!
 //! clap lists subcommands in one block. Here they are grouped; each keeps the first line of its own help.
+//! `--help` is short everywhere, and fits on a screen; `trodden help COMMAND` explains each value as well.
 //! Invariant, held by a test: every command that is not hidden is in exactly one group.
 
 use super::Cli;
-use clap::{Command, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory};
 use std::fmt::Write;
 
 /// Tasks, and the commands that serve them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Every day", &["build", "record", "report", "diff"]),
-    ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "store"]),
+    ("Every day", &["build", "record", "report", "annotate", "diff"]),
+    ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "cache"]),
     ("Runs and profiles", &["runs", "merge", "collect", "export"]),
-    ("Reading paths", &["annotate", "find", "stream", "segments", "advise"]),
-    ("Testing", &["coverage", "residual", "suite", "isolate"]),
-    ("Production and many users", &["sample", "last", "field"]),
-    ("Programs that were not built for it", &["trace", "simulate", "import"]),
+    ("Reading paths", &["find", "stream", "segments", "advise"]),
+    ("Testing", &["coverage", "untested", "suite", "isolate"]),
+    ("Production and many users", &["sample", "last", "fleet"]),
+    ("Programs that were not built with trodden", &["trace", "simulate", "import"]),
     ("Waiting time", &["waits"]),
-    ("trodden itself", &["doctor", "completions", "man", "help"]),
+    ("trodden itself", &["doctor", "repeatable", "completions", "help"]),
 ];
 
 /// Width of the column of names.
@@ -31,7 +32,7 @@ pub fn command() -> Command {
         let _ = writeln!(text, "{task}:");
         for name in *names {
             let about = match *name {
-                "help" => "Print this overview, or the help of a command".to_owned(),
+                "help" => "Explain a command with the meaning of every value".to_owned(),
                 name => command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string).unwrap_or_default(),
             };
             let _ = writeln!(text, "  {name:NAMES$}{about}");
@@ -39,7 +40,8 @@ pub fn command() -> Command {
         text.push('\n');
     }
     let template = format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{text}Options:\n{{options}}{{after-help}}");
-    command.help_template(template)
+    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).global(true).help("Print help");
+    command.help_template(template).disable_help_flag(true).arg(help)
 }
 
 #[cfg(test)]

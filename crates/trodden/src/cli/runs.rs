@@ -1,4 +1,4 @@
-//! The syntax of commands that keep runs, profiles and units: `trodden runs`, `merge`, `diff`, `info`, `store`.
+//! The syntax of commands that keep runs, profiles and units: `trodden runs`, `merge`, `diff`, `info`, `cache`.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ Examples:
   trodden runs
   trodden runs suite nightly 3 4 last
   trodden runs remove 7
-  trodden runs clean")]
+  trodden runs remove --leftovers")]
 pub struct Runs {
     /// Print JSON.
     #[arg(long)]
@@ -25,12 +25,13 @@ pub struct Runs {
 pub enum RunsCommand {
     /// Remove runs and their profiles.
     Remove {
-        /// The runs: numbers, `last`, or a suite, of which all runs are removed.
-        #[arg(required = true)]
+        /// Runs: numbers, `last`, or a suite, of which all runs are removed.
+        #[arg(required_unless_present = "leftovers")]
         runs: Vec<String>,
+        /// Remove what killed recordings left: raw counts, and profiles half written.
+        #[arg(long)]
+        leftovers: bool,
     },
-    /// Remove what recordings left that were killed: raw counts, and profiles half written.
-    Clean,
     /// Put runs into a suite.
     Suite {
         /// The suite.
@@ -110,17 +111,17 @@ pub struct Info {
     pub json: bool,
 }
 
-/// `trodden store`
+/// `trodden cache`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden store
-  trodden store --prune 90
+  trodden cache
+  trodden cache --prune 90
 
-Programs carry the maps and the bitcode of their units; the store has them for stripped programs, and what `trodden instrument` links \
-again.")]
-pub struct Store {
-    /// Remove what was neither read nor written for so many days.
+Programs carry the maps and the bitcode of their units. The unit cache has them for stripped programs, and the inputs that \
+`trodden instrument` links again.")]
+pub struct Cache {
+    /// Remove files that were neither read nor written for this many days.
     #[arg(long, value_name = "DAYS")]
     pub prune: Option<u32>,
 }

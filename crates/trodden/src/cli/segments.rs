@@ -49,12 +49,6 @@ pub struct Segments {
     /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// At most this many source lines of each path; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 24)]
-    pub steps: usize,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
 }
 
 /// A form of a report of segments.

@@ -10,16 +10,16 @@ use trodden_stored::named::LAST;
 /// Which paths are shown.
 #[derive(Debug, Args)]
 pub struct Shown {
-    /// Only functions of this name, or whose full name this regular expression matches.
+    /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// What shares are computed from.
+    /// Quantity that shares are computed from.
     #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
     pub measure: Measure,
-    /// At most this many paths; 0 for all. [default: 10, of JSON all]
+    /// Maximum number of paths; 0 for all. [default: 10, in JSON all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Only paths with at least this share of the program, in per cent.
+    /// Minimum share of the program, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     pub min_share: f64,
 }
@@ -30,26 +30,23 @@ pub struct Shown {
 Examples:
   trodden report                           the last run
   trodden report last~1 --top 30           the run before it
-  trodden report nightly                   all runs of a suite, added up
+  trodden report nightly                   all runs of a suite together
   trodden report --measure events          of a program built with --events: what costs most
   trodden report one.trodden --html page.html")]
 pub struct Report {
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    /// A profile: a file, a run (12, last, last~1) or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
     /// What to show.
     #[command(flatten)]
     pub shown: Shown,
-    /// Lines shown of one path, at most; 0: all.
+    /// Maximum number of source lines of a path; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub steps: usize,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long, conflicts_with = "html")]
     pub json: bool,
-    /// Write a page for browsers instead.
+    /// Write an HTML page to this file instead.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -63,18 +60,15 @@ Examples:
 pub struct Annotate {
     /// The function's name, or a regular expression for it.
     pub function: String,
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    /// A profile: a file, a run (12, last, last~1) or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// The path's number; by default the path of greatest weight.
+    /// Number of the path; by default the hottest.
     #[arg(long, value_name = "N")]
     pub path: Option<u64>,
-    /// What weight is.
+    /// Quantity that says which path is the hottest.
     #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
     pub measure: Measure,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -118,13 +112,13 @@ Examples:
 pub struct Export {
     /// The form.
     pub format: Format,
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    /// A profile: a file, a run (12, last, last~1) or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
     /// Where to write; by default, and for `-`, standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Only functions of this name, or whose full name this regular expression matches.
+    /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// With `lcov`: only source files that match this pattern (src, src/*.c), or lie in a folder that does. May be given several times.
@@ -143,9 +137,6 @@ pub struct Export {
     /// without being rebuilt.
     #[arg(long = "for", value_name = "PROGRAM")]
     pub program: Option<PathBuf>,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
 }
 
 /// `trodden advise`
@@ -153,41 +144,31 @@ pub struct Export {
 #[command(after_help = "\
 Examples:
   trodden advise                                the last run
-  trodden advise nightly --top 30               all runs of a suite, added up
-  trodden advise --function parse --kind correlated --decided 100
+  trodden advise nightly --top 30               all runs of a suite together
+  trodden advise --function parse --kind correlated
   trodden advise one.trodden --sarif advice.sarif
 
-Savings are shares of all executed instructions, for ideal changes: what is gained in time is less, and has to be measured.")]
+Savings are shares of all executed instructions, for ideal changes. The time saved is less: measure it.")]
 pub struct Advise {
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    /// A profile: a file, a run (12, last, last~1) or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// Only functions of this name, or whose full name this regular expression matches.
+    /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// Only findings of this kind. May be given several times.
     #[arg(long, value_parser = spelled::<AdviceKind>())]
     pub kind: Vec<AdviceKind>,
-    /// At most this many findings that save something, and as many edges never taken together; 0 for all. [default: 10,
-    /// of JSON and SARIF all]
+    /// Maximum number of findings that save something, and of edges never taken together; 0 for all. [default: 10, in JSON and SARIF all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Only findings that save at least this share of all executed instructions, in per cent.
+    /// Minimum share of all executed instructions that a finding saves, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
     pub min_share: f64,
-    /// A branch counts as decided if at least so many per cent of its executions take one edge.
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
-    pub decided: f64,
-    /// Leave out what was executed less often than this.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub min_count: u64,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long, conflicts_with = "sarif")]
     pub json: bool,
-    /// Write the findings to a file in SARIF 2.1.0 instead, for code review tools.
+    /// Write the findings to this file as SARIF 2.1.0 instead, for code review tools.
     #[arg(long, value_name = "FILE")]
     pub sarif: Option<PathBuf>,
 }

@@ -84,9 +84,6 @@ pub struct StreamShow {
     /// So many events; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub count: u64,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
 }
 
 /// `trodden stream collect`
@@ -115,9 +112,6 @@ pub struct Last {
     /// The core file of the process: it says where in the code each thread was.
     #[arg(long, value_name = "FILE")]
     pub core: Option<PathBuf>,
-    /// Where source files are, if they have moved. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub source: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -17,18 +17,18 @@ pub enum Suite {
     List {
         /// The suite.
         suite: Option<String>,
-        /// Whose paths count.
+        /// Functions whose paths count.
         #[command(flatten)]
         of: SuiteFunctions,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Find tests without which the suite takes the same paths.
+    /// Find tests without which the suite executes the same paths.
     Redundant(Redundant),
-    /// Order tests so that they take most paths soonest; those first that take paths which a change touches.
+    /// Order tests by new paths, or by the paths that a change concerns.
     Order(Order),
-    /// Show which lines and which paths each test adds, of a program built with --coverage.
+    /// Show which lines and paths each test adds, for a program built with --coverage.
     Coverage(SuiteCoverage),
     /// Run a test binary of Rust's, each test of it as a run of its own: what `suite run --cargo` has cargo run.
     #[command(hide = true)]
@@ -63,10 +63,10 @@ pub struct SuiteRun {
     /// Where the tests come from.
     #[command(flatten)]
     pub from: SuiteFrom,
-    /// Tests at a time.
+    /// Number of tests that run at the same time.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: u16,
-    /// Options of ctest, cargo test or cargo nextest run.
+    /// Options for ctest, cargo test or cargo nextest run.
     #[arg(last = true, value_name = "OPTIONS")]
     pub options: Vec<OsString>,
 }
@@ -75,13 +75,13 @@ pub struct SuiteRun {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct SuiteFrom {
-    /// A file with a command of the shell on each line; `-` for standard input.
+    /// File with a shell command on each line; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     pub commands: Option<PathBuf>,
-    /// A build folder of CMake.
+    /// CMake's build folder.
     #[arg(long, value_name = "FOLDER")]
     pub ctest: Option<PathBuf>,
-    /// The tests of the Rust package here.
+    /// The tests of the Rust package in the current folder.
     #[arg(long)]
     pub cargo: bool,
     /// The same, run by cargo-nextest.
@@ -92,13 +92,13 @@ pub struct SuiteFrom {
 /// Whose paths are looked at: by default, those of all functions that the tests execute.
 #[derive(Debug, Default, Args)]
 pub struct SuiteFunctions {
-    /// Only functions of this name, or whose full name this regular expression matches.
+    /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// Only functions of this source file, or of files below this folder. May be given several times.
     #[arg(long, value_name = "PLACE")]
     pub file: Vec<PathBuf>,
-    /// No functions of this name, or whose full name this regular expression matches. May be given several times.
+    /// Leave out functions of this name, or whose full name matches this regular expression. May be given several times.
     #[arg(long, value_name = "NAME")]
     pub except: Vec<String>,
 }
@@ -118,10 +118,10 @@ pub struct SuiteCoverage {
     /// Which files.
     #[command(flatten)]
     pub files: CoveredFiles,
-    /// Name the lines that each test adds.
+    /// List the lines that each test adds.
     #[arg(long)]
     pub lines: bool,
-    /// Only lines that were changed since this commit.
+    /// Only lines changed since this commit.
     #[arg(long, value_name = "COMMIT")]
     pub changed_since: Option<String>,
     /// Print JSON.
@@ -137,20 +137,17 @@ Examples:
   trodden suite redundant tests --by time --json
   trodden suite redundant tests --file src --except '::tests::'    a Rust package's: only paths of the code under test
 
-The set that is kept takes every path that the suite takes. It is searched for exactly; where --time-limit ends the search, the least \
-that any such set needs is printed.")]
+The set that is kept takes every path that the suite takes. The search is exact; if it takes longer than 10 seconds, the smallest \
+number of tests that any such set needs is printed.")]
 pub struct Redundant {
     /// The suite.
     pub suite: String,
-    /// Whose paths count.
+    /// Functions whose paths count.
     #[command(flatten)]
     pub of: SuiteFunctions,
-    /// What the tests that are kept should have little of.
+    /// What to minimise.
     #[arg(long, value_parser = one_of(COSTS), default_value = "tests")]
     pub by: SuiteCost,
-    /// Seconds to search for the best set; 0 for the greedy one.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = trodden_console::arguments::times::seconds)]
-    pub time_limit: u64,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -172,22 +169,22 @@ Lines of a change are those of the old sources, from which the program was built
 pub struct Order {
     /// The suite.
     pub suite: String,
-    /// Whose paths count.
+    /// Functions whose paths count.
     #[command(flatten)]
     pub of: SuiteFunctions,
-    /// What a test is worth.
+    /// Value of a test.
     #[arg(long, value_parser = one_of(WORTHS), default_value = "paths")]
     pub by: Worth,
     /// A unified diff; `-` for standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "since")]
     pub diff: Option<PathBuf>,
-    /// What changed since this commit, by `git diff`.
+    /// Commit whose difference from the working tree is the change (`git diff`).
     #[arg(long, value_name = "COMMIT")]
     pub since: Option<String>,
-    /// Only tests that take a changed path.
+    /// Only tests that execute a changed path.
     #[arg(long)]
     pub only_changed: bool,
-    /// Print names only, one to a line.
+    /// Print names only, one per line.
     #[arg(long, conflicts_with = "json")]
     pub names: bool,
     /// Print JSON.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_console::arguments::times::duration;
 use trodden_distributed::recording::WeightsFrom;
-use trodden_flow::witness::DistributionStrategy;
 use trodden_trace::CollectorKind;
+use trodden_witness::DistributionStrategy;
 
 /// `trodden trace`
 #[derive(Debug, Subcommand)]

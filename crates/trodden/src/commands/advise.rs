@@ -7,6 +7,7 @@ use crate::context::context;
 use crate::notes::{listed, note};
 use crate::output;
 use crate::surroundings::folders;
+use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::advise::{AdviceKind, AdviseOptions};
@@ -28,7 +29,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let wanted = wanted(job)?;
     let profile = named::load(&job.profile)?;
     let view = View::from_profile(&profile);
-    let provider = source_files::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match wanted.includes(AdviceKind::Redundant) {
         true => properties::of(context(), units(&wanted.functions(&view)?))?,
@@ -81,19 +82,14 @@ fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
 }
 
 fn wanted(job: &Advise) -> Result<AdviceSelection> {
-    for (name, percent) in [("--min-share", job.min_share), ("--decided", job.decided)] {
-        if !(0.0..=100.0).contains(&percent) {
-            bail!("{name} {percent} is no share: give per cent, from 0 to 100");
-        }
-    }
-    if job.decided <= 50.0 {
-        bail!("--decided {} would call every branch decided: give more than 50", job.decided);
+    if !(0.0..=100.0).contains(&job.min_share) {
+        bail!("--min-share {} is invalid: it must be a percentage between 0 and 100", job.min_share);
     }
     Ok(AdviceSelection {
         function: job.function.clone(),
         kinds: job.kind.clone(),
         top: output::most(job.top, job.json || job.sarif.is_some()),
         min_share: job.min_share / 100.0,
-        options: AdviseOptions { decided: job.decided / 100.0, min_count: job.min_count.max(1) },
+        options: AdviseOptions::default(),
     })
 }

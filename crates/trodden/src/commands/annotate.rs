@@ -4,6 +4,7 @@ use super::coverage::view_of;
 use super::remarks::{remarks, report_partial};
 use crate::cli::{Annotate, Color};
 use crate::output::{json_text, print_found, text_options};
+use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::annotate::{AnnotateRequest, annotate};
@@ -19,7 +20,7 @@ pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     let (profile, lost) = named::recover(&job.profile)?;
     let mut view = view_of(&profile);
     view.damaged.extend(lost);
-    let provider = sources(&job.source, &profile.run.directory);
+    let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     events::check(&profile, job.measure)?;
     if !job.json {

@@ -1,4 +1,4 @@
-//! `trodden record --copies K`, `trodden doctor -- COMMAND`, and the hidden `trodden copy`: `trodden_recording::copies` does it.
+//! `trodden record --copies K`, `trodden repeatable -- COMMAND`, and the hidden `trodden copy`: `trodden_recording::copies` does it.
 
 use crate::cli::{COPY_STRATEGIES, Copies, EngineKind, HITS, Record, word, word_for};
 use crate::context::context;

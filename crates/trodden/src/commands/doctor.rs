@@ -2,6 +2,7 @@
 //! the command that mends it; at the end a program of five lines is compiled, run and counted.
 
 use crate::context::context;
+use crate::last_store;
 use crate::notes::reasons;
 use crate::output;
 use crate::surroundings::surroundings;
@@ -17,6 +18,7 @@ use std::process::{Command, ExitCode};
 use trodden_driver::assets;
 use trodden_driver::other_programs::run as printed;
 use trodden_driver::toolchain::{LLVM_MAJOR, Tool, on_path};
+use trodden_profile::store::locate;
 use trodden_recording::record;
 
 /// Version of the JSON.
@@ -52,7 +54,8 @@ const CHECKS: &[Check] = &[
     ("linker and tools for objects", true, binutils, "apt-get install binutils"),
     ("C library for linking", true, c_library, "apt-get install libc6-dev libgcc-12-dev"),
     ("plugin", true, plugin, "cargo build --release -p trodden-instrument"),
-    ("runtime object and unit store", true, store, "set TRODDEN_STORE to a folder that can be written"),
+    ("unit cache", true, unit_cache, "set TRODDEN_CACHE to a folder that can be written"),
+    ("run store", false, run_store, "set TRODDEN_RUNS to a folder that can be written"),
     (
         "locks by open file description",
         true,
@@ -136,17 +139,27 @@ fn plugin() -> Result<String> {
     let clang = Tool::Clang.find(context())?;
     let mut command = Command::new(clang);
     command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(assets::plugin_option(context())?);
-    command.env(trodden_unit::store::STORE_VARIABLE, context().store()?.root());
+    command.env(trodden_unit::store::CACHE_VARIABLE, context().store()?.root());
     first_line(&mut command).with_context(|| format!("clang does not load {}", path.display()))?;
     Ok(path.display().to_string())
 }
 
-fn store() -> Result<String> {
-    let store = context().store()?;
-    let object = assets::runtime_object(&store)?;
-    let trial = tempfile::tempfile_in(store.root()).with_context(|| format!("{} cannot be written", store.root().display()))?;
+/// The unit cache, with the runtime's object in it.
+fn unit_cache() -> Result<String> {
+    let cache = context().store()?;
+    assets::runtime_object(&cache)?;
+    let trial = tempfile::tempfile_in(cache.root()).with_context(|| format!("{} cannot be written", cache.root().display()))?;
     drop(trial);
-    Ok(object.display().to_string())
+    Ok(cache.root().display().to_string())
+}
+
+/// The run store that `trodden report` would read here.
+fn run_store() -> Result<String> {
+    match (locate(Path::new(".")), last_store::last()) {
+        (Some(folder), _) => Ok(folder.display().to_string()),
+        (None, Some(last)) => Ok(format!("none here; the last run was stored in {}", last.display())),
+        (None, None) => Ok("none yet: `trodden record` creates one".to_owned()),
+    }
 }
 
 /// The runtime acquires regions of a raw file by such locks.

@@ -6,6 +6,7 @@ use crate::cli::{Export, Format};
 use crate::context::context;
 use crate::output::{json_text, write_or_print};
 use crate::surroundings::folders;
+use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_analysis::residual::known_to;
@@ -27,7 +28,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     ensure!(!of_files || job.format == Format::Lcov, "--include, --exclude and --relative-to are for `trodden export lcov`");
     let profile = named::load(&job.profile)?;
     let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::from_profile(&profile) };
-    let provider = sources(&job.source, &profile.run.directory);
+    let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = Selection { function: job.function.clone(), measure: job.measure, top: usize::MAX, min_share: 0.0 };
     events::check(&profile, selection.measure)?;
@@ -57,7 +58,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
 fn coverage(job: &Export, view: &View, selection: &Selection) -> Result<String> {
     let files = Files::new(&job.include, &job.exclude, job.relative_to.as_deref())?;
     let run = &view.profile.run;
-    let found = locate(&job.source, &run.directory);
+    let found = locate(&source_folders(), &run.directory);
     // Lines of some functions only are not known of the mapping.
     let mapped = if job.function.is_none() { view.mapped.clone() } else { MappedLines::new() };
     let name = |path: &str| files.name(path, found(path));

@@ -4,6 +4,7 @@ use crate::cli::{Color, Find};
 use crate::commands::remarks;
 use crate::notes::{listed, note};
 use crate::output;
+use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_analysis::expression::Expression;
@@ -30,11 +31,11 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     let expression: Expression = job.expression.parse()?;
     let profile = named::load(&job.profile)?;
     let view = View::from_profile(&profile);
-    let provider = source_files::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let found = FoundPaths::new(&expression, &job.expression, &view)?;
     let top = output::most(job.top, job.json);
-    let text = || Ok(found.text(&sources, &output::text_options(color, job.steps), top));
+    let text = || Ok(found.text(&sources, &output::text_options(color, output::STEPS), top));
     output::print_found(job.json, || output::json_text(&found.json(top)), text)?;
     let open = found.open();
     if !open.is_empty() {

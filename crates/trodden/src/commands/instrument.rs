@@ -56,7 +56,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     ));
     match &defaults.output {
         Some(pattern) => {
-            note(format_args!("it writes to {pattern}, unless TRODDEN_OUTPUT names another file; `trodden residual` reads that"))
+            note(format_args!("it writes to {pattern}, unless TRODDEN_OUTPUT names another file; `trodden untested` reads that"))
         }
         None if job.parameters.residual.is_some() => note(format_args!("there is no run store here: {WRITES_NOTHING}")),
         None if job.watch.is_some() => note(WRITES_NOTHING),

@@ -3,6 +3,7 @@
 use crate::cli::{Color, Isolate};
 use crate::commands::remarks;
 use crate::output;
+use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::compared_runs::{ComparedRuns, gather};
@@ -26,14 +27,14 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         );
     }
     let view = View::from_profile(&profile);
-    let provider = source_files::sources(&job.source, &profile.run.directory);
+    let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let suspects = Suspects::new(
         &isolation,
         &view,
         &SuspectSelection { by: job.by, top: output::most(job.top, job.json), function: job.function.as_deref() },
     )?;
-    let text = || Ok(suspects.text(&sources, &output::text_options(color, job.steps)));
+    let text = || Ok(suspects.text(&sources, &output::text_options(color, output::STEPS)));
     output::print_found(job.json, || output::json_text(&suspects.json()), text)?;
     remarks::report_partial(&profile);
     remarks::remarks(&view, &sources);

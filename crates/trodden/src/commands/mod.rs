@@ -8,27 +8,28 @@
 //! | `stream.rs`, `sequences.rs` | sequences of paths and calls, flight recorders; questions asked of sequences |
 //! | `report.rs`, `annotate.rs`, `export.rs`, `find.rs` | showing and searching profiles |
 //! | `runs.rs`, `merge.rs`, `diff.rs` | listing, merging, comparing profiles |
-//! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
-//! | `field.rs`, `field/` | reports of untested paths from many machines |
+//! | `advise.rs`, `isolate.rs`, `untested.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
+//! | `fleet.rs` | reports of untested paths from many machines |
 //! | `pgo.rs`, `instrument.rs` | faster programs; variants without sources |
 //! | `copies/` | copies that share the counting of a program: building, running and adding up |
 //! | `simulate.rs`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
 //! | `trace.rs`, `trace/` | exact traces of programs that were not built for it |
 //! | `waits.rs` | waiting time: recording it, and the code that causes it |
-//! | `info.rs`, `store.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
-//! | `manual.rs` | manual pages, completions, links to drivers |
+//! | `info.rs`, `cache.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
+//! | `manual.rs` | completions, links to drivers |
 
 mod advise;
 mod annotate;
 mod build;
+mod cache;
 mod cargo;
 pub mod copies;
 mod coverage;
 mod diff;
 mod doctor;
 mod export;
-mod field;
 mod find;
+mod fleet;
 mod import;
 mod info;
 mod instrument;
@@ -39,29 +40,42 @@ mod pgo;
 mod record;
 mod remarks;
 mod report;
-mod residual;
 mod runs;
 mod sample;
 mod segments;
 mod sequences;
 mod simulate;
-mod store;
 mod stream;
 mod suite;
 mod trace;
+mod untested;
 mod waits;
 
 pub use cargo::run as cargo;
+pub use untested::{SchemeRequest, compare_schemes, hot};
 
 use crate::cli::{Cli, Command};
 use crate::context::context;
+use crate::last_store;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_driver::cc;
 use trodden_driver::compile_step::SourceLanguage;
 
 /// Runs the command that the line names.
+///
+/// # Errors
+/// Those of the command.
 pub fn run(cli: Cli) -> Result<ExitCode> {
+    let stores_runs = matches!(cli.command, Command::Record(_) | Command::Import(_) | Command::Suite(_));
+    let done = dispatch(cli);
+    if stores_runs {
+        last_store::remember();
+    }
+    done
+}
+
+fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Cc { arguments } => cc::drive(context(), SourceLanguage::C, arguments),
         Command::Cxx { arguments } => cc::drive(context(), SourceLanguage::Cxx, arguments),
@@ -80,8 +94,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Find(job) => find::run(&job, cli.color),
         Command::Segments(job) => segments::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
-        Command::Residual(job) => residual::run(&job, cli.color),
-        Command::Field(job) => field::run(&job, cli.color),
+        Command::Untested(job) => untested::run(&job, cli.color),
+        Command::Fleet(job) => fleet::run(&job, cli.color),
         Command::Export(job) => export::run(&job),
         Command::Coverage(job) => coverage::run(&job),
         Command::Suite(job) => suite::run(&job),
@@ -92,12 +106,11 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Instrument(job) => instrument::run(&job),
         Command::Info(info) => info::run(&info),
         Command::Trace(job) => trace::run(&job),
-        Command::Store(job) => store::run(&job),
-        Command::Doctor { json, command, .. } if command.is_empty() => doctor::run(json),
-        Command::Doctor { json, runs, command } => copies::determinism(&command, runs, json),
+        Command::Cache(job) => cache::run(&job),
+        Command::Doctor { json } => doctor::run(json),
+        Command::Repeatable { json, runs, command } => copies::determinism(&command, runs, json),
         Command::Copy { folder, copy } => copies::work(&folder, copy),
         Command::Drivers { folder } => manual::drivers(folder),
         Command::Completions { shell } => manual::completions(shell),
-        Command::Man { folder } => manual::pages(&folder),
     }
 }

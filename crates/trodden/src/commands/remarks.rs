@@ -10,7 +10,7 @@ pub fn left_out(files: &Files) {
     let missing = files.missing();
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
-        note(format_args!("left out, since there is no such file: {first}{more}; --source FOLDER says where it is"));
+        note(format_args!("left out, since there is no such file: {first}{more}. Set TRODDEN_SOURCES=FOLDER if it has moved"));
     }
 }
 
@@ -28,6 +28,6 @@ pub fn remarks(view: &View, sources: &SourceCache) {
     let missing = sources.missing();
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
-        note(format_args!("source files that cannot be read: {first}{more}; --source FOLDER says where they are"));
+        note(format_args!("cannot read source files: {first}{more}. Set TRODDEN_SOURCES=FOLDER if they have moved"));
     }
 }

@@ -6,6 +6,7 @@ use crate::cli::{Color, Report, Shown};
 use crate::notes::note;
 use crate::output::{json_text, most, print, print_text, text_options, write_file};
 use crate::surroundings::folders;
+use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
@@ -23,7 +24,7 @@ pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     // Only the page shows whole sources.
     let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
     view.damaged.extend(lost);
-    let provider = sources(&job.source, &profile.run.directory);
+    let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = selection(&job.shown, job.json);
     events::check(&profile, selection.measure)?;

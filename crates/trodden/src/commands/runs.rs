@@ -35,10 +35,12 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
             report_left(&store.left()?);
             store.unreadable()?.iter().for_each(|u| warn(format_args!("a profile in the run store is not listed: {}", u.why)));
         }
-        Some(RunsCommand::Clean) => clean(&store.left()?)?,
-        Some(RunsCommand::Remove { runs }) => {
+        Some(RunsCommand::Remove { runs, leftovers }) => {
             for entry in select(&store, runs)? {
                 store.remove(entry.number)?;
+            }
+            if *leftovers {
+                clean(&store.left()?)?;
             }
         }
         Some(RunsCommand::Suite { suite, runs }) => {
@@ -56,7 +58,7 @@ fn report_left(left: &[Left]) {
     let left: Vec<Left> = left.iter().filter(|one| one.bytes > 0).cloned().collect();
     if !left.is_empty() {
         note(format_args!(
-            "recordings that were killed left {} ({}): `trodden collect FOLDER` makes a profile of raw counts, `trodden runs clean` \
+            "recordings that were killed left {} ({}): `trodden import FOLDER` makes a profile of raw counts, `trodden runs remove --leftovers` \
                 removes all",
             plural(left.len() as u128, "file or folder", "files and folders"),
             megabytes(&left)

@@ -5,6 +5,7 @@ use crate::commands::remarks;
 use crate::notes::{note, warn};
 use crate::output;
 use crate::surroundings::folders;
+use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_analysis::segments::{ObservedSegments, compare, named};
@@ -40,7 +41,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let is_text = !job.json && job.format == SegmentFormat::Text;
     let top = trodden_report::select::limit(output::most(job.top, !is_text));
     let view = View::from_profile(&observed.profile);
-    let provider = source_files::sources(&job.source, &observed.profile.run.directory);
+    let provider = source_files::sources(&source_folders(), &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
     let kind = if job.untested { SegmentList::Untested } else { SegmentList::Executed };
     let shown = Shown::new(kind, depth, &found, &view, top, all);
@@ -53,7 +54,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
             output::json_text(&document)?
         }
         (_, SegmentFormat::Sarif) => output::json_text(&shown.sarif(&sources))?,
-        (_, SegmentFormat::Text) => output::printable_text(&shown.text(&sources, &output::text_options(color, job.steps))).into_bytes(),
+        (_, SegmentFormat::Text) => output::printable_text(&shown.text(&sources, &output::text_options(color, output::STEPS))).into_bytes(),
     };
     output::write_or_print(job.output.as_deref(), &bytes)?;
     if is_text && observed.is_counted {

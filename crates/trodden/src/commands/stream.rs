@@ -3,6 +3,7 @@
 use crate::cli::{Last, Stream, StreamShow, StreamStatistics as Statistics};
 use crate::notes::note;
 use crate::output;
+use crate::surroundings::source_folders;
 use crate::surroundings::{folders, surroundings};
 use anyhow::Result;
 use std::io::{BufWriter, Write};
@@ -32,7 +33,7 @@ fn statistics(job: &Statistics) -> Result<ExitCode> {
 
 fn show(job: &StreamShow) -> Result<ExitCode> {
     let mut out = BufWriter::new(output::text());
-    let range = EventRange { thread: job.thread, from: job.from, count: job.count, source: &job.source };
+    let range = EventRange { thread: job.thread, from: job.from, count: job.count, source: &source_folders() };
     let remaining = write_events(&job.run, &range, &folders(), &mut out)?;
     out.flush()?;
     if let Some(length) = remaining.length {
@@ -49,7 +50,7 @@ fn show(job: &StreamShow) -> Result<ExitCode> {
 /// # Errors
 /// There are no stream files, or they cannot be read.
 pub fn last(job: &Last) -> Result<ExitCode> {
-    let question = LastQuestion { files: &job.files, paths: job.paths, core: job.core.as_deref(), source: &job.source };
+    let question = LastQuestion { files: &job.files, paths: job.paths, core: job.core.as_deref(), source: &source_folders() };
     let report = LastReport::read(&question, &folders())?;
     output::print_found(job.json, || output::json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)

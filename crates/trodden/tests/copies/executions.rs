@@ -23,12 +23,13 @@ fn programs_that_do_something_else_each_time_are_found_out() {
         let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
         assert!(report.contains("not exact   the copies that counted together did not run the same execution"), "{report}");
     }
-    let doctor = |arguments: &[&str]| place.command(trodden()).args(["doctor", "--runs", "3", "--"]).args(arguments).output().unwrap();
-    let differs = doctor(&["./prog"]);
+    let repeatable =
+        |arguments: &[&str]| place.command(trodden()).args(["repeatable", "--runs", "3", "--"]).args(arguments).output().unwrap();
+    let differs = repeatable(&["./prog"]);
     let reported = String::from_utf8_lossy(&differs.stdout).into_owned();
     assert_eq!(differs.status.code(), Some(1), "{reported}");
     assert!(reported.contains("run 2: the paths of function `main`"), "{reported}");
-    let same = doctor(&["./same", "x"]);
+    let same = repeatable(&["./same", "x"]);
     assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stdout));
 }
 
@@ -43,9 +44,9 @@ const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(voi
 fn programs_that_go_by_addresses_are_reported() {
     let place = Place::with(&[("prog.c", BY_ADDRESS)]);
     place.cc("-O0 prog.c -o prog");
-    let doctor = || place.command(trodden()).args(["doctor", "--runs", "2", "--", "./prog"]).output().unwrap();
+    let repeatable = || place.command(trodden()).args(["repeatable", "--runs", "2", "--", "./prog"]).output().unwrap();
     // One of hundreds of random addresses may be like the fixed one.
-    let reported = [doctor(), doctor()].map(|output| {
+    let reported = [repeatable(), repeatable()].map(|output| {
         let reported = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(i32::from(reported.contains("differs"))), "{reported}");
         reported

@@ -1,4 +1,4 @@
-//! A temporary folder with a unit store of its own, in which tests build, run and record small programs with the real drivers.
+//! A temporary folder with a unit cache of its own, in which tests build, run and record small programs with the real drivers.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 mod disk;
@@ -52,7 +52,7 @@ impl Place {
     /// A command that runs here.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(self.folder.path()).env("TRODDEN_STORE", self.path("store"));
+        command.current_dir(self.folder.path()).env("TRODDEN_CACHE", self.path("store"));
         for variable in [
             "TRODDEN_INSTRUMENT",
             "TRODDEN_EXPERIMENT",
@@ -171,7 +171,7 @@ pub fn laboratory() -> &'static Path {
 /// The program that has a command, of which this is the first word.
 pub fn program_of(command: &str) -> &'static Path {
     match command {
-        "convert" | "grammar" | "graph" | "loops" | "plan" | "sweep" => laboratory(),
+        "convert" | "grammar" | "graph" | "hot-paths" | "loops" | "plan" | "schemes" | "sweep" => laboratory(),
         _ => trodden(),
     }
 }

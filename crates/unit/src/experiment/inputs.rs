@@ -58,7 +58,7 @@ pub enum InputError {
         reason: WrongContent,
     },
     /// It cannot be stored.
-    #[error("cannot write {file} ({source}): set TRODDEN_STORE to a folder that can be written", file = file.display())]
+    #[error("cannot write {file} ({source}): set TRODDEN_CACHE to a folder that can be written", file = file.display())]
     Unwritable {
         /// The file.
         file: PathBuf,
@@ -67,7 +67,7 @@ pub enum InputError {
     },
     /// It is not there.
     #[error(
-        "the file {identity} ({key}) of the build is not in {folder}: set TRODDEN_STORE to the store of that build, or {remedy}",
+        "the file {identity} ({key}) of the build is not in {folder}: set TRODDEN_CACHE to the store of that build, or {remedy}",
         folder = folder.display()
     )]
     Missing {

@@ -209,7 +209,7 @@ fn damaged_and_missing_files_are_named_with_the_remedy() {
     std::fs::write(folder.path(identity), b"changed").unwrap();
     assert!(matches!(folder.get(InputKind::Weights, identity), Err(InputError::Damaged { .. })));
     let missing = folder.get(InputKind::Weights, crate::Identity([7; 16])).unwrap_err().to_string();
-    assert!(missing.contains("--weights") && missing.contains("TRODDEN_STORE"), "{missing}");
+    assert!(missing.contains("--weights") && missing.contains("TRODDEN_CACHE"), "{missing}");
     let request = PluginRequest::default().write(&folder).unwrap();
     std::fs::write(&request, b"TRODEXP\x00").unwrap();
     assert!(PluginRequest::read(&request).unwrap_err().to_string().contains("another version"));

@@ -42,7 +42,7 @@ the template of the counters).
 pub fn text(results: &Results) -> String {
     let mut out =
         format!("# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n", results.date, commits(results));
-    out += "Each row was found twice, by `trodden residual` and by an oracle that compares two full profiles (it shares the decoding of \
+    out += "Each row was found twice, by `trodden untested` and by an oracle that compares two full profiles (it shares the decoding of \
         paths, nothing else), with equal figures.\n\n";
     out += UNTESTED;
     results.programs.iter().for_each(|(name, row)| out += &untested_row(name, row));

@@ -5,8 +5,8 @@ use crate::cli::SuiteCoverage;
 use crate::notes::{Progress, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result};
-use trodden_coverage::Lines;
 use trodden_coverage::by_test::{CoverageOfTests, WrittenTests, changed};
+use trodden_coverage::{CoverageMapping, Lines};
 use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
 
@@ -19,15 +19,19 @@ pub fn run(job: &SuiteCoverage) -> Result<()> {
     let changes = job.changed_since.as_deref().map(changed).transpose()?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut tests, mut maps) = (CoverageOfTests::default(), Maps::new());
+    let mut inexact = None;
     for entry in &runs {
         let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
         named::losses(&entry.profile, &found.lost).iter().for_each(warn);
         let run = || format!("run {}", entry.number);
-        let mut lines = Lines::from_mapping(&mapping_of(&found.profile, &job.files).with_context(run)?)?;
+        let mapping = mapping_of(&found.profile, &job.files).with_context(run)?;
+        let mut lines = Lines::from_mapping(&mapping)?;
         changes.iter().for_each(|changes| lines.keep_changed(changes));
         tests.add(&found.profile, &lines).with_context(run)?;
+        inexact = inexact.or_else(|| Some(mapping).filter(CoverageMapping::has_caveats));
         progress.step();
     }
+    inexact.iter().for_each(|mapping| mapping.note_caveats(false));
     match tests.written(&job.suite, job.json, job.lines) {
         WrittenTests::Json(document) => print(&json_text(&document)?),
         WrittenTests::Text(text) => print(text.as_bytes()),

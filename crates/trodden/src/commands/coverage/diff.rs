@@ -18,8 +18,8 @@ const EXCEEDED: u8 = 1;
 /// As of [`mapping_of`]; they are of different builds.
 pub fn run(job: &CoverageDiff) -> Result<ExitCode> {
     let (before, after) = (named::load(&job.before)?, named::load(&job.after)?);
-    let first = Lines::from_mapping(&mapping_of(&before, &job.files)?)?;
-    let second = Lines::from_mapping(&mapping_of(&after, &job.files)?)?;
+    let mappings = [mapping_of(&before, &job.files)?, mapping_of(&after, &job.files)?];
+    let (first, second) = (Lines::from_mapping(&mappings[0])?, Lines::from_mapping(&mappings[1])?);
     let difference = CoverageDifference::new(
         &NamedCoverage { name: &job.before, profile: &before, lines: &first },
         &NamedCoverage { name: &job.after, profile: &after, lines: &second },
@@ -28,5 +28,6 @@ pub fn run(job: &CoverageDiff) -> Result<ExitCode> {
         true => print(&json_text(&difference.json())?)?,
         false => print(difference.text().as_bytes())?,
     }
+    mappings.iter().for_each(|mapping| mapping.note_caveats(false));
     Ok(if job.fail && difference.is_less() { ExitCode::from(EXCEEDED) } else { ExitCode::SUCCESS })
 }

@@ -57,7 +57,9 @@ fn mapped_lines(view: &View) -> Result<MappedLines> {
         return Ok(MappedLines::new());
     }
     let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
-    mapped(view, &mapping_of(view.profile, &all)?)
+    let mapping = mapping_of(view.profile, &all)?;
+    mapping.note_caveats(false);
+    mapped(view, &mapping)
 }
 
 /// A profile made ready for showing, with counts of lines from the mapping for coverage, if its program has one.
@@ -113,9 +115,9 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             arguments.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
             arguments.push(joined("-output-dir=", folder));
             mapping.llvm_cov("show", &arguments)?;
-            mapping.note_caveats(false);
             let index = folder.join("index.html");
             ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} wrote no {}: is the folder writable?", index.display());
+            mapping.mark_pages(folder)?;
             let paths = folder.join(PATHS_PAGE);
             write_file(&paths, paths_page(&profile, &mapping)?.as_bytes())?;
             note(format_args!("the pages are {} (sources) and {} (paths)", index.display(), paths.display()));

@@ -1,0 +1,116 @@
+//! Numberings as arithmetic coding: the encoder's numbers are the paths' identities, on random graphs and in the thesis's examples.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use std::collections::BTreeSet;
+use trodden_coding::{CodingModel, log2};
+use trodden_flow::dag::Entries;
+use trodden_flow::numbering::preferential;
+use trodden_flow::{Dag, DagEdgeId, Graph, Node, Numbering};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, graph};
+
+fn ratio(a: i64, b: i64) -> BigRational {
+    BigRational::new(a.into(), b.into())
+}
+
+#[test]
+fn the_encoder_finds_identities() {
+    let (mut seen, mut holes) = (0, 0);
+    for seed in 0..3_000 {
+        let mut random = Random::new(seed);
+        let cycles = random.pick(&[Cycles::None, Cycles::Some]);
+        let dag = Dag::new(&graph(&mut random, 9, 20, cycles), &[], Entries::PerEdge);
+        let all = Numbering::ball_larus(&dag).unwrap();
+        if !(2..=200).contains(&all.paths()) {
+            continue;
+        }
+        seen += 1;
+        let model = CodingModel::ball_larus(&dag);
+        let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).map(|id| all.path(&dag, id).unwrap()).collect();
+        for (id, path) in paths.iter().enumerate() {
+            assert_eq!(model.encode(path), Some(id.into()), "seed {seed}");
+            assert_eq!(model.probability(path), ratio(1, all.paths() as i64), "seed {seed}");
+        }
+        let count = BigRational::from_integer(all.paths().into());
+        assert!(overlap(&model.entropy(40), &log2(&count, 40)), "seed {seed}");
+        assert!(model.gamma(all.paths().into(), 40).contains(&ratio(1, 1)), "seed {seed}: gamma of all paths is 1");
+
+        let interesting: BTreeSet<usize> = (0..1 + random.index(12)).map(|_| random.index(paths.len())).collect();
+        let interesting: Vec<Vec<DagEdgeId>> = interesting.into_iter().map(|i| paths[i].clone()).collect();
+        let ids = preferential(&dag, &interesting, 0).unwrap();
+        let model = CodingModel::preferential(&dag, &ids.values, &interesting).unwrap();
+        assert_eq!(*model.size(), BigInt::from(ids.span), "seed {seed}");
+        for path in &interesting {
+            let id: i64 = path.iter().map(|e| ids.values[e.index()]).sum();
+            assert_eq!(model.encode(path), Some(id.into()), "seed {seed}");
+            assert_eq!(model.probability(path), ratio(1, ids.span as i64), "seed {seed}");
+        }
+        for context in model.contexts() {
+            let mut ranges: Vec<_> = context.choices.iter().map(|c| c.1.clone()).collect();
+            ranges.sort();
+            assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0), "seed {seed}: ranges overlap");
+            assert!(ranges.iter().all(|r| r.0 >= ratio(0, 1) && r.1 <= ratio(1, 1)), "seed {seed}");
+        }
+        holes += u64::from(ids.span > interesting.len() as u64);
+        let delta = ratio(ids.span as i64, interesting.len() as i64);
+        assert!(model.gamma(interesting.len() as u128, 40).contains(&delta), "seed {seed}: gamma is delta");
+    }
+    assert!(seen >= 1_000 && holes >= 50, "{seen} graphs, {holes} with holes");
+}
+
+fn overlap(a: &trodden_coding::Enclosure, b: &trodden_coding::Enclosure) -> bool {
+    a.low <= b.high && b.low <= a.high
+}
+
+/// The graph of figure 4.2: edges sa, sb, ab, ac, bc, cd, ct, dt, in an order that gives the published numbers.
+fn example() -> Dag {
+    let [s, t, a, b, c, d] = [0, 1, 2, 3, 4, 5].map(Node);
+    let edges = vec![(s, a), (s, b), (a, c), (a, b), (b, c), (c, d), (c, t), (d, t)];
+    Dag::new(&Graph::new(6, s, t, edges).unwrap(), &[], Entries::PerEdge)
+}
+
+fn shares(model: &CodingModel) -> Vec<(u32, Vec<BigRational>)> {
+    model.contexts().map(|c| (c.node, c.choices.iter().map(|(_, (low, high))| high - low).collect())).collect()
+}
+
+#[test]
+fn table_4_2_and_example_4_2_2() {
+    let dag = example();
+    let model = CodingModel::ball_larus(&dag);
+    let of = |node: u32| shares(&model).into_iter().find(|c| c.0 == node).unwrap().1;
+    assert_eq!(of(0), [ratio(2, 3), ratio(1, 3)]);
+    assert_eq!(of(2), [ratio(1, 2), ratio(1, 2)]);
+    assert_eq!((of(3), of(4)), (vec![ratio(1, 1)], vec![ratio(1, 2), ratio(1, 2)]));
+    let sbcdt = [1, 4, 5, 7].map(DagEdgeId);
+    assert_eq!(model.encode(&sbcdt), Some(4.into()));
+}
+
+#[test]
+fn example_4_2_3_with_the_probabilities_that_give_its_numbers() {
+    let dag = example();
+    let paths = [vec![0, 2, 5, 7], vec![0, 2, 6], vec![1, 4, 6]].map(|p| p.into_iter().map(DagEdgeId).collect::<Vec<_>>());
+    let ids = preferential(&dag, &paths, 0).unwrap();
+    let model = CodingModel::preferential(&dag, &ids.values, &paths).unwrap();
+    assert_eq!(paths.each_ref().map(|p| model.encode(p).unwrap()), [0, 1, 2].map(BigInt::from));
+    // After sac both ways are as likely; the printed 1/3 and 2/3 would give sact the number of sacdt.
+    let sac = model.contexts().find(|c| c.prefix == [DagEdgeId(0), DagEdgeId(2)]).unwrap();
+    let expected = [(ratio(0, 1), ratio(1, 2)), (ratio(1, 2), ratio(1, 1))];
+    assert_eq!(sac.choices.into_iter().map(|c| c.1).collect::<Vec<_>>(), expected);
+    assert_eq!(model.encode(&[1, 4, 5, 7].map(DagEdgeId)), None, "an uninteresting path has no context");
+}
+
+#[test]
+fn measured_branches_have_less_entropy_than_even_ones() {
+    let dag = example();
+    let weights = [3.0, 1.0, 2.0, 1.0, 2.0, 1.0, 3.0, 1.0];
+    let model = CodingModel::measured(&dag, &weights).unwrap();
+    // s: 3/4, 1/4; a: 2/3, 1/3, reached by 3/4; c: 1/4, 3/4, always reached.
+    let h = |p: f64| -(p * p.log2() + (1.0 - p) * (1.0 - p).log2());
+    let expected = h(0.75) + 0.75 * h(1.0 / 3.0) + h(0.25);
+    let found = model.entropy(60);
+    let about = trodden_coding::approximate;
+    assert!(about(&found.low) <= expected + 1e-12 && about(&found.high) >= expected - 1e-12, "{expected}: {found:?}");
+    assert!(about(&(&found.high - &found.low)) < 1e-15);
+    assert!(CodingModel::measured(&dag, &[0.0; 8]).is_err());
+}

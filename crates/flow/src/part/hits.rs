@@ -1,0 +1,28 @@
+//! What probes of a part cost: their executions, counted in two ways.
+
+use super::Measure;
+
+/// Executions of probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// Edges with an increment other than zero, as the paper counts ([`Measure::Labels`]).
+    pub labels: u64,
+    /// Counts of paths, and increments that are not part of a count ([`Measure::All`]).
+    pub all: u64,
+}
+
+impl Hits {
+    /// One of the two.
+    pub fn of(self, measure: Measure) -> u64 {
+        match measure {
+            Measure::Labels => self.labels,
+            Measure::All => self.all,
+        }
+    }
+}
+
+impl std::iter::Sum for Hits {
+    fn sum<I: Iterator<Item = Hits>>(all: I) -> Hits {
+        all.fold(Hits::default(), |a, b| Hits { labels: a.labels + b.labels, all: a.all + b.all })
+    }
+}

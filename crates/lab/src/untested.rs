@@ -1,0 +1,39 @@
+//! `trodden-lab schemes`: both schemes that find untested paths and segments beside each other. `trodden-lab hot-paths`: whether the hot
+//! paths of tests are the hot paths of the field.
+
+use crate::cli::{HotPaths, Schemes};
+use anyhow::Result;
+use std::process::ExitCode;
+use trodden_command::laboratory::{SchemeRequest, Untested, UntestedOrder, compare_schemes, hot};
+use trodden_console::output::Color;
+
+/// Compares the schemes on one program.
+///
+/// # Errors
+/// A build or a command fails.
+pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
+    let request = SchemeRequest { program: &job.program, tests: &job.tests, field: &job.field, rounds: job.rounds };
+    let form = Untested {
+        profiles: Vec::new(),
+        known: Vec::new(),
+        function: None,
+        top: None,
+        min_count: 1,
+        known_edges: false,
+        by: UntestedOrder::Count,
+        edges: false,
+        fail: job.fail,
+        format: job.format,
+        json: false,
+        output: None,
+    };
+    compare_schemes(&request, &form, color)
+}
+
+/// Shows what became of the hottest tested paths.
+///
+/// # Errors
+/// A profile cannot be read, or does not count all paths.
+pub fn hot_paths(job: &HotPaths, color: Color) -> Result<ExitCode> {
+    hot(&job.profiles, &job.known, job.top as usize, job.json, color)
+}

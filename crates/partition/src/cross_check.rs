@@ -1,0 +1,127 @@
+//! Cross-checks: paths that all copies count, so that copies which are not the same execution are found out.
+//!
+//! Copies share a program's paths, and where each counts others, nothing says whether they did the same. So a few
+//! procedures that only one copy counts are counted by the others, too, as far as that costs little: some of the
+//! [ends](trodden_flow::part::Ends) of their paths, the least executed ones first. What is executed often does not fit, but what it
+//! seldom does (a collision in a table, a slow case) does, and that is where executions differ first. The readers of
+//! copies compare what several of them count.
+//!
+//! Invariants: a part that is there stays as it is, so the plan's paths are counted as before; the cross-checks of a
+//! copy cost at most [`PERCENT`] of the hits of the slowest copy and [`FREE`] besides. O(edges) for each
+//! procedure and each halving of its ends.
+
+use super::{CopyPlan, PartitionPlan, Procedure, hits};
+use trodden_flow::dag::DagEdgeId;
+use trodden_flow::part::{Ends, Measure, Part};
+
+/// The hottest, where executions differ first, may cost two thirds of what there is; each of the others one of so many parts of what is
+/// left. With 2, two of four programs have half as many checked; with 32, three have 4 to 14 % fewer (docs/benchmarks/constants.md).
+const PART_OF_REST: u64 = 8;
+/// What cross-checks may cost, in per cent of the slowest copy's hits. With 1, 0 to 16 % fewer procedures of four programs are checked;
+/// with 10, 0 to 13 % more (docs/benchmarks/constants.md).
+const PERCENT: u64 = 3;
+/// So many hits may they cost in any case: for short runs. With 0, four programs are the same.
+const FREE: u64 = 256;
+
+/// Adds cross-checks to each copy of a plan for these procedures.
+pub fn add(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure) {
+    if plan.copies.len() < 2 {
+        return;
+    }
+    let mut budget = hits::slowest(procedures, plan, measure) / 100 * PERCENT + FREE;
+    let mut candidates: Vec<usize> = (0..procedures.len()).filter(|at| is_in_one(&plan.copies, *at)).collect();
+    candidates.sort_by_key(|at| (std::cmp::Reverse(executions(&procedures[*at])), *at));
+    let mut is_first = true;
+    for at in candidates.into_iter().filter(|at| executions(&procedures[*at]) > 0) {
+        let most = if is_first { budget / 3 * 2 } else { budget / PART_OF_REST };
+        let Some((part, cost)) = part_within(&procedures[at], most, measure) else { continue };
+        let others = plan.copies.iter_mut().map(|copy| &mut copy.parts[at]).filter(|part| part.is_none());
+        others.for_each(|place| *place = Some(part.clone()));
+        budget -= cost;
+        is_first = false;
+    }
+}
+
+/// Whether one copy counts a procedure, and no other.
+fn is_in_one(copies: &[CopyPlan], at: usize) -> bool {
+    copies.iter().filter(|copy| copy.parts[at].is_some()).count() == 1
+}
+
+fn executions(procedure: &Procedure) -> u64 {
+    let ends = Ends::from_dag(&procedure.dag);
+    ends.edges().iter().fold(0, |sum: u64, end| sum.saturating_add(procedure.frequencies[end.index()]))
+}
+
+/// A part of a procedure that costs at most so much, and what it costs: of as many ends as fit, by halves, those that are executed least.
+fn part_within(procedure: &Procedure, most: u64, measure: Measure) -> Option<(Part, u64)> {
+    let mut ends: Vec<DagEdgeId> = Ends::from_dag(&procedure.dag).edges().to_vec();
+    let executed = |end: &DagEdgeId| procedure.frequencies[end.index()];
+    ends.retain(|end| executed(end) > 0);
+    ends.sort_by_key(|end| (executed(end), *end));
+    while !ends.is_empty() {
+        let part = Part::by_ends(&procedure.dag, &ends, &procedure.frequencies, measure);
+        let cost = hits::of_part(procedure, &part).of(measure);
+        if cost <= most {
+            return Some((part, cost));
+        }
+        ends.truncate(ends.len() / 2);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PartitionOptions, PartitionStrategy, plan};
+    use super::*;
+    use trodden_flow::dag::{Dag, Entries};
+    use trodden_flow::graph::{Graph, Node};
+
+    /// A branch of two edges.
+    fn procedure(often: u64, seldom: u64) -> Procedure {
+        let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
+        let dag = Dag::new(&graph, &[], Entries::PerEdge);
+        Procedure { dag, frequencies: vec![often, seldom, often + seldom], paths: Vec::new(), call_sites: None, unit: 0 }
+    }
+
+    fn counted(copy: &CopyPlan, at: usize) -> Vec<bool> {
+        copy.parts[at].as_ref().map_or(Vec::new(), |part| part.counted.clone())
+    }
+
+    #[test]
+    fn what_is_executed_seldom_is_counted_by_all_copies() {
+        let procedures = [procedure(100_000, 30), procedure(900_000, 800_000), procedure(0, 0), procedure(10, 10)];
+        let options = PartitionOptions { copies: 3, all_procedures: false, fold_again: false, measure: Measure::All };
+        let before = plan(&procedures, PartitionStrategy::Pbl, &options);
+        let mut after = before.clone();
+        add(&procedures, &mut after, options.measure);
+        let slowest = hits::slowest(&procedures, &before, options.measure);
+        for (copy, (old, new)) in before.copies.iter().zip(&after.copies).enumerate() {
+            for at in 0..procedures.len() {
+                match &old.parts[at] {
+                    Some(part) => assert_eq!(Some(part), new.parts[at].as_ref(), "copy {copy} counts what it counted"),
+                    None if at == 0 => assert_eq!(counted(new, at)[..2], [false, true], "the seldom edge single"),
+                    None if at == 3 => assert_eq!(counted(new, at)[..2], [true, true]),
+                    // Too expensive, or never executed.
+                    None => assert!(new.parts[at].is_none()),
+                }
+            }
+            let cost = hits::of_copy(&procedures, new).all - hits::of_copy(&procedures, old).all;
+            assert!(cost <= slowest / 100 * PERCENT + FREE, "{cost}");
+        }
+        let mut one = plan(&procedures, PartitionStrategy::Sbl, &PartitionOptions { copies: 1, ..options });
+        let single = one.copies[0].parts.clone();
+        add(&procedures, &mut one, options.measure);
+        assert_eq!(one.copies[0].parts, single);
+    }
+
+    #[test]
+    fn as_many_procedures_are_checked_as_fit() {
+        let mut procedures = vec![procedure(900_000, 800_000)];
+        procedures.extend((0..300).map(|at| procedure(10 + at, 10)));
+        let options = PartitionOptions { copies: 2, all_procedures: false, fold_again: false, measure: Measure::All };
+        let mut plan = plan(&procedures, PartitionStrategy::Pbl, &options);
+        add(&procedures, &mut plan, options.measure);
+        let checked = (1..procedures.len()).filter(|at| plan.copies.iter().all(|copy| copy.parts[*at].is_some())).count();
+        assert!(checked > 290, "{checked} of 300");
+    }
+}

@@ -1,0 +1,165 @@
+//! Edge profiles that copies share: which edges are counted at all, and by whom.
+//!
+//! Sources: Knuth and Stevenson, "Optimal measurement points for program frequency counts" (1973); Ball, "Efficiently
+//! counting program events with support for on-line queries" (1994). What enters a block leaves it; so only the chords
+//! of a spanning tree need counters, and the counts of its edges follow. The tree is one of greatest weight. Counters
+//! of chords have nothing in common, unlike labels of paths: each chord goes to one copy, the most executed first, to
+//! the one with the least load.
+//!
+//! A graph all of whose edges are cut has paths of one edge each (with the block where it begins), so an edge profile
+//! is a path profile of such a graph, and copies are made and read like others. What enters a block does not always
+//! leave it:
+//!
+//! - of a block with a call that might not come back, what enters is what came to the call, which its edge to the exit
+//!   counts ([`trodden_flow::dag`]); what leaves is another matter;
+//! - what follows a call that returns twice begins more often than the call is made.
+//!
+//! So such blocks are two places for what enters and for what leaves, and what is not known of a place leads from or to
+//! the outside, as do entry and exit.
+
+use super::{CopyPlan, PartitionPlan, Procedure};
+use trodden_flow::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
+use trodden_flow::graph::{Edge, Graph, Node};
+use trodden_flow::part::{Ends, Measure, Part};
+use trodden_flow::placement::DisjointSets;
+
+/// The cuts of a graph by which each path is one edge: those that there are already, and all edges but those to the exit.
+pub fn cut_all(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
+    let known = |edge: Edge| cuts.iter().any(|c| c.0 == edge);
+    let more = graph.edges().filter(|e| graph.to(*e) != graph.exit() && !known(*e));
+    cuts.iter().copied().chain(more.map(|e| (e, CutReason::EachEdge))).collect()
+}
+
+/// The acyclic graph with these cuts.
+pub fn dag(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Dag {
+    Dag::new(graph, cuts, Entries::Shared)
+}
+
+/// A path of one edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeEvent {
+    /// Its edges in the acyclic graph: that by which its block is entered, unless that is the entry, and the one that it is about.
+    pub path: Vec<DagEdgeId>,
+    /// The place that it leaves.
+    from: Node,
+    /// The place that it enters.
+    to: Node,
+}
+
+/// A function's events and the places that they lead from and to.
+#[derive(Clone, Debug)]
+pub struct Network {
+    events: Vec<EdgeEvent>,
+    entry: Node,
+    /// The outside.
+    outside: Node,
+}
+
+/// Counts that cannot be: more leaves a place than enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more is counted behind edge {0} than before it")]
+pub struct Unbalanced(pub u32);
+
+impl Network {
+    /// Of a graph all of whose edges are cut. `reaches` says which edges that stand for a call that might not come back,
+    /// `returning` the blocks that follow one that returns twice.
+    pub fn new(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
+        let outside = dag.exit();
+        let ends_by_call = |node: Node| graph.out(node).iter().any(|e| reaches(*e));
+        let arrive = |node: Node| if returning(node) { outside } else { node };
+        let depart = |node: Node| if returning(node) || ends_by_call(node) { outside } else { node };
+        let event = |last: &DagEdgeId| {
+            let edge = dag.edge(*last);
+            let first = dag.incoming(edge.from).first().copied();
+            let (from, to) = match edge.origin {
+                Origin::Real(e) if reaches(e) => (arrive(edge.from), outside),
+                Origin::Leave(e) => (depart(edge.from), arrive(graph.to(e))),
+                _ => (depart(edge.from), outside),
+            };
+            EdgeEvent { path: first.into_iter().chain([*last]).collect(), from, to }
+        };
+        let events = dag.incoming(dag.exit()).iter().map(event).collect();
+        Network { events, entry: arrive(dag.entry()), outside }
+    }
+
+    /// The events.
+    pub fn events(&self) -> &[EdgeEvent] {
+        &self.events
+    }
+
+    /// The places of the events that have to be counted, given how often each is executed.
+    pub fn chords(&self, weights: &[u64]) -> Vec<usize> {
+        let mut sets = self.joined_by_calls();
+        let mut order: Vec<usize> = (0..self.events.len()).collect();
+        order.sort_by_key(|at| (std::cmp::Reverse(weights[*at]), *at));
+        let mut chords: Vec<usize> = order.into_iter().filter(|at| !sets.join(self.events[*at].from, self.events[*at].to)).collect();
+        chords.sort_unstable();
+        chords
+    }
+
+    /// The places, of which the outside and the entry are joined: how often the function is called is not counted by itself.
+    fn joined_by_calls(&self) -> DisjointSets {
+        let most = self.events.iter().flat_map(|e| [e.from.0, e.to.0]).chain([self.entry.0, self.outside.0]).max().unwrap_or(0);
+        let mut sets = DisjointSets::new(most as usize + 1);
+        sets.join(self.outside, self.entry);
+        sets
+    }
+
+    /// The counts of all events from those of chords; the others are `None`. What more than the chords is known is taken as it is.
+    ///
+    /// # Errors
+    /// A count would be negative.
+    pub fn complete(&self, counted: &[Option<u64>]) -> Result<Vec<u64>, Unbalanced> {
+        let mut counts: Vec<Option<i128>> = counted.iter().map(|c| c.map(i128::from)).collect();
+        // The function's calls come last.
+        counts.push(None);
+        let ends: Vec<(Node, Node)> = self.events.iter().map(|e| (e.from, e.to)).chain([(self.outside, self.entry)]).collect();
+        let mut at_place = std::collections::BTreeMap::<Node, Vec<usize>>::new();
+        for (at, (from, to)) in ends.iter().enumerate().filter(|(_, (from, to))| from != to) {
+            [from, to].into_iter().filter(|place| **place != self.outside).for_each(|place| at_place.entry(*place).or_default().push(at));
+        }
+        let mut open: Vec<Node> = at_place.keys().copied().collect();
+        while let Some(place) = open.pop() {
+            let unknown: Vec<usize> = at_place[&place].iter().copied().filter(|at| counts[*at].is_none()).collect();
+            let [only] = unknown[..] else { continue };
+            let balance: i128 =
+                at_place[&place].iter().filter_map(|at| Some(if ends[*at].1 == place { counts[*at]? } else { -counts[*at]? })).sum();
+            counts[only] = Some(if ends[only].1 == place { -balance } else { balance });
+            let other = if ends[only].1 == place { ends[only].0 } else { ends[only].1 };
+            open.extend(at_place.contains_key(&other).then_some(other));
+        }
+        let all = counts.iter().take(self.events.len()).zip(&self.events);
+        all.map(|(count, event)| count.and_then(|c| u64::try_from(c).ok()).ok_or(Unbalanced(event.path[event.path.len() - 1].0))).collect()
+    }
+}
+
+/// Distributes the chords of each procedure, whose edges are all cut.
+pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> PartitionPlan {
+    let copies = copies.max(1);
+    let weight = |at: usize, event: &EdgeEvent| procedures[at].frequencies[event.path[event.path.len() - 1].index()];
+    let mut chords: Vec<(u64, usize, usize)> = Vec::new();
+    for (at, network) in networks.iter().enumerate() {
+        let weights: Vec<u64> = network.events.iter().map(|e| weight(at, e)).collect();
+        chords.extend(network.chords(&weights).into_iter().map(|event| (weights[event], at, event)));
+    }
+    chords.sort_by_key(|(weight, at, event)| (std::cmp::Reverse(*weight), *at, *event));
+    let mut loads = vec![0u64; copies];
+    let mut groups = vec![vec![Vec::<usize>::new(); procedures.len()]; copies];
+    for (weight, at, event) in chords {
+        // What is never executed stays together.
+        let least = if weight == 0 { at % copies } else { (0..copies).min_by_key(|c| loads[*c]).unwrap_or(0) };
+        loads[least] += weight;
+        groups[least][at].push(event);
+    }
+    let part = |(at, events): (usize, &Vec<usize>)| {
+        let dag = &procedures[at].dag;
+        let ends = Ends::from_dag(dag);
+        let end = |event: &usize| networks[at].events[*event].path.iter().copied().find(|e| ends.edges().contains(e));
+        let ends: Vec<DagEdgeId> = events.iter().filter_map(end).collect();
+        // Labels are free on ends, and of no use elsewhere: not even where nothing was executed so far.
+        let frequencies: Vec<u64> = procedures[at].frequencies.iter().map(|n| n.saturating_add(1)).collect();
+        (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &frequencies, Measure::All))
+    };
+    let copies = groups.iter().map(|own| CopyPlan { parts: own.iter().enumerate().map(part).collect() }).collect();
+    PartitionPlan { copies, profitable: 0 }
+}

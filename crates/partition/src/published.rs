@@ -1,0 +1,87 @@
+//! The strategies as published: sequential Ball-Larus, parallel Ball-Larus, and partitioned path profiling (P3).
+//!
+//! Source: Afraz, Saha and Kanade (2015), algorithm 2 and section 4.1. Costs of tasks are numbers of probes, in the
+//! order of which tasks go to the copy with the least load. Frequencies serve for one thing: labels are moved to chords
+//! where that is hit less. Where probes are equal, the lower number goes first.
+
+use super::tasks::{are_too_many, tasks};
+use super::{CopyPlan, PartitionOptions, PartitionPlan, Procedure};
+use trodden_flow::part::{Measure, Part};
+
+/// A set of paths of a procedure: all of them, or those of a set of edges.
+struct Task {
+    procedure: usize,
+    edges: Option<Vec<bool>>,
+    cost: usize,
+}
+
+/// One copy profiles everything; others, if asked for, nothing.
+pub fn sbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
+    let mut copies = vec![CopyPlan { parts: vec![None; procedures.len()] }; options.copies.max(1)];
+    copies[0].parts = procedures.iter().map(|p| whole(p, options.measure)).collect();
+    PartitionPlan { copies, profitable: 0 }
+}
+
+/// Each procedure whole in one copy.
+pub fn pbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
+    let all = procedures.iter().enumerate().map(|(at, procedure)| whole_task(at, procedure)).collect();
+    PartitionPlan { copies: distribute(procedures, all, options), profitable: 0 }
+}
+
+/// Partitions those procedures that are called from one place at most and have several tasks, but not [too many](are_too_many).
+pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
+    let mut all = Vec::new();
+    let mut profitable = 0;
+    for (at, procedure) in procedures.iter().enumerate() {
+        let partitioned = options.all_procedures || procedure.call_sites.is_some_and(|n| n <= 1);
+        let partitioned = partitioned && !are_too_many(&procedure.dag, options.copies);
+        let sets = if partitioned { tasks(&procedure.dag, options.copies, options.fold_again) } else { Vec::new() };
+        if sets.len() < 2 {
+            all.push(whole_task(at, procedure));
+            continue;
+        }
+        profitable += 1;
+        all.extend(sets.into_iter().map(|edges| {
+            let cost = statically(procedure, |f| Some(Part::selective(&procedure.dag, &edges, f, Measure::Labels)));
+            Task { procedure: at, edges: Some(edges), cost }
+        }));
+    }
+    PartitionPlan { copies: distribute(procedures, all, options), profitable }
+}
+
+fn whole(procedure: &Procedure, measure: Measure) -> Option<Part> {
+    Part::whole(&procedure.dag, &procedure.frequencies, measure)
+}
+
+fn whole_task(at: usize, procedure: &Procedure) -> Task {
+    let cost = statically(procedure, |f| Part::whole(&procedure.dag, f, Measure::Labels));
+    Task { procedure: at, edges: None, cost }
+}
+
+/// The number of probes of a part that is made without knowledge of frequencies.
+fn statically(procedure: &Procedure, part: impl Fn(&[u64]) -> Option<Part>) -> usize {
+    part(&vec![1; procedure.dag.edges().len()]).map_or(0, |p| p.labels())
+}
+
+/// Longest first, to the copy with the least load; what comes together in one copy becomes one part.
+fn distribute(procedures: &[Procedure], mut all: Vec<Task>, options: &PartitionOptions) -> Vec<CopyPlan> {
+    all.sort_by_key(|t| std::cmp::Reverse(t.cost));
+    let mut loads = vec![0; options.copies.max(1)];
+    let mut given: Vec<Vec<Option<Vec<bool>>>> = vec![vec![None; procedures.len()]; loads.len()];
+    for task in all {
+        let copy = (0..loads.len()).min_by_key(|c| loads[*c]).unwrap_or(0);
+        loads[copy] += task.cost;
+        let edges = procedures[task.procedure].dag.edges().len();
+        let known = given[copy][task.procedure].get_or_insert_with(|| vec![false; edges]);
+        let add = task.edges.unwrap_or_else(|| vec![true; edges]);
+        known.iter_mut().zip(add).for_each(|(k, a)| *k |= a);
+    }
+    let part = |(procedure, edges): (&Procedure, Option<Vec<bool>>)| {
+        let edges = edges?;
+        match procedure.dag.on_whole_paths(|e| edges[e.index()]).iter().all(|e| *e) {
+            true => whole(procedure, options.measure),
+            false => Some(Part::selective(&procedure.dag, &edges, &procedure.frequencies, options.measure)),
+        }
+    };
+    given.into_iter().map(|edges| CopyPlan { parts: procedures.iter().zip(edges).map(part).collect() }).collect()
+}

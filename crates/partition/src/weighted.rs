@@ -1,0 +1,243 @@
+//! Partitions by measured frequencies: copies share the [ends](trodden_flow::part::Ends) of paths among them.
+//!
+//! What an interesting path costs is its count; what makes a partition expensive is the labels that several copies execute
+//! for the same part of a procedure. So procedures stay whole where that is good enough, and are divided where it is
+//! not:
+//!
+//! 1. procedures, whole, to the copy with the least load, the most expensive first; those that cost little stay with others of their unit;
+//! 2. then, as long as it makes the slowest copy faster, a set of ends of one procedure moves from there to another
+//!    copy: a single end, the ends behind one node, as many as fit into the difference in the order of their frequency
+//!    or of their place, or all;
+//! 3. what is found depends on how moves are chosen that add work for both together, so several weights of that are
+//!    tried, and the best result is kept;
+//! 4. then moves are tried that make it worse for a while ([`super::anneal`]);
+//! 5. where there are few ends in all, an [exact](super::exact) search instead.
+//!
+//! Every move of the second step lowers the greater load of two copies, one of which was the slowest, so that the
+//! search ends; its work is bounded besides.
+
+use super::anneal::refine;
+use super::exact;
+use super::weighing::{EndPartition, EndSet, Weigher};
+use super::{CopyPlan, PartitionOptions, PartitionPlan, Procedure};
+use std::collections::{BTreeSet, HashMap};
+use trodden_flow::dag::DagEdgeId;
+use trodden_flow::part::Part;
+
+/// Procedures cost little that cost less than an equal share of all, divided by this.
+const NEGLIGIBLE: u64 = 200;
+/// How much work that a move adds counts against it, in the trials.
+const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
+/// Edges that one trial may look at.
+const MOST_WORK: u64 = 120_000_000;
+/// Procedures, the most expensive ones of the slowest copy, of which parts are moved.
+const MOST_DIVIDED: usize = 24;
+/// Ends that are moved one by one.
+const MOST_SINGLE: usize = 32;
+
+/// Distributes the procedures' paths.
+pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
+    let copies = options.copies.max(1);
+    let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
+    let partition = exact::best(&mut weighers, copies).unwrap_or_else(|| {
+        let trials = SUM_PRICES.map(|sum_price| Search::new(&mut weighers, procedures, copies, sum_price).run());
+        let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
+        refine(&mut weighers, best.map(|(partition, _)| partition).unwrap_or_default())
+    });
+    let mut plan = PartitionPlan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
+    for (at, (sets, weigher)) in partition.iter().zip(&weighers).enumerate() {
+        plan.profitable += usize::from(sets.iter().filter(|s| !s.is_empty()).count() > 1);
+        for (copy, set) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
+            let ends: Vec<DagEdgeId> = set.iter().map(|e| weigher.ends[e]).collect();
+            copy.parts[at] = Some(Part::by_ends(&procedures[at].dag, &ends, &procedures[at].frequencies, options.measure));
+        }
+    }
+    plan
+}
+
+/// Distributes whole procedures, the most executed first.
+pub fn whole(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
+    let copies = options.copies.max(1);
+    let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
+    let mut search = Search::new(&mut weighers, procedures, copies, 0.0);
+    search.whole();
+    let mut plan = PartitionPlan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
+    for (at, (procedure, sets)) in procedures.iter().zip(&search.partition).enumerate() {
+        for (copy, _) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
+            copy.parts[at] = Part::whole(&procedure.dag, &procedure.frequencies, options.measure);
+        }
+    }
+    plan
+}
+
+struct Search<'a> {
+    weighers: &'a mut [Weigher],
+    procedures: &'a [Procedure],
+    partition: EndPartition,
+    costs: Vec<Vec<u64>>,
+    loads: Vec<u64>,
+    sum_price: f64,
+    work_before: u64,
+}
+
+/// A set of ends that would go from the slowest copy to another.
+struct Move {
+    procedure: usize,
+    set: EndSet,
+    to: usize,
+    left: u64,
+    joined: u64,
+    price: f64,
+}
+
+impl<'a> Search<'a> {
+    fn new(weighers: &'a mut [Weigher], procedures: &'a [Procedure], copies: usize, sum_price: f64) -> Search<'a> {
+        let partition = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
+        let costs = vec![vec![0; copies]; weighers.len()];
+        let work_before = weighers.iter().map(|w| w.work).sum();
+        Search { weighers, procedures, partition, costs, loads: vec![0; copies], sum_price, work_before }
+    }
+
+    fn run(mut self) -> (EndPartition, u64) {
+        self.whole();
+        while self.work() < MOST_WORK {
+            match self.best() {
+                Some(chosen) => self.make(chosen),
+                None => break,
+            }
+        }
+        let slowest = self.loads.iter().copied().max().unwrap_or(0);
+        (self.partition, slowest)
+    }
+
+    fn work(&self) -> u64 {
+        self.weighers.iter().map(|w| w.work).sum::<u64>() - self.work_before
+    }
+
+    /// Each procedure whole, the most expensive first. Those that cost little or nothing stay with others of their unit
+    /// where that makes no copy slower than the slowest, so that few units are compiled for a copy.
+    fn whole(&mut self) {
+        let all: Vec<EndSet> = self.weighers.iter().map(|w| EndSet::all(w.ends.len())).collect();
+        let mut order: Vec<(u64, usize)> = (0..all.len()).map(|at| (self.weighers[at].cost(&all[at]), at)).collect();
+        order.sort_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));
+        let copies = self.loads.len();
+        let is_scarce = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len() < copies;
+        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / NEGLIGIBLE;
+        let negligible = cheap / order.len().max(1) as u64;
+        // What each copy has of procedures that no load distinguishes: those iterate.
+        let mut idle = vec![0u64; copies];
+        let mut homes = HashMap::<usize, BTreeSet<usize>>::new();
+        for (cost, at) in order {
+            let known = homes.entry(self.procedures[at].unit).or_default();
+            let copy = if cost <= negligible {
+                let near = (0..copies).filter(|c| is_scarce || known.is_empty() || known.contains(c));
+                near.min_by_key(|c| idle[*c]).unwrap_or(0)
+            } else {
+                let most = self.loads.iter().copied().max().unwrap_or(0);
+                let near = (0..copies).filter(|c| cost <= cheap && known.contains(c) && self.loads[*c] + cost <= most);
+                near.min_by_key(|c| self.loads[*c]).or_else(|| (0..copies).min_by_key(|c| self.loads[*c])).unwrap_or(0)
+            };
+            known.insert(copy);
+            idle[copy] += if cost <= negligible { cost.max(1) } else { 0 };
+            self.partition[at][copy] = all[at].clone();
+            self.costs[at][copy] = cost;
+            self.loads[copy] += cost;
+        }
+    }
+
+    fn slowest(&self) -> usize {
+        (0..self.loads.len()).max_by_key(|c| (self.loads[*c], std::cmp::Reverse(*c))).unwrap_or(0)
+    }
+
+    /// The best move away from the slowest copy, if any makes it faster without making another as slow.
+    fn best(&mut self) -> Option<Move> {
+        let from = self.slowest();
+        let mut order: Vec<usize> = (0..self.partition.len()).filter(|at| self.costs[*at][from] > 0).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(self.costs[*at][from]));
+        let mut best: Option<Move> = None;
+        for (rank, procedure) in order.into_iter().enumerate() {
+            let sets = if rank < MOST_DIVIDED { self.candidates(procedure, from) } else { vec![self.partition[procedure][from].clone()] };
+            for set in sets {
+                for to in self.targets(procedure, from) {
+                    let found = self.priced(procedure, &set, from, to);
+                    if let Some(found) = found.filter(|f| best.as_ref().is_none_or(|b| f.price < b.price)) {
+                        best = Some(found);
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    /// Copies to which ends may go: the one with the least load, and those that have a part of the procedure already.
+    fn targets(&self, procedure: usize, from: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.loads.len()).filter(|c| *c != from).collect();
+        order.sort_by_key(|c| self.loads[*c]);
+        let known = |(rank, copy): &(usize, usize)| *rank == 0 || !self.partition[procedure][*copy].is_empty();
+        order.into_iter().enumerate().filter(known).map(|(_, copy)| copy).collect()
+    }
+
+    fn priced(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<Move> {
+        let own = &self.partition[procedure];
+        let (rest, with) = (own[from].without(set), own[to].with(set));
+        let weigher = &mut self.weighers[procedure];
+        let left = weigher.cost(&rest);
+        let new_from = self.loads[from] - self.costs[procedure][from] + left;
+        // What is moved costs at least its counts there.
+        if new_from >= self.loads[from] || self.loads[to] >= self.loads[from] {
+            return None;
+        }
+        let joined = weigher.cost(&with);
+        let new_to = self.loads[to] - self.costs[procedure][to] + joined;
+        let greater = new_from.max(new_to);
+        if greater >= self.loads[from] {
+            return None;
+        }
+        let added = (new_from + new_to).saturating_sub(self.loads[from] + self.loads[to]);
+        let price = greater as f64 + self.sum_price * added as f64;
+        Some(Move { procedure, set: set.clone(), to, left, joined, price })
+    }
+
+    fn make(&mut self, chosen: Move) {
+        let from = self.slowest();
+        let Move { procedure, set, to, left, joined, .. } = chosen;
+        let (partition, costs) = (&mut self.partition[procedure], &mut self.costs[procedure]);
+        partition[from] = partition[from].without(&set);
+        partition[to] = partition[to].with(&set);
+        self.loads[from] = self.loads[from] - costs[from] + left;
+        self.loads[to] = self.loads[to] - costs[to] + joined;
+        (costs[from], costs[to]) = (left, joined);
+    }
+
+    /// Sets of ends that might go from a copy.
+    fn candidates(&self, procedure: usize, from: usize) -> Vec<EndSet> {
+        let (weigher, own) = (&self.weighers[procedure], &self.partition[procedure][from]);
+        let mut sets = vec![own.clone()];
+        sets.extend(weigher.by_weight.iter().filter(|at| own.has(**at)).take(MOST_SINGLE).map(|at| weigher.of_these([*at].into_iter())));
+        sets.extend(weigher.clusters.iter().map(|c| c.within(own)));
+        let least = self.loads.iter().copied().min().unwrap_or(0);
+        for part in [2, 3, 5] {
+            let room = (self.loads[from] - least) / part;
+            for order in [&weigher.by_weight, &weigher.by_place] {
+                sets.push(filling(weigher, own, order.iter().copied(), room));
+                sets.push(filling(weigher, own, order.iter().rev().copied(), room));
+            }
+        }
+        sets.sort();
+        sets.dedup();
+        sets.retain(|s| !s.is_empty());
+        sets
+    }
+}
+
+/// As many ends as fit, in the order given.
+fn filling(weigher: &Weigher, own: &EndSet, order: impl Iterator<Item = usize>, mut room: u64) -> EndSet {
+    let mut set = EndSet::none(weigher.ends.len());
+    for at in order.filter(|at| own.has(*at) && weigher.weights[*at] > 0) {
+        if weigher.weights[at] <= room {
+            room -= weigher.weights[at];
+            set.insert(at);
+        }
+    }
+    set
+}

@@ -1,0 +1,136 @@
+//! Edge profiles shared by copies, against random walks whose edges are counted one by one.
+
+use trodden_flow::part::Measure;
+use trodden_flow::verify::verify_part;
+use trodden_flow::{CutReason, Edge, Graph, Node, Origin};
+use trodden_partition::edges::{Network, cut_all, dag, plan};
+use trodden_partition::{Procedure, hits};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, graph};
+
+/// A random graph with edges that stand for calls that might not come back, and blocks that follow a call that returns twice.
+struct Subject {
+    graph: Graph,
+    reaches: Vec<bool>,
+    cuts: Vec<(Edge, CutReason)>,
+}
+
+fn subject(random: &mut Random) -> Subject {
+    let (nodes, edges) = random.pick(&[(3, 3), (6, 10), (12, 24)]);
+    let plain = graph(random, nodes, edges, Cycles::Some);
+    // The exit stands for the end of a call: nothing leaves it.
+    let inner = plain.edges().filter(|e| plain.from(*e) != plain.exit());
+    let mut all: Vec<(Node, Node)> = inner.map(|e| (plain.from(e), plain.to(e))).collect();
+    let mut reaches = vec![false; all.len()];
+    for node in plain.nodes().filter(|n| *n != plain.exit() && !plain.out(*n).is_empty()) {
+        if random.chance(20) {
+            all.push((node, plain.exit()));
+            reaches.push(true);
+        }
+    }
+    let graph = Graph::new(plain.node_count() as u32, plain.entry(), plain.exit(), all).unwrap();
+    // A block with one predecessor may follow a call that returns twice.
+    let alone = |e: &Edge| graph.incoming(graph.to(*e)).len() == 1 && graph.to(*e) != graph.entry() && graph.to(*e) != graph.exit();
+    let twice: Vec<Edge> = graph.edges().filter(|e| !reaches[e.index()] && alone(e)).collect();
+    let cuts = twice.into_iter().filter(|_| random.chance(15)).map(|e| (e, CutReason::ReturnsTwice)).collect();
+    Subject { graph, reaches, cuts }
+}
+
+/// Executions of each edge in some calls, edges to the exit for calls that might not come back among them.
+fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<u64> {
+    let mut counts = vec![0; graph.edge_count()];
+    for _ in 0..random.below(20) {
+        let (mut at, mut left) = (graph.entry(), 60);
+        'call: while at != graph.exit() {
+            let out = graph.out(at);
+            for edge in out.iter().filter(|e| reaches[e.index()]) {
+                counts[edge.index()] += 1;
+                if random.chance(30) {
+                    // It does not come back; or it does so by a jump.
+                    // Where to is known once the call that returns twice was made.
+                    let resumed = cuts.iter().find(|(e, _)| counts[e.index()] > 0).map(|(e, _)| graph.to(*e));
+                    match resumed {
+                        Some(to) if random.chance(50) && left > 0 => {
+                            (at, left) = (to, left - 1);
+                            continue 'call;
+                        }
+                        _ => break 'call,
+                    }
+                }
+            }
+            let open: Vec<Edge> = out.iter().copied().filter(|e| !reaches[e.index()]).collect();
+            if open.is_empty() {
+                break;
+            }
+            // In the end it comes to the exit, or to a call that does not come back; other walks are of no use.
+            let edge = open[random.index(open.len())];
+            left -= 1;
+            if left < -2000 {
+                return Vec::new();
+            }
+            counts[edge.index()] += 1;
+            at = graph.to(edge);
+        }
+    }
+    counts
+}
+
+#[test]
+fn the_counts_of_all_edges_follow_from_those_of_chords() {
+    let random = &mut Random::new(11);
+    let (mut tried, mut saved, mut all_events) = (0, 0, 0);
+    while tried < 3000 {
+        let subject = subject(random);
+        let Subject { graph, reaches, cuts } = &subject;
+        let counts = walk(random, &subject);
+        if counts.is_empty() || graph.nodes().any(|n| n != graph.exit() && graph.out(n).iter().all(|e| reaches[e.index()])) {
+            continue;
+        }
+        let dag = dag(graph, &cut_all(graph, cuts));
+        let network = Network::new(graph, &dag, |e| reaches[e.index()], |node| cuts.iter().any(|c| graph.to(c.0) == node));
+        let truth: Vec<u64> = network
+            .events()
+            .iter()
+            .map(|event| match dag.edge(*event.path.last().unwrap()).origin {
+                Origin::Real(e) | Origin::Leave(e) => counts[e.index()],
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let mut frequencies = vec![0; dag.edges().len()];
+        network.events().iter().zip(&truth).for_each(|(event, n)| event.path.iter().for_each(|e| frequencies[e.index()] += n));
+        let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
+        let copies = 1 + random.index(4);
+        let plan = plan(std::slice::from_ref(&procedure), std::slice::from_ref(&network), copies);
+        let parts: Vec<_> = plan.copies.iter().filter_map(|c| c.parts[0].as_ref()).collect();
+        for part in &parts {
+            verify_part(&dag, part).unwrap();
+            assert_eq!(part.increments.iter().zip(&part.ends).filter(|(i, end)| **i != 0 && !**end).count(), 0, "a label costs");
+        }
+        let known: Vec<Option<u64>> =
+            network.events().iter().zip(&truth).map(|(event, n)| parts.iter().any(|p| p.profiles(&event.path)).then_some(*n)).collect();
+        assert_eq!(network.complete(&known).as_ref(), Ok(&truth));
+        // No chord is superfluous, and none is counted twice.
+        let chords = network.chords(&truth);
+        assert_eq!(known.iter().filter(|n| n.is_some()).count(), chords.len());
+        let hit: u64 = plan.copies.iter().map(|c| hits::of_copy(std::slice::from_ref(&procedure), c).of(Measure::All)).sum();
+        assert_eq!(hit, chords.iter().map(|at| truth[*at]).sum::<u64>());
+        if let Some(at) = chords.first() {
+            let less: Vec<Option<u64>> = known.iter().enumerate().map(|(i, n)| n.filter(|_| i != *at)).collect();
+            assert!(network.complete(&less).is_err(), "one chord less is as good");
+        }
+        (tried, saved, all_events) = (tried + 1, saved + known.len() - chords.len(), all_events + known.len());
+    }
+    assert!(saved * 7 > all_events, "{saved} of {all_events} edges are not counted");
+}
+
+#[test]
+fn a_diamond_in_a_loop_needs_three_counters() {
+    // 0 -> 1 | 2 -> 3 -> back to 0 or to the exit (4).
+    let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 0), (3, 4)];
+    let graph = Graph::new(5, Node(0), Node(4), edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap();
+    let dag = dag(&graph, &cut_all(&graph, &[]));
+    let network = Network::new(&graph, &dag, |_| false, |_| false);
+    assert_eq!(network.events().len(), 6);
+    // Edges less nodes (exit and entry are one) and one: Knuth's number.
+    assert_eq!(network.chords(&[10; 6]).len(), 3);
+}

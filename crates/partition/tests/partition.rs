@@ -1,0 +1,274 @@
+//! Partitions against brute force: all paths of random DAGs enumerated, random runs interpreted copy by copy.
+//!
+//! The oracle knows paths as lists of edges and counts them one by one; it shares nothing with the code under test but the graph.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use trodden_flow::dag::Entries;
+use trodden_flow::part::pspp;
+use trodden_flow::part::{Ends, Hits, Measure, Part};
+use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node};
+use trodden_partition::lower_bound::bound;
+use trodden_partition::tasks::tasks;
+use trodden_partition::{CopyPlan, ExecutedPath, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, hits, plan};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, all_paths, graph};
+
+const MOST_PATHS: usize = 300;
+const STRATEGIES: [PartitionStrategy; 4] =
+    [PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted];
+
+/// A procedure with the executions of each of its paths.
+struct Subject {
+    procedure: Procedure,
+    paths: Vec<(Vec<DagEdgeId>, u64)>,
+}
+
+fn subject(random: &mut Random) -> Option<Subject> {
+    let cycles = random.pick(&[Cycles::None, Cycles::Some]);
+    let (nodes, edges) = random.pick(&[(6, 10), (9, 20), (14, 26)]);
+    let dag = Dag::new(&graph(random, nodes, edges, cycles), &[], Entries::PerEdge);
+    if dag.edges().is_empty() {
+        return None;
+    }
+    let ends: HashSet<DagEdgeId> = Ends::from_dag(&dag).edges().iter().copied().collect();
+    let mut frequencies = vec![0; dag.edges().len()];
+    let (mut executed, mut paths) = (Vec::new(), Vec::new());
+    let dominant = random.chance(30);
+    for (at, path) in all_paths(&dag, MOST_PATHS)?.into_iter().enumerate() {
+        let count = match random.below(4) {
+            0 => 0,
+            _ if dominant && at == 0 => 5000,
+            _ => random.below(100),
+        };
+        path.iter().for_each(|e| frequencies[e.index()] += count);
+        let own: Vec<&DagEdgeId> = path.iter().filter(|e| ends.contains(e)).collect();
+        assert_eq!(own.len(), 1, "each path takes one end");
+        executed.push(ExecutedPath { end: *own[0], count, in_passing: false });
+        paths.push((path, count));
+    }
+    let call_sites = Some(random.below(3) as u32);
+    Some(Subject { procedure: Procedure { dag, frequencies, paths: executed, call_sites, unit: random.below(3) as usize }, paths })
+}
+
+fn subjects(random: &mut Random) -> Vec<Subject> {
+    let count = random.pick(&[1, 1, 2, 4]);
+    (0..count).filter_map(|_| subject(random)).collect()
+}
+
+/// What a copy does on a path: the sum of its increments, and whether it counts.
+fn walk(part: &Part, path: &[DagEdgeId]) -> (i64, bool) {
+    let sum = path.iter().map(|e| part.increments[e.index()]).sum::<i64>();
+    let counted: Vec<&DagEdgeId> = path.iter().filter(|e| part.counted[e.index()]).collect();
+    assert!(counted.len() <= 1, "a path is counted once");
+    (sum + part.offset, !counted.is_empty())
+}
+
+/// Hits by walking each path as often as it is executed.
+fn naive(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> Hits {
+    let mut hits = Hits::default();
+    for (path, count) in paths {
+        let labels = path.iter().filter(|e| part.increments[e.index()] != 0).count() as u64;
+        let counts = path.iter().filter(|e| part.counted[e.index()]).count() as u64;
+        let in_count = path.iter().filter(|e| part.ends[e.index()] && part.increments[e.index()] != 0).count() as u64;
+        hits.labels += count * labels;
+        hits.all += count * (labels - in_count + counts);
+    }
+    hits
+}
+
+fn check(seed: u64, what: &str, subjects: &[Subject], plan: &PartitionPlan) {
+    for (at, subject) in subjects.iter().enumerate() {
+        let dag = &subject.procedure.dag;
+        let mut merged = vec![None; subject.paths.len()];
+        for copy in &plan.copies {
+            let Some(part) = &copy.parts[at] else { continue };
+            assert_eq!(hits::of_part(&subject.procedure, part), naive(part, &subject.paths), "seed {seed} {what}: hits");
+            let mut counters = BTreeMap::<i64, u64>::new();
+            for (path, count) in &subject.paths {
+                let (id, counted) = walk(part, path);
+                if counted {
+                    *counters.entry(id).or_default() += count;
+                }
+                if part.profiles(path) {
+                    assert!(counted, "seed {seed} {what}: an interesting path is not counted");
+                    assert_eq!(id, part.id(path), "seed {seed} {what}: the sum of increments is the number");
+                }
+            }
+            for ((path, count), known) in subject.paths.iter().zip(&mut merged).filter(|((p, _), _)| part.profiles(p)) {
+                let id = part.id(path);
+                assert_eq!(part.path(dag, id).as_ref(), Some(path), "seed {seed} {what}: number {id} is another path's");
+                assert_eq!(counters[&id], *count, "seed {seed} {what}: number {id} counts other paths as well");
+                *known = Some(counters[&id]);
+            }
+        }
+        let truth: Vec<Option<u64>> = subject.paths.iter().map(|(_, n)| Some(*n)).collect();
+        assert_eq!(merged, truth, "seed {seed} {what}: a path is in no copy");
+    }
+}
+
+#[test]
+fn every_plan_counts_every_path_exactly_and_costs_what_it_is_said_to() {
+    let (mut plans, mut divided, mut better) = (0, 0, 0);
+    for seed in 0..4_000 {
+        let mut random = Random::new(seed);
+        let subjects = subjects(&mut random);
+        let procedures: Vec<Procedure> = subjects.iter().map(|s| s.procedure.clone()).collect();
+        let copies = random.pick(&[1, 2, 3, 4, 8]);
+        let measure = random.pick(&[Measure::Labels, Measure::All]);
+        let options = PartitionOptions { copies, all_procedures: random.chance(50), fold_again: random.chance(50), measure };
+        let bounds = [Measure::Labels, Measure::All].map(|m| (m, bound(&procedures, copies, m)));
+        let mut slowest = BTreeMap::new();
+        for strategy in STRATEGIES {
+            let plan = plan(&procedures, strategy, &options);
+            assert_eq!(plan.copies.len(), copies);
+            check(seed, &format!("{strategy:?}"), &subjects, &plan);
+            for (measure, bound) in &bounds {
+                let slowest = hits::slowest(&procedures, &plan, *measure);
+                let least = if strategy == PartitionStrategy::P3 { bound.proven() } else { bound.proven_for_whole_ends() };
+                assert!(slowest >= least, "seed {seed} {strategy:?} {measure:?}: {slowest} hits, at least {least}");
+            }
+            divided += usize::from(plan.profitable > 0);
+            plans += 1;
+            slowest.insert(format!("{strategy:?}"), hits::slowest(&procedures, &plan, measure));
+        }
+        better += usize::from(slowest["Weighted"] < slowest["P3"]);
+        assert!(slowest["Weighted"] <= slowest["Sbl"], "seed {seed}: {slowest:?}");
+    }
+    assert!(plans > 10_000 && divided > 1_000 && better > 500, "{plans} plans, {divided} divided, {better} better");
+}
+
+#[test]
+fn selective_labels_are_valid_for_any_set_of_edges() {
+    let mut selective = 0;
+    for seed in 0..20_000 {
+        let mut random = Random::new(seed);
+        let Some(subject) = subject(&mut random) else { continue };
+        let dag = &subject.procedure.dag;
+        let share = random.pick(&[30, 60, 80, 95]);
+        let marked: Vec<bool> = dag.edges().iter().map(|_| random.chance(share)).collect();
+        let interesting = dag.on_whole_paths(|e| marked[e.index()]);
+        let values = pspp(dag, &interesting);
+        let id = |path: &[DagEdgeId]| path.iter().map(|e| values[e.index()]).sum::<i64>();
+        let is_interesting = |path: &[DagEdgeId]| path.iter().all(|e| marked[e.index()]);
+        let (region, outside): (Vec<_>, Vec<_>) = subject.paths.iter().map(|(p, _)| p).partition(|p| is_interesting(p));
+        assert!(region.iter().all(|p| p.iter().all(|e| interesting[e.index()])), "seed {seed}");
+        let ids: HashSet<i64> = region.iter().map(|p| id(p)).collect();
+        assert_eq!(ids.len(), region.len(), "seed {seed}: two interesting paths have one number");
+        assert!(outside.iter().all(|p| !ids.contains(&id(p))), "seed {seed}: an uninteresting path has an interesting number");
+        assert!(interesting.iter().zip(&values).all(|(i, v)| *i || *v == 0), "seed {seed}: uninteresting edges have no label");
+        selective += usize::from(!region.is_empty() && !outside.is_empty());
+        for measure in [Measure::Labels, Measure::All] {
+            let part = Part::selective(dag, &marked, &subject.procedure.frequencies, measure);
+            let ids: HashSet<i64> = region.iter().map(|p| walk(&part, p).0).collect();
+            assert!(ids.len() == region.len() && outside.iter().all(|p| !ids.contains(&walk(&part, p).0)), "seed {seed}: on chords");
+        }
+    }
+    assert!(selective > 3_000, "{selective}");
+}
+
+#[test]
+fn tasks_hold_every_path() {
+    let mut several = 0;
+    for seed in 0..8_000 {
+        let mut random = Random::new(seed);
+        let Some(subject) = subject(&mut random) else { continue };
+        let dag = &subject.procedure.dag;
+        for again in [false, true] {
+            let sets = tasks(dag, random.pick(&[1, 2, 4, 8]), again);
+            several += usize::from(sets.len() > 1);
+            for (path, _) in &subject.paths {
+                assert!(sets.iter().any(|set| path.iter().all(|e| set[e.index()])), "seed {seed}: {path:?} is in no task of {sets:?}");
+            }
+        }
+    }
+    assert!(several > 2_000, "{several}");
+}
+
+/// Node 1 chooses between two edges, each over two diamonds in a row (2 to 8 and 9 to 15), to the exit, 16: the paper's example in small.
+fn two_rows_of_diamonds() -> Graph {
+    let mut edges = vec![(0, 1), (1, 2), (1, 9), (8, 16), (15, 16)];
+    for begin in [2, 5, 9, 12] {
+        edges.extend([(begin, begin + 1), (begin, begin + 2), (begin + 1, begin + 3), (begin + 2, begin + 3)]);
+    }
+    Graph::new(17, Node(0), Node(16), edges.into_iter().map(|(a, b)| (Node(a), Node(b))).collect()).unwrap()
+}
+
+#[test]
+fn sequences_of_diamonds_stay_in_one_task() {
+    // The reduced graph has one path for each edge.
+    let dag = Dag::new(&two_rows_of_diamonds(), &[], Entries::PerEdge);
+    assert_eq!(all_paths(&dag, MOST_PATHS).unwrap().len(), 8);
+    let sets = tasks(&dag, 2, false);
+    assert_eq!(sets.len(), 2);
+    let first: Vec<bool> = sets.iter().map(|s| s[dag.real(Edge(1)).unwrap().index()]).collect();
+    assert_ne!(first[0], first[1], "each edge has a task of its own");
+    let shared: Vec<usize> = (0..dag.edges().len()).filter(|e| sets[0][*e] && sets[1][*e]).collect();
+    assert_eq!(shared, [0], "the edge before both");
+    // Labels of one task are executed by no path of the other.
+    for set in &sets {
+        let part = Part::selective(&dag, set, &vec![1; dag.edges().len()], Measure::Labels);
+        let other = sets.iter().find(|s| *s != set).unwrap();
+        let overlapping = (0..dag.edges().len()).filter(|e| part.values[*e] != 0 && other[*e]).count();
+        assert_eq!(overlapping, 0);
+    }
+}
+
+#[test]
+fn a_path_of_most_hits_bounds_every_plan() {
+    let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
+    let dag = Dag::new(&graph, &[], Entries::PerEdge);
+    let path = |end, count| ExecutedPath { end: DagEdgeId(end), count, in_passing: false };
+    let procedure =
+        Procedure { dag, frequencies: vec![900, 100, 1000], paths: vec![path(0, 900), path(1, 100)], call_sites: Some(1), unit: 0 };
+    let found = bound(std::slice::from_ref(&procedure), 8, Measure::All);
+    assert_eq!((found.sequential, found.ideal, found.path, found.end, found.average), (1000, 125, 900, 900, 125));
+    assert_eq!(found.proven(), 900);
+    let options = PartitionOptions { copies: 8, all_procedures: false, fold_again: false, measure: Measure::All };
+    let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::Weighted, &options);
+    assert_eq!(hits::slowest(&[procedure], &plan, Measure::All), 900);
+}
+
+/// Four units of three functions, of which one of each unit is executed often and one hardly ever.
+#[test]
+fn functions_that_are_hardly_executed_stay_with_others_of_their_unit() {
+    let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
+    let procedure = |unit: usize, executed: u64| Procedure {
+        dag: Dag::new(&graph, &[], Entries::PerEdge),
+        frequencies: vec![executed, executed, 2 * executed],
+        paths: Vec::new(),
+        call_sites: None,
+        unit,
+    };
+    let procedures: Vec<Procedure> = [0, 1, 10_000]
+        .iter()
+        .flat_map(|n| (0..4).map(move |at| (if *n == 0 { 3 - at } else { at }, *n)))
+        .map(|(u, n)| procedure(u, n))
+        .collect();
+    let options = PartitionOptions { copies: 4, all_procedures: false, fold_again: false, measure: Measure::All };
+    let plan = plan(&procedures, PartitionStrategy::Weighted, &options);
+    let units = |copy: &CopyPlan| {
+        procedures.iter().zip(&copy.parts).filter(|(_, part)| part.is_some()).map(|(p, _)| p.unit).collect::<BTreeSet<_>>()
+    };
+    assert!(plan.copies.iter().all(|copy| units(copy).len() == 1), "{:?}", plan.copies.iter().map(units).collect::<Vec<_>>());
+    assert!(hits::slowest(&procedures, &plan, Measure::All) <= 20_002);
+}
+
+#[test]
+fn functions_that_are_hardly_executed_go_to_copies_in_turn_where_there_are_few_units() {
+    let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
+    let procedure = |executed: u64| Procedure {
+        dag: Dag::new(&graph, &[], Entries::PerEdge),
+        frequencies: vec![executed, executed, 2 * executed],
+        paths: Vec::new(),
+        call_sites: None,
+        unit: 0,
+    };
+    // Executed by estimate only, or not even that.
+    for seldom in [0, 1] {
+        let procedures: Vec<Procedure> = [1_000_000; 4].into_iter().chain([seldom; 20]).map(procedure).collect();
+        let options = PartitionOptions { copies: 4, all_procedures: false, fold_again: false, measure: Measure::All };
+        let plan = plan(&procedures, PartitionStrategy::Weighted, &options);
+        let parts = |copy: &CopyPlan| copy.parts.iter().skip(4).filter(|part| part.is_some()).count();
+        assert!(plan.copies.iter().all(|copy| (3..=7).contains(&parts(copy))), "{:?}", plan.copies.iter().map(parts).collect::<Vec<_>>());
+    }
+}

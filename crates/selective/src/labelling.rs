@@ -1,0 +1,369 @@
+//! What a scheme decides: one or two registers with values and increments for each edge, and what the registers at a path's end say.
+//!
+//! Data only. [`Labelling::classify`] says what an instrumented program does at the end of a path; [`crate::plan`]
+//! makes a plan of it, for backends.
+//!
+//! Two registers are added to on the same edges, so that one probe serves both. Arithmetic wraps around: increments on
+//! chords may be large although sums along paths are not.
+
+use super::NumberingError;
+use super::optimal::Proof;
+use super::set::InterestingSet;
+use std::collections::HashSet;
+use trodden_flow::Numbering;
+use trodden_flow::NumberingScheme;
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::graph::Node;
+use trodden_flow::numbering::PerfectHash;
+use trodden_flow::placement::Probes;
+
+/// The greatest span of a scheme that notes what to expect for each number.
+const MOST_EXPECTED: u128 = 1 << 24;
+
+/// Where increments go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterPlacement {
+    /// Wherever a value is not zero.
+    Direct,
+    /// On the chords of a maximum spanning tree.
+    Chords,
+    /// Whichever of the two has probes of less weight; if they are equal, fewer probes; if those are, too, direct.
+    Cheaper,
+}
+
+/// One register: what each edge adds to a path's identity, and what is added where in a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// The value of each edge.
+    pub values: Vec<i64>,
+    /// The increments, with the same sum along every path.
+    pub probes: Probes,
+}
+
+/// Registers with their increments in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedRegisters {
+    registers: Vec<Register>,
+    placement: RegisterPlacement,
+}
+
+/// An addition to each register; the second is zero if there is one register only.
+pub type Increments = [i64; 2];
+
+/// The numbers that interesting paths have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The least.
+    pub low: i64,
+    /// The greatest.
+    pub high: i64,
+}
+
+impl Span {
+    /// Greatest minus least, plus one: the counters that an array of them needs.
+    pub fn width(self) -> u128 {
+        (i128::from(self.high) - i128::from(self.low)) as u128 + 1
+    }
+
+    /// The counter of a number, if it lies in the span.
+    pub fn slot(self, number: i64) -> Option<u64> {
+        (self.low..=self.high).contains(&number).then(|| number.wrapping_sub(self.low) as u64)
+    }
+}
+
+/// What the end of a path is recognised as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The interesting path with this counter.
+    Known(u64),
+    /// None of them.
+    Unknown,
+}
+
+/// How registers are recognised as paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Classification {
+    /// Every path is known: its counter is the register.
+    Every {
+        /// How many there are.
+        paths: u64,
+    },
+    /// Known if a path over the interesting edges has this sum. Its counter is the register's place in the span.
+    Closure {
+        /// The interesting edges and the identities behind their heads.
+        member: SetMember,
+    },
+    /// Known if the number is one of these, sorted. Its counter is the register's place in the span.
+    Listed {
+        /// Numbers of the interesting paths, each with its Ball-Larus identity.
+        ids: Vec<(i64, u64)>,
+    },
+    /// Known if the number is in the span and the second register is what is noted there.
+    Checked {
+        /// For each number of the span the Ball-Larus identity of the interesting path that has it.
+        expected: Vec<Option<u64>>,
+    },
+    /// Known if the table has the register at the slot that its hash says.
+    Hashed(PerfectHash),
+}
+
+/// Membership of an identity in the closure of interesting edges, without a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetMember {
+    interesting: Vec<bool>,
+    values: Vec<i64>,
+    /// Least and greatest sum from a node to the exit over interesting edges.
+    behind: Vec<Option<(i128, i128)>>,
+}
+
+/// A numbering and how it is carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labelling {
+    /// What made it.
+    pub scheme: NumberingScheme,
+    placed: PlacedRegisters,
+    classification: Classification,
+    span: Span,
+    interesting: u128,
+    proof: Option<Proof>,
+}
+
+impl Labelling {
+    /// The registers: one or two.
+    pub fn registers(&self) -> &[Register] {
+        &self.placed.registers
+    }
+
+    /// What control adds on an edge of the DAG.
+    pub fn increments(&self, edge: DagEdgeId) -> Increments {
+        let of = |i: usize| self.registers().get(i).map_or(0, |r| r.probes.increment(edge));
+        [of(0), of(1)]
+    }
+
+    /// The registers at the end of a path.
+    pub fn run(&self, path: &[DagEdgeId]) -> Increments {
+        path.iter().fold([0, 0], |sum, e| {
+            let step = self.increments(*e);
+            [sum[0].wrapping_add(step[0]), sum[1].wrapping_add(step[1])]
+        })
+    }
+
+    /// What a program does at the end of a path with its registers.
+    pub fn classify(&self, dag: &Dag, registers: Increments) -> Class {
+        let slot = || self.span.slot(registers[0]);
+        let known = match &self.classification {
+            Classification::Every { paths } => u64::try_from(registers[0]).ok().filter(|r| r < paths),
+            Classification::Closure { member } => slot().filter(|_| member.path(dag, registers[0]).is_some()),
+            Classification::Listed { ids } => slot().filter(|_| ids.binary_search_by_key(&registers[0], |i| i.0).is_ok()),
+            Classification::Checked { expected } => slot().filter(|s| expected[*s as usize] == Some(registers[1] as u64)),
+            Classification::Hashed(table) => table.find(registers[0] as u64),
+        };
+        known.map_or(Class::Unknown, Class::Known)
+    }
+
+    /// How registers are recognised as paths.
+    pub fn classification(&self) -> &Classification {
+        &self.classification
+    }
+
+    /// The interesting path of a counter, as its edges, if the counter belongs to one. `all` is the Ball-Larus numbering of the same DAG.
+    ///
+    /// A scheme that is not exact counts other paths there, too.
+    pub fn path(&self, dag: &Dag, all: &Numbering, slot: u64) -> Option<Vec<DagEdgeId>> {
+        let number = || i64::try_from(slot).ok().and_then(|s| self.span.low.checked_add(s));
+        match &self.classification {
+            Classification::Every { .. } => all.path(dag, slot),
+            Classification::Closure { member } => member.path(dag, number()?),
+            Classification::Listed { ids } => {
+                let number = number()?;
+                ids.binary_search_by_key(&number, |i| i.0).ok().and_then(|at| all.path(dag, ids[at].1))
+            }
+            Classification::Checked { expected } => all.path(dag, (*expected.get(usize::try_from(slot).ok()?)?)?),
+            Classification::Hashed(table) => all.path(dag, table.key(slot)?),
+        }
+    }
+
+    /// How many counters the interesting paths need.
+    pub fn slots(&self) -> u128 {
+        match &self.classification {
+            Classification::Hashed(table) => table.slots().into(),
+            _ => self.span.width(),
+        }
+    }
+
+    /// How many contents of the registers are recognised as known; none if they are not listed.
+    pub fn accepted(&self) -> Option<u128> {
+        match &self.classification {
+            Classification::Every { paths } => Some((*paths).into()),
+            Classification::Closure { .. } => None,
+            Classification::Listed { ids } => Some(ids.len() as u128),
+            Classification::Checked { expected } => Some(expected.iter().flatten().count() as u128),
+            Classification::Hashed(table) => Some((0..table.slots()).filter(|s| table.key(*s).is_some()).count() as u128),
+        }
+    }
+
+    /// Least and greatest number of an interesting path.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// How many paths are interesting to the scheme: the list, or the closure.
+    pub fn interesting(&self) -> u128 {
+        self.interesting
+    }
+
+    /// Numbers in the span for each interesting path: 1 is compact.
+    pub fn delta(&self) -> f64 {
+        self.span.width() as f64 / self.interesting as f64
+    }
+
+    /// How compact the numbers could be; none if the scheme does not try to know.
+    pub fn proof(&self) -> Option<&Proof> {
+        self.proof.as_ref()
+    }
+
+    /// Where increments went: [`RegisterPlacement::Direct`] or [`RegisterPlacement::Chords`].
+    pub fn placement(&self) -> RegisterPlacement {
+        self.placed.placement
+    }
+
+    /// Whether an edge of the DAG needs a probe.
+    pub fn has_probe(&self, edge: DagEdgeId) -> bool {
+        self.increments(edge) != [0, 0]
+    }
+
+    /// Edges with a probe.
+    pub fn probes(&self, dag: &Dag) -> usize {
+        dag.edge_ids().filter(|e| self.has_probe(*e)).count()
+    }
+
+    /// Edges with a value other than zero in some register: the overhead as the P3 paper counts it.
+    pub fn labels(&self, dag: &Dag) -> usize {
+        dag.edge_ids().filter(|e| self.registers().iter().any(|r| r.values[e.index()] != 0)).count()
+    }
+
+    fn new(scheme: NumberingScheme, placed: PlacedRegisters, classification: Classification, span: Span, interesting: u128) -> Labelling {
+        Labelling { scheme, placed, classification, span, interesting, proof: None }
+    }
+
+    pub(super) fn every(placed: PlacedRegisters, all: &Numbering) -> Labelling {
+        let span = Span { low: 0, high: all.paths() as i64 - 1 };
+        Labelling::new(NumberingScheme::BallLarus, placed, Classification::Every { paths: all.paths() }, span, all.paths().into())
+    }
+
+    pub(super) fn closure(
+        scheme: NumberingScheme,
+        dag: &Dag,
+        placed: PlacedRegisters,
+        values: Vec<i64>,
+        set: &InterestingSet,
+    ) -> Labelling {
+        let member = SetMember::new(dag, set.edges(), values);
+        let (low, high) = member.behind[dag.entry().index()].expect("a set has a path");
+        let span = Span { low: low as i64, high: high as i64 };
+        Labelling::new(scheme, placed, Classification::Closure { member }, span, set.count())
+    }
+
+    pub(super) fn hashed(placed: PlacedRegisters, table: PerfectHash, ids: &[u64]) -> Labelling {
+        let span = Span { low: ids[0] as i64, high: ids[ids.len() - 1] as i64 };
+        Labelling::new(NumberingScheme::KnownTable, placed, Classification::Hashed(table), span, ids.len() as u128)
+    }
+
+    pub(super) fn checked(
+        scheme: NumberingScheme,
+        placed: PlacedRegisters,
+        values: &[i64],
+        all: &Numbering,
+        paths: &[Vec<DagEdgeId>],
+        proof: Option<Proof>,
+    ) -> Result<Labelling, NumberingError> {
+        let span = span_of(paths, values);
+        if span.width() > MOST_EXPECTED {
+            return Err(NumberingError::TooWide { span: span.width(), limit: MOST_EXPECTED });
+        }
+        let mut expected = vec![None; span.width() as usize];
+        for path in paths {
+            let slot = span.slot(sum(path, values)).expect("the span was made of them");
+            expected[slot as usize] = Some(all.id(path));
+        }
+        let classification = Classification::Checked { expected };
+        Ok(Labelling { proof, ..Labelling::new(scheme, placed, classification, span, paths.len() as u128) })
+    }
+
+    pub(super) fn unchecked(placed: PlacedRegisters, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
+        let mut ids: Vec<(i64, u64)> = paths.iter().map(|p| (sum(p, values), all.id(p))).collect();
+        ids.sort_unstable();
+        let (span, count) = (span_of(paths, values), paths.len() as u128);
+        Labelling::new(NumberingScheme::Approximate, placed, Classification::Listed { ids }, span, count)
+    }
+}
+
+fn sum(path: &[DagEdgeId], values: &[i64]) -> i64 {
+    path.iter().fold(0i64, |s, e| s.wrapping_add(values[e.index()]))
+}
+
+fn span_of(paths: &[Vec<DagEdgeId>], values: &[i64]) -> Span {
+    let sums = || paths.iter().map(|p| sum(p, values));
+    Span { low: sums().min().expect("a set has a path"), high: sums().max().expect("a set has a path") }
+}
+
+impl SetMember {
+    fn new(dag: &Dag, interesting: &[bool], values: Vec<i64>) -> SetMember {
+        let behind = dag.sums_to_exit(|e| interesting[e.index()].then_some(values[e.index()]));
+        SetMember { interesting: interesting.to_vec(), values, behind }
+    }
+
+    /// A path over interesting edges with this sum. Edges behind which the sum cannot be had are not tried.
+    pub fn path(&self, dag: &Dag, number: i64) -> Option<Vec<DagEdgeId>> {
+        let mut path: Vec<DagEdgeId> = Vec::new();
+        let mut stack: Vec<(Node, i128, usize)> = vec![(dag.entry(), number.into(), 0)];
+        let mut tried = HashSet::new();
+        while let Some((node, left, next)) = stack.last_mut() {
+            if *node == dag.exit() && *left == 0 {
+                return Some(path);
+            }
+            let can = |e: &DagEdgeId| {
+                let rest = *left - i128::from(self.values[e.index()]);
+                let fits = |(low, high): (i128, i128)| (low..=high).contains(&rest);
+                self.interesting[e.index()]
+                    && self.behind[dag.edge(*e).to.index()].is_some_and(fits)
+                    && !tried.contains(&(dag.edge(*e).to, rest))
+            };
+            match dag.out(*node).iter().enumerate().skip(*next).find(|(_, e)| can(e)) {
+                Some((at, edge)) => {
+                    *next = at + 1;
+                    let step = (dag.edge(*edge).to, *left - i128::from(self.values[edge.index()]), 0);
+                    path.push(*edge);
+                    stack.push(step);
+                }
+                None => {
+                    tried.insert((*node, *left));
+                    stack.pop();
+                    path.pop();
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Places the increments of one or two registers, on the same edges.
+pub(super) fn place(dag: &Dag, values: &[&[i64]], weights: &[f64], placement: RegisterPlacement) -> PlacedRegisters {
+    let with = |placement: RegisterPlacement| {
+        let probes = |v: &[i64]| match placement {
+            RegisterPlacement::Direct => Probes::direct(v),
+            _ => Probes::on_chords(dag, v, weights),
+        };
+        PlacedRegisters { registers: values.iter().map(|v| Register { values: v.to_vec(), probes: probes(v) }).collect(), placement }
+    };
+    if placement != RegisterPlacement::Cheaper {
+        return with(placement);
+    }
+    let (direct, chords) = (with(RegisterPlacement::Direct), with(RegisterPlacement::Chords));
+    let cost = |placed: &PlacedRegisters| {
+        let needed = dag.edge_ids().filter(|e| placed.registers.iter().any(|r| r.probes.increment(*e) != 0));
+        needed.fold((0.0, 0), |(weight, count), e| (weight + weights[e.index()], count + 1))
+    };
+    let (a, b) = (cost(&direct), cost(&chords));
+    if b.0 < a.0 || (b.0 == a.0 && b.1 < a.1) { chords } else { direct }
+}

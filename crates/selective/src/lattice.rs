@@ -1,0 +1,302 @@
+//! The vectors of numbers that interesting paths can have: an integer lattice, in echelon form.
+//!
+//! Path sums depend on the values of chords only, and on a constant that every path can be given (on the edges out of
+//! the entry). So the numbers of the interesting paths are `A w` with one row per path, one column per chord that some
+//! but not all of the interesting paths take, and a column of ones. Column operations with integer coefficients turn
+//! `A` into echelon form `H = A U`, `U` unimodular: then `x = H y` with any integers `y`, and a row either has a
+//! *pivot*, so that its number can be chosen in steps of the pivot, or its number follows from those before it. If
+//! every row has a pivot, the paths are linearly independent over the chords; if besides every pivot is one, any
+//! numbers can be had (closed form).
+//!
+//! Rows are taken in an order in which numbers follow as early as possible. Arithmetic is checked; a lattice whose
+//! coefficients leave the word is none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::dag::{Dag, DagEdgeId};
+
+/// Whether paths can have numbers within a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NumberSearch {
+    /// Coefficients of the lattice that give such numbers.
+    Numbers(Vec<i64>),
+    /// There are none with this span.
+    Nothing,
+    /// There was not enough time to know.
+    Unfinished,
+}
+
+/// Differences are made of at most this many rows: bounds the time, which is quadratic. With 8 and 2,048, three programs' functions get the
+/// same numbers (docs/benchmarks/constants.md).
+const MOST_COMPARED: usize = 128;
+
+/// The echelon form for a list of paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lattice {
+    /// For each step the path whose number is found.
+    pub order: Vec<usize>,
+    /// For each step its row of `H`, up to the last column that is not zero.
+    pub rows: Vec<Vec<i64>>,
+    /// For each step the pivot; none if the number follows.
+    pub pivots: Vec<Option<i64>>,
+    /// For each pivot the differences of rows, neither of whose numbers is known there, that are known with it: numbers
+    /// differ, so these are not zero, and not as large as the span.
+    pub differences: Vec<Vec<Vec<i64>>>,
+    /// Columns of `U`: what a unit of each `y` adds to the values of the columns' edges, the constant last.
+    transform: Vec<Vec<i64>>,
+    /// For each column but the last the edge that carries its value.
+    carriers: Vec<DagEdgeId>,
+}
+
+impl Lattice {
+    /// The lattice of these paths; `None` if coefficients do not fit a word.
+    pub fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Option<Lattice> {
+        let (carriers, rows) = incidence(dag, paths);
+        let width = carriers.len() + 1;
+        let order = order(&rows);
+        let mut columns: Vec<Vec<i64>> = (0..width).map(|c| order.iter().map(|r| rows[*r][c]).collect()).collect();
+        let mut transform: Vec<Vec<i64>> = (0..width).map(|c| (0..width).map(|r| i64::from(r == c)).collect()).collect();
+        let mut rank = 0;
+        let mut pivots = Vec::new();
+        for row in 0..order.len() {
+            eliminate(&mut columns, &mut transform, row, rank)?;
+            let pivot = columns.get(rank).map(|c| c[row]).filter(|p| *p != 0);
+            pivots.push(pivot);
+            rank += usize::from(pivot.is_some());
+        }
+        let mut known = 0;
+        let row = |(r, pivot): (usize, &Option<i64>)| {
+            known += usize::from(pivot.is_some());
+            (0..known).map(|c| columns[c][r]).collect()
+        };
+        let rows: Vec<Vec<i64>> = pivots.iter().enumerate().map(row).collect();
+        transform.truncate(rank);
+        let differences = differences(&rows, rank);
+        Some(Lattice { order, rows, pivots, differences, transform, carriers })
+    }
+
+    /// Number of paths that can be numbered independently.
+    pub fn rank(&self) -> usize {
+        self.transform.len()
+    }
+
+    /// Whether the paths can have any numbers.
+    pub fn is_everything(&self) -> bool {
+        self.pivots.iter().all(|p| *p == Some(1))
+    }
+
+    /// The coefficients `y` that give these numbers, one for each path in the order in which they were given: the integrality test.
+    #[cfg(test)]
+    fn solve(&self, numbers: &[i64]) -> Option<Vec<i64>> {
+        let mut coefficients: Vec<i64> = Vec::new();
+        for (step, row) in self.rows.iter().enumerate() {
+            let known = dot(row, &coefficients)?;
+            let left = numbers[self.order[step]].checked_sub(known)?;
+            match self.pivots[step] {
+                Some(pivot) if left % pivot == 0 => coefficients.push(left / pivot),
+                None if left == 0 => {}
+                _ => return None,
+            }
+        }
+        Some(coefficients)
+    }
+
+    /// The values of edges that coefficients stand for.
+    pub fn values(&self, dag: &Dag, coefficients: &[i64]) -> Option<Vec<i64>> {
+        let of = |column: usize| -> Option<i64> {
+            let terms = self.transform.iter().zip(coefficients).map(|(t, y)| t[column].checked_mul(*y));
+            terms.into_iter().try_fold(0i64, |sum, term| sum.checked_add(term?))
+        };
+        let mut values = vec![0i64; dag.edges().len()];
+        for (column, edge) in self.carriers.iter().enumerate() {
+            values[edge.index()] = of(column)?;
+        }
+        let constant = of(self.carriers.len())?;
+        for edge in dag.out(dag.entry()) {
+            values[edge.index()] = values[edge.index()].checked_add(constant)?;
+        }
+        Some(values)
+    }
+}
+
+/// Differences of rows by the last pivot that they depend on, each once, up to sign.
+fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
+    let mut differences = vec![BTreeSet::new(); rank];
+    if rows.len() > MOST_COMPARED {
+        return vec![Vec::new(); rank];
+    }
+    let at = |row: &[i64], column: usize| row.get(column).copied().unwrap_or(0);
+    for (i, a) in rows.iter().enumerate() {
+        for b in &rows[..i] {
+            let mut difference: Vec<i64> = (0..rank).map(|c| at(a, c) - at(b, c)).collect();
+            let Some(last) = difference.iter().rposition(|d| *d != 0) else { continue };
+            let beyond = |row: &[i64]| (last + 1..rank).any(|c| at(row, c) != 0);
+            if beyond(a) && beyond(b) {
+                let sign = difference[last].signum();
+                difference.truncate(last + 1);
+                differences[last].insert(difference.iter().map(|d| d * sign).collect::<Vec<i64>>());
+            }
+        }
+    }
+    differences.into_iter().map(|d| d.into_iter().collect()).collect()
+}
+
+/// Sum of products; the shorter ends it.
+#[cfg(test)]
+fn dot(row: &[i64], coefficients: &[i64]) -> Option<i64> {
+    row.iter().zip(coefficients).try_fold(0i64, |sum, (a, b)| sum.checked_add(a.checked_mul(*b)?))
+}
+
+/// One column per chord, equal ones merged, and ones. The tree is made of the first out-edge of each node.
+fn incidence(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i64>>) {
+    let mut takers: BTreeMap<DagEdgeId, Vec<usize>> = BTreeMap::new();
+    for (number, path) in paths.iter().enumerate() {
+        for &edge in path.iter().filter(|e| dag.out(dag.edge(**e).from)[0] != **e) {
+            takers.entry(edge).or_default().push(number);
+        }
+    }
+    let mut carriers: BTreeMap<Vec<usize>, DagEdgeId> = BTreeMap::new();
+    for (edge, by) in takers.into_iter().filter(|(_, by)| by.len() < paths.len()) {
+        carriers.entry(by).or_insert(edge);
+    }
+    let mut rows = vec![vec![0; carriers.len() + 1]; paths.len()];
+    for (column, by) in carriers.keys().enumerate() {
+        by.iter().for_each(|r| rows[*r][column] = 1);
+    }
+    rows.iter_mut().for_each(|r| r[carriers.len()] = 1);
+    (carriers.into_values().collect(), rows)
+}
+
+/// Makes `row` zero in all columns from `rank` on but that one, by Euclid's algorithm.
+fn eliminate(columns: &mut [Vec<i64>], transform: &mut [Vec<i64>], row: usize, rank: usize) -> Option<()> {
+    loop {
+        let nonzero: Vec<usize> = (rank..columns.len()).filter(|c| columns[*c][row] != 0).collect();
+        let Some(&least) = nonzero.iter().min_by_key(|c| columns[**c][row].unsigned_abs()) else { return Some(()) };
+        for &other in nonzero.iter().filter(|c| **c != least) {
+            let times = columns[other][row].div_euclid(columns[least][row]);
+            subtract(columns, other, least, times)?;
+            subtract(transform, other, least, times)?;
+        }
+        if nonzero.len() == 1 {
+            columns.swap(rank, least);
+            transform.swap(rank, least);
+            if columns[rank][row] < 0 {
+                columns[rank].iter_mut().chain(transform[rank].iter_mut()).for_each(|v| *v = -*v);
+            }
+            return Some(());
+        }
+    }
+}
+
+fn subtract(columns: &mut [Vec<i64>], from: usize, what: usize, times: i64) -> Option<()> {
+    for at in 0..columns[from].len() {
+        columns[from][at] = columns[from][at].checked_sub(columns[what][at].checked_mul(times)?)?;
+    }
+    Some(())
+}
+
+/// An order of the rows: whatever follows from the rows before comes next; else the row after which most others follow.
+fn order(rows: &[Vec<i64>]) -> Vec<usize> {
+    let mut basis = Basis::default();
+    let mut left: Vec<usize> = (0..rows.len()).collect();
+    let mut order = Vec::new();
+    while !left.is_empty() {
+        let reduced: Vec<Vec<u64>> = left.iter().map(|r| basis.reduce(&rows[*r])).collect();
+        let follows: Vec<bool> = reduced.iter().map(|r| r.iter().all(|v| *v == 0)).collect();
+        if follows.contains(&true) {
+            order.extend(left.iter().zip(&follows).filter(|(_, f)| **f).map(|(r, _)| *r));
+            left = left.iter().zip(&follows).filter(|(_, f)| !**f).map(|(r, _)| *r).collect();
+            continue;
+        }
+        // Rows that are multiples of one another modulo the basis follow together.
+        let normal: Vec<Vec<u64>> = reduced.iter().map(|r| normalised(r)).collect();
+        let gain = |i: usize| normal.iter().filter(|n| **n == normal[i]).count();
+        // Without a direct gain: the row that differs least from those that are there, so that combinations arise early.
+        let weight = |i: usize| reduced[i].iter().filter(|v| **v != 0).count();
+        let best = (0..left.len()).max_by_key(|i| (gain(*i), std::cmp::Reverse(weight(*i)), std::cmp::Reverse(*i))).expect("some are left");
+        basis.add(&rows[left[best]]);
+        order.push(left.remove(best));
+    }
+    order
+}
+
+/// Vectors modulo a prime: good enough to choose an order, whatever the order is.
+#[derive(Default)]
+struct Basis {
+    vectors: Vec<(usize, Vec<u64>)>,
+}
+
+const PRIME: u64 = (1 << 31) - 1;
+
+impl Basis {
+    fn reduce(&self, row: &[i64]) -> Vec<u64> {
+        let mut row: Vec<u64> = row.iter().map(|v| v.rem_euclid(PRIME as i64) as u64).collect();
+        for (lead, vector) in &self.vectors {
+            let times = row[*lead];
+            if times != 0 {
+                row.iter_mut().zip(vector).for_each(|(r, v)| *r = (*r + (PRIME - times) * v) % PRIME);
+            }
+        }
+        row
+    }
+
+    fn add(&mut self, row: &[i64]) {
+        let vector = normalised(&self.reduce(row));
+        let lead = vector.iter().position(|v| *v != 0).expect("the row does not follow");
+        for (_, other) in &mut self.vectors {
+            let times = other[lead];
+            other.iter_mut().zip(&vector).for_each(|(o, v)| *o = (*o + (PRIME - times) * v) % PRIME);
+        }
+        self.vectors.push((lead, vector));
+    }
+}
+
+/// The multiple whose first entry that is not zero is one.
+fn normalised(row: &[u64]) -> Vec<u64> {
+    let lead = row.iter().copied().find(|v| *v != 0).unwrap_or(1);
+    let inverse = power(lead, PRIME - 2);
+    row.iter().map(|v| v * inverse % PRIME).collect()
+}
+
+fn power(base: u64, mut exponent: u64) -> u64 {
+    let (mut result, mut square) = (1, base);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result = result * square % PRIME;
+        }
+        square = square * square % PRIME;
+        exponent >>= 1;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trodden_flow::dag::Entries;
+    use trodden_flow::graph::{Graph, Node};
+
+    /// Three diamonds in series, of two edges each, and the paths that take the second edge of two of them.
+    fn diamonds() -> (Dag, Vec<Vec<DagEdgeId>>) {
+        let edges = (0..3).flat_map(|d| [(Node(d), Node(d + 1)); 2]).collect();
+        let dag = Dag::new(&Graph::new(4, Node(0), Node(3), edges).unwrap(), &[], Entries::PerEdge);
+        let path = |branches: [u32; 3]| (0..3).map(|d| DagEdgeId(2 * d + branches[d as usize])).collect();
+        (dag, vec![path([1, 1, 0]), path([0, 1, 1]), path([1, 0, 1])])
+    }
+
+    #[test]
+    fn independent_paths_do_not_have_all_numbers_without_a_constant() {
+        // Rows 110, 011, 101 have determinant 2: the sum of their numbers is even, unless a constant is added to all.
+        let (dag, paths) = diamonds();
+        let lattice = Lattice::new(&dag, &paths).unwrap();
+        assert!(lattice.rank() == 3 && lattice.is_everything());
+        let values = lattice.values(&dag, &lattice.solve(&[0, 1, 2]).unwrap()).unwrap();
+        let numbers: Vec<i64> = paths.iter().map(|p| p.iter().map(|e| values[e.index()]).sum()).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        // With a fourth path that nothing but the constant gives a number, it is fixed.
+        let all = [paths.clone(), vec![vec![DagEdgeId(0), DagEdgeId(2), DagEdgeId(4)]]].concat();
+        let lattice = Lattice::new(&dag, &all).unwrap();
+        assert!(lattice.rank() == 4 && !lattice.is_everything());
+        assert_eq!(lattice.solve(&[1, 2, 3, 0]).map(|_| ()), Some(()));
+        assert_eq!(lattice.solve(&[1, 2, 4, 0]), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! Preferential path profiling: compact numbers for any list of interesting paths.
+//!
+//! Source: Vaswani's thesis, section 3.3.1 and figure 3.10 (`computePPPIncrements`). Nodes are treated from the exit to
+//! the entry; the context of an edge is the prefix by which an interesting path comes to it. Each context asks for the
+//! value that puts the identities behind the edge above those behind the edges before; the join takes the greatest.
+//! Identities of interesting paths differ and run from 0; other paths may have them too.
+//!
+//! Prefixes are nodes of a trie of the interesting paths, so the work is linear in its size. The order of the out-edges
+//! decides how many numbers are left out: further orders are tried, drawn from a fixed seed so that results can be had
+//! again, and the first with the least span is taken.
+
+use super::NumberingError;
+use std::collections::BTreeMap;
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::numbering::sequence::Shuffle;
+
+/// More restarts than this bring nothing.
+pub const MOST_RESTARTS: u32 = 1 << 16;
+
+/// Values that preferential numbering gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreferentialIds {
+    /// The value of each edge.
+    pub values: Vec<i64>,
+    /// The greatest identity of an interesting path, plus one: the least is 0.
+    pub span: u64,
+}
+
+/// Numbers `paths`, all from entry to exit, no two equal: in the order of the out-edges, and in `restarts` further ones.
+///
+/// # Errors
+/// The numbers do not fit a word.
+pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
+    let trie = Trie::new(dag, paths);
+    let mut best = trie.number(dag, |_| {});
+    let mut shuffle = Shuffle::default();
+    for _ in 0..restarts.min(MOST_RESTARTS) {
+        if best.as_ref().is_ok_and(|b| b.span == paths.len() as u64) {
+            break;
+        }
+        let other = trie.number(dag, |out| shuffle.shuffle(out));
+        best = match (best, other) {
+            (Ok(b), Ok(o)) if o.span < b.span => Ok(o),
+            (Err(_), other) => other,
+            (best, _) => best,
+        };
+    }
+    best
+}
+
+/// The prefixes of interesting paths.
+struct Trie {
+    /// For each node of the DAG: its prefixes.
+    at: Vec<Vec<usize>>,
+    /// For each prefix: what it becomes by taking an edge.
+    next: Vec<BTreeMap<DagEdgeId, usize>>,
+}
+
+impl Trie {
+    fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Trie {
+        let mut trie = Trie { at: vec![Vec::new(); dag.node_count()], next: vec![BTreeMap::new()] };
+        trie.at[dag.entry().index()].push(0);
+        for path in paths {
+            let mut prefix = 0;
+            for &edge in path {
+                let fresh = trie.next.len();
+                prefix = *trie.next[prefix].entry(edge).or_insert(fresh);
+                if prefix == fresh {
+                    trie.next.push(BTreeMap::new());
+                    trie.at[dag.edge(edge).to.index()].push(fresh);
+                }
+            }
+        }
+        trie
+    }
+
+    /// `computePPPIncrements` with the out-edges of each node in the order that `arrange` makes.
+    fn number(&self, dag: &Dag, mut arrange: impl FnMut(&mut [DagEdgeId])) -> Result<PreferentialIds, NumberingError> {
+        let mut values = vec![0i64; dag.edges().len()];
+        // Least and greatest partial identity behind each prefix.
+        let mut intervals = vec![(0i64, 0i64); self.next.len()];
+        for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+            let prefixes = &self.at[node.index()];
+            let mut merged: Vec<Option<(i64, i64)>> = vec![None; prefixes.len()];
+            let mut out = dag.out(node).to_vec();
+            arrange(&mut out);
+            for edge in out {
+                let taken: Vec<(usize, (i64, i64))> =
+                    prefixes.iter().enumerate().filter_map(|(i, p)| self.next[*p].get(&edge).map(|n| (i, intervals[*n]))).collect();
+                // The join: each prefix needs its identities behind this edge to begin where those behind the edges before end.
+                let needed =
+                    |(i, (least, _)): &(usize, (i64, i64))| merged[*i].map_or(Some(0), |m| m.1.checked_add(1))?.checked_sub(*least);
+                let needed: Vec<i64> = taken.iter().map(needed).collect::<Option<_>>().ok_or(NumberingError::Overflow)?;
+                let Some(value) = needed.into_iter().max() else { continue };
+                values[edge.index()] = value;
+                for (i, (least, most)) in taken {
+                    let ends = least.checked_add(value).zip(most.checked_add(value)).ok_or(NumberingError::Overflow)?;
+                    merged[i] = Some((merged[i].map_or(ends.0, |m| m.0), ends.1));
+                }
+            }
+            for (prefix, interval) in prefixes.iter().zip(merged) {
+                intervals[*prefix] = interval.expect("an interesting path goes on until the exit");
+            }
+        }
+        let (least, most) = intervals[0];
+        let span = most.checked_sub(least).and_then(|s| s.checked_add(1)).ok_or(NumberingError::Overflow)?;
+        Ok(PreferentialIds { values, span: span as u64 })
+    }
+}

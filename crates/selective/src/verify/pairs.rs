@@ -1,0 +1,200 @@
+//! Two paths with the same sums: an exact search over pairs of nodes and the difference of the sums so far.
+//!
+//! One path is interesting, the other any; while they are the same they are one. Where they part, the one whose node
+//! comes first in topological order goes on, so that both are never far from each other. A state is two nodes, how far each has
+//! been read as an interesting path, and the difference of the sums in each register. It is dropped when no rest of the
+//! two paths can make the difference zero: the least and greatest sums behind each node are known. States visited once
+//! are not visited again, so the work is bounded by their number, which the caller limits.
+//!
+//! Sums are exact integers here; they stand for words only as long as all of them fit one, which is checked first.
+
+use super::paths::MarkedPaths;
+use crate::{Class, Labelling};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::graph::Node;
+
+/// An interesting path and another one.
+pub type Pair = (Vec<DagEdgeId>, Vec<DagEdgeId>);
+
+/// What the search found.
+pub struct PairSearch {
+    /// Two interesting paths with the same sums.
+    pub interesting: Option<Pair>,
+    /// An interesting path and an uninteresting one with the same sums.
+    pub other: Option<Pair>,
+}
+
+type Sums = [i128; 2];
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct State {
+    /// The interesting path: its node and its state as a member.
+    first: (Node, u32),
+    /// The other: none of the latter if it is no interesting path any more.
+    second: (Node, Option<u32>),
+    /// Whether they have split.
+    differ: bool,
+    difference: Sums,
+}
+
+/// A state, where it came from, and the edges that the paths took since.
+struct Visit {
+    state: State,
+    before: usize,
+    edges: (Option<DagEdgeId>, Option<DagEdgeId>),
+}
+
+/// Looks for paths with the same sums; `None` if there were more states than `most`, or sums do not fit words.
+pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usize) -> Option<PairSearch> {
+    let all = vec![true; dag.edges().len()];
+    let (region, outside) = (bounds(dag, &members.edges(dag), labelling), bounds(dag, &all, labelling));
+    let fits = |b: &[(i128, i128); 2]| b.iter().all(|(low, high)| *low >= i128::from(i64::MIN) && *high <= i128::from(i64::MAX));
+    if !outside[dag.entry().index()].as_ref().is_some_and(fits) {
+        return None;
+    }
+    let place = dag.positions();
+    let start = State { first: (dag.entry(), 0), second: (dag.entry(), Some(0)), differ: false, difference: [0, 0] };
+    let mut visits = vec![Visit { state: start, before: 0, edges: (None, None) }];
+    let mut seen = HashSet::from([start]);
+    let mut open = vec![0];
+    let mut found = PairSearch { interesting: None, other: None };
+    while let Some(at) = open.pop() {
+        let state = visits[at].state;
+        if state.differ && state.first.0 == dag.exit() && state.second.0 == dag.exit() {
+            let of = if state.second.1.is_some() { &mut found.interesting } else { &mut found.other };
+            if of.is_none() {
+                *of = Some(paths_to(&visits, at));
+            }
+            if found.interesting.is_some() && found.other.is_some() {
+                break;
+            }
+            continue;
+        }
+        let too_many = each_successor(dag, members, labelling, &place, state, &mut |next, edges| {
+            let rests = (region[next.first.0.index()], outside[next.second.0.index()]);
+            let (Some(a), Some(b)) = rests else { return ControlFlow::Continue(()) };
+            // The difference so far plus what the first can still add minus what the second can must be able to be zero.
+            let can = |i: usize| next.difference[i] + a[i].0 - b[i].1 <= 0 && next.difference[i] + a[i].1 - b[i].0 >= 0;
+            if (!next.differ || (can(0) && can(1))) && seen.insert(next) {
+                if seen.len() > most {
+                    return ControlFlow::Break(());
+                }
+                visits.push(Visit { state: next, before: at, edges });
+                open.push(visits.len() - 1);
+            }
+            ControlFlow::Continue(())
+        });
+        if too_many.is_break() {
+            return None;
+        }
+    }
+    Some(found)
+}
+
+type Edges = (Option<DagEdgeId>, Option<DagEdgeId>);
+
+/// Calls `visit` with each state that may follow, until it breaks off. There may be as many as the square of a node's
+/// edges, so they are nowhere listed.
+fn each_successor(
+    dag: &Dag,
+    members: &MarkedPaths,
+    labelling: &Labelling,
+    place: &[usize],
+    state: State,
+    visit: &mut dyn FnMut(State, Edges) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let sums = |e: DagEdgeId| labelling.increments(e).map(i128::from);
+    if !state.differ {
+        for &e in dag.out(state.first.0) {
+            let Some(first) = members.step(state.first.1, e) else { continue };
+            for &f in dag.out(state.first.0) {
+                let second = (dag.edge(f).to, state.second.1.and_then(|s| members.step(s, f)));
+                let (a, b) = (sums(e), sums(f));
+                let difference = [a[0] - b[0], a[1] - b[1]];
+                let next = State { first: (dag.edge(e).to, first), second, differ: e != f, difference };
+                visit(next, (Some(e), Some(f)))?;
+            }
+        }
+    } else if place[state.first.0.index()] <= place[state.second.0.index()] && state.first.0 != dag.exit() {
+        for &e in dag.out(state.first.0) {
+            let Some(first) = members.step(state.first.1, e) else { continue };
+            let a = sums(e);
+            let difference = [state.difference[0] + a[0], state.difference[1] + a[1]];
+            visit(State { first: (dag.edge(e).to, first), difference, ..state }, (Some(e), None))?;
+        }
+    } else {
+        for &f in dag.out(state.second.0) {
+            let second = (dag.edge(f).to, state.second.1.and_then(|s| members.step(s, f)));
+            let b = sums(f);
+            let difference = [state.difference[0] - b[0], state.difference[1] - b[1]];
+            visit(State { second, difference, ..state }, (None, Some(f)))?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+fn paths_to(visits: &[Visit], mut at: usize) -> Pair {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    while at != 0 {
+        first.extend(visits[at].edges.0);
+        second.extend(visits[at].edges.1);
+        at = visits[at].before;
+    }
+    first.reverse();
+    second.reverse();
+    (first, second)
+}
+
+/// Least and greatest sum in each register from each node to the exit over marked edges.
+fn bounds(dag: &Dag, marked: &[bool], labelling: &Labelling) -> Vec<Option<[(i128, i128); 2]>> {
+    let mut bounds: Vec<Option<[(i128, i128); 2]>> = vec![None; dag.node_count()];
+    bounds[dag.exit().index()] = Some([(0, 0), (0, 0)]);
+    for &node in dag.order().iter().rev() {
+        for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
+            let Some(behind) = bounds[dag.edge(edge).to.index()] else { continue };
+            let step = labelling.increments(edge).map(i128::from);
+            let through = [0, 1].map(|i| (behind[i].0 + step[i], behind[i].1 + step[i]));
+            let here = &mut bounds[node.index()];
+            *here = Some(here.map_or(through, |h| [0, 1].map(|i| (h[i].0.min(through[i].0), h[i].1.max(through[i].1)))));
+        }
+    }
+    bounds
+}
+
+/// Least and greatest number of a path over the interesting edges.
+pub fn ends(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> Option<(i64, i64)> {
+    let (low, high) = bounds(dag, &members.edges(dag), labelling)[dag.entry().index()]?[0];
+    Some((low.try_into().ok()?, high.try_into().ok()?))
+}
+
+/// Paths by their sums and how far they have been read as an interesting path.
+type Counts = HashMap<([i64; 2], Option<u32>), u128>;
+
+/// How many uninteresting paths are recognised as interesting ones: paths are counted by their sums. `None` if there
+/// were more sums than `most`.
+pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usize) -> Option<u128> {
+    // Nothing can be said of a sum without knowing how many of the paths that have it are interesting.
+    let mut states: Vec<Counts> = vec![Counts::new(); dag.node_count()];
+    states[dag.entry().index()].insert(([0, 0], Some(0)), 1);
+    let mut size = 1;
+    for &node in dag.order().iter().filter(|n| **n != dag.exit()) {
+        for ((sums, member), paths) in std::mem::take(&mut states[node.index()]) {
+            for &edge in dag.out(node) {
+                let step = labelling.increments(edge);
+                let key = ([0, 1].map(|i| sums[i].wrapping_add(step[i])), member.and_then(|m| members.step(m, edge)));
+                let there = states[dag.edge(edge).to.index()].entry(key).or_insert_with(|| {
+                    size += 1;
+                    0
+                });
+                *there = there.saturating_add(paths);
+            }
+        }
+        if size > most {
+            return None;
+        }
+    }
+    let aliased = |(sums, member): &([i64; 2], Option<u32>)| member.is_none() && matches!(labelling.classify(dag, *sums), Class::Known(_));
+    Some(states[dag.exit().index()].iter().filter(|(key, _)| aliased(key)).map(|(_, paths)| *paths).sum())
+}

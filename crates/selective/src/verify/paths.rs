@@ -1,0 +1,166 @@
+//! Paths for the verifier: which are interesting, all of them, or some at random.
+
+use crate::InterestingSet;
+use std::collections::{HashMap, HashSet};
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::graph::Node;
+
+/// Closures of at most this many paths are listed.
+const MOST_LISTED: u128 = 1 << 17;
+
+/// Which paths are interesting, as an automaton that reads edges.
+pub enum MarkedPaths {
+    /// Those over these edges.
+    Closure(Vec<bool>),
+    /// A list: the set, and a trie for reading edge by edge; a state is a node of the trie.
+    List(HashSet<Vec<DagEdgeId>>, HashMap<(u32, DagEdgeId), u32>),
+}
+
+impl MarkedPaths {
+    /// The set as a scheme sees it: its closure, or everything.
+    pub fn new(dag: &Dag, set: &InterestingSet, closure: bool, everything: bool) -> MarkedPaths {
+        if everything {
+            return MarkedPaths::Closure(vec![true; dag.edges().len()]);
+        }
+        match set.paths(dag) {
+            Ok(paths) if set.is_listed() && !closure => {
+                let mut trie = HashMap::new();
+                for path in &paths {
+                    let mut at = 0;
+                    for &edge in path {
+                        let fresh = trie.len() as u32 + 1;
+                        at = *trie.entry((at, edge)).or_insert(fresh);
+                    }
+                }
+                MarkedPaths::List(paths.into_iter().collect(), trie)
+            }
+            _ => MarkedPaths::Closure(set.edges().to_vec()),
+        }
+    }
+
+    /// Whether a path from entry to exit is interesting.
+    pub fn has(&self, path: &[DagEdgeId]) -> bool {
+        match self {
+            MarkedPaths::Closure(edges) => path.iter().all(|e| edges[e.index()]),
+            MarkedPaths::List(paths, _) => paths.contains(path),
+        }
+    }
+
+    /// The state after an edge, if an interesting path can go on there. The first state is 0.
+    pub fn step(&self, state: u32, edge: DagEdgeId) -> Option<u32> {
+        match self {
+            MarkedPaths::Closure(edges) => edges[edge.index()].then_some(0),
+            MarkedPaths::List(_, trie) => trie.get(&(state, edge)).copied(),
+        }
+    }
+
+    /// Visits the interesting paths; false if there are too many.
+    pub fn each(&self, dag: &Dag, mut visit: impl FnMut(&[DagEdgeId])) -> bool {
+        match self {
+            MarkedPaths::List(paths, _) => paths.iter().for_each(|p| visit(p)),
+            MarkedPaths::Closure(edges) if count(dag, edges) <= MOST_LISTED => each_over(dag, edges, visit),
+            MarkedPaths::Closure(_) => return false,
+        }
+        true
+    }
+
+    /// How many paths are interesting.
+    pub fn count(&self, dag: &Dag) -> u128 {
+        match self {
+            MarkedPaths::Closure(edges) => count(dag, edges),
+            MarkedPaths::List(paths, _) => paths.len() as u128,
+        }
+    }
+
+    /// The edges that interesting paths take.
+    pub fn edges(&self, dag: &Dag) -> Vec<bool> {
+        match self {
+            MarkedPaths::Closure(edges) => edges.clone(),
+            MarkedPaths::List(paths, _) => {
+                let mut edges = vec![false; dag.edges().len()];
+                paths.iter().flatten().for_each(|e| edges[e.index()] = true);
+                edges
+            }
+        }
+    }
+}
+
+/// Visits all paths.
+pub fn each(dag: &Dag, visit: impl FnMut(&[DagEdgeId])) {
+    each_over(dag, &vec![true; dag.edges().len()], visit);
+}
+
+fn each_over(dag: &Dag, marked: &[bool], mut visit: impl FnMut(&[DagEdgeId])) {
+    let mut path: Vec<DagEdgeId> = Vec::new();
+    let mut open: Vec<(Node, usize)> = vec![(dag.entry(), 0)];
+    while let Some((node, place)) = open.pop() {
+        if node == dag.exit() {
+            visit(&path);
+        }
+        match dag.out(node)[place..].iter().position(|e| marked[e.index()]) {
+            Some(ahead) => {
+                let edge = dag.out(node)[place + ahead];
+                open.push((node, place + ahead + 1));
+                open.push((dag.edge(edge).to, 0));
+                path.push(edge);
+            }
+            None => {
+                path.pop();
+            }
+        }
+    }
+}
+
+/// Number of paths over marked edges.
+pub fn count(dag: &Dag, marked: &[bool]) -> u128 {
+    behind(dag, marked)[dag.entry().index()]
+}
+
+/// Number of paths from each node to the exit over marked edges.
+fn behind(dag: &Dag, marked: &[bool]) -> Vec<u128> {
+    let mut paths = vec![0u128; dag.node_count()];
+    paths[dag.exit().index()] = 1;
+    for &node in dag.order().iter().rev() {
+        for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
+            paths[node.index()] = paths[node.index()].saturating_add(paths[dag.edge(edge).to.index()]);
+        }
+    }
+    paths
+}
+
+/// Visits paths drawn at random: half of them from all, each equally likely, half from those over the interesting edges.
+pub fn draw(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMut(&[DagEdgeId])) {
+    let (all, region) = (vec![true; dag.edges().len()], members.edges(dag));
+    let (of_all, of_inside) = (behind(dag, &all), behind(dag, &region));
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    for sample in 0..samples {
+        let (marked, weights) = if sample % 2 == 0 { (&all, &of_all) } else { (&region, &of_inside) };
+        let mut path = Vec::new();
+        let mut node = dag.entry();
+        while node != dag.exit() {
+            let total = weights[node.index()];
+            let mut left = scaled(&mut state, total);
+            let mut chosen = None;
+            for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
+                let weight = weights[dag.edge(edge).to.index()];
+                chosen = Some(edge).filter(|_| weight > 0).or(chosen);
+                if left < weight {
+                    break;
+                }
+                left -= weight;
+            }
+            let edge = chosen.expect("a path goes on to the exit");
+            path.push(edge);
+            node = dag.edge(edge).to;
+        }
+        visit(&path);
+    }
+}
+
+/// A number below `bound` from an xorshift generator (Marsaglia, 2003).
+fn scaled(state: &mut u64, bound: u128) -> u128 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (u128::from(*state).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)) % bound
+}

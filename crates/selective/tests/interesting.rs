@@ -1,0 +1,159 @@
+//! Plans of interesting paths, carried out: along random graphs every interesting path comes to a word of its own,
+//! and under the exact schemes no other path comes there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::dag::Entries;
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::interesting::NumberAliases;
+use trodden_flow::interesting::{InterestingPlan, PathEnding};
+use trodden_flow::plan::RegisterAction;
+use trodden_flow::{DagEdgeId, Edge, Graph, Node, NumberingScheme, Plan};
+use trodden_selective::NumberOptions;
+use trodden_selective::NumberingError;
+use trodden_selective::plan::{NoInterestingPlan, Wish, plan_interesting};
+use trodden_selective::verify::VerifyBudget;
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, all_paths, forced, graph};
+
+const MOST_PATHS: usize = 300;
+
+/// A random graph, some of its edges to the exit excluded, and its plan by a scheme for some of its paths.
+fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, Vec<bool>, Vec<u64>, InterestingPlan)> {
+    let random = &mut Random::new(seed);
+    let graph = graph(random, 12, 24, Cycles::Some);
+    // Nothing leaves the exit of a function.
+    if !graph.out(graph.exit()).is_empty() {
+        return None;
+    }
+    let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
+    let (dag, numbering) = Plan::cut_at(&graph, &forced(random, &graph), Entries::Shared).unwrap();
+    let inner = |e: &Edge| graph.to(*e) == graph.exit() && graph.out(graph.from(*e)).len() > 1;
+    let excluded: Vec<bool> = graph.edges().map(|e| inner(&e) && random.chance(25)).collect();
+    let share = random.pick(&[5, 30, 70, 100]);
+    let ids: Vec<u64> = (0..numbering.paths().min(MOST_PATHS as u64)).filter(|_| random.chance(share)).collect();
+    let wish = Wish { scheme, ids: &ids, excluded: &excluded };
+    match plan_interesting(&graph, (dag, numbering), &wish, &frequencies, &NumberOptions::default(), &VerifyBudget::default()) {
+        Ok(planned) => Some((graph, excluded, ids, planned)),
+        Err(NoInterestingPlan::Nothing | NoInterestingPlan::TooWide { .. } | NoInterestingPlan::TooLong { .. }) => None,
+        Err(NoInterestingPlan::Numbering(NumberingError::NothingInteresting)) => panic!("seed {seed}: {ids:?}"),
+        Err(NoInterestingPlan::Numbering(_)) => None,
+        Err(NoInterestingPlan::Wrong(what)) => panic!("seed {seed} {}: {what}", scheme.name()),
+    }
+}
+
+fn register(planned: &InterestingPlan, path: &[DagEdgeId]) -> i64 {
+    path.iter().fold(0i64, |sum, e| sum.wrapping_add(planned.plan.probes.increment(*e)))
+}
+
+#[test]
+fn words_count_the_interesting_paths() {
+    let mut endings = BTreeSet::new();
+    let mut aliases = 0;
+    for scheme in NumberingScheme::ALL {
+        let mut plans = 0;
+        for seed in 0..120 {
+            let Some((_, excluded, ids, planned)) = plan(seed, scheme) else { continue };
+            let Some(paths) = all_paths(&planned.dag, MOST_PATHS) else { continue };
+            plans += 1;
+            endings.insert((
+                planned.ending.words() > 2,
+                std::mem::discriminant(&planned.ending)
+                    == std::mem::discriminant(&PathEnding::Direct { bias: 0, width: 0, checked: false }),
+            ));
+            let listed: BTreeMap<u64, u64> = planned.paths.iter().copied().collect();
+            assert_eq!(listed.len(), planned.paths.len(), "seed {seed}: a word for each path");
+            let is_excluded = |p: &[DagEdgeId]| p.last().and_then(|e| planned.dag.underlying(*e)).is_some_and(|e| excluded[e.index()]);
+            let (mut reported, mut wrong) = (BTreeSet::new(), 0u128);
+            for path in paths.iter().filter(|p| !is_excluded(p)) {
+                let id = planned.numbering.id(path);
+                match listed.get(&planned.ending.word(register(&planned, path))) {
+                    Some(named) if *named == id => drop(reported.insert(id)),
+                    Some(_) => wrong += 1,
+                    None => assert!(!ids.contains(&id), "seed {seed} {}: path {id} is counted", scheme.name()),
+                }
+            }
+            assert_eq!(reported.len(), listed.len(), "seed {seed} {}", scheme.name());
+            match scheme.is_exact() {
+                true => assert_eq!(wrong, 0, "seed {seed} {}", scheme.name()),
+                false => assert_eq!(planned.aliases, NumberAliases::Exactly(wrong), "seed {seed} {}", scheme.name()),
+            }
+            aliases += wrong;
+        }
+        assert!(plans > 40, "{}: {plans}", scheme.name());
+    }
+    assert!(aliases > 0 && endings.len() > 2, "{aliases} {endings:?}");
+}
+
+/// Walks through the graph itself, doing what the plan says on each edge.
+#[test]
+fn walks_are_counted_as_the_full_plan_counts_them() {
+    let mut counted = 0;
+    for scheme in [NumberingScheme::Ppp, NumberingScheme::KnownTable, NumberingScheme::Pspp, NumberingScheme::Pertinent] {
+        for seed in 0..100 {
+            let Some((graph, excluded, _, planned)) = plan(seed, scheme) else { continue };
+            let random = &mut Random::new(seed);
+            let (mut words, mut paths) = (BTreeMap::new(), BTreeMap::new());
+            for _ in 0..20 {
+                let Some(walk) = walk(random, &graph, &excluded) else { continue };
+                let mut register = 0i64;
+                let mut path = Vec::new();
+                for edge in walk {
+                    let action = planned.plan.action(&graph, edge);
+                    let mut count =
+                        |increment: i64| *words.entry(planned.ending.word(register.wrapping_add(increment))).or_insert(0u64) += 1;
+                    match action {
+                        RegisterAction::Add { increment } => register = register.wrapping_add(increment),
+                        RegisterAction::Count { increment } => count(increment),
+                        RegisterAction::CountAndRestart { increment, start } => {
+                            count(increment);
+                            register = start;
+                        }
+                        RegisterAction::Dead => panic!("no walk takes such an edge"),
+                    }
+                    follow(&planned, edge, &mut path, &mut paths);
+                }
+            }
+            let expected: BTreeMap<u64, u64> = planned.paths.iter().filter_map(|(w, id)| Some((*w, *paths.get(id)?))).collect();
+            let known: BTreeSet<u64> = planned.paths.iter().map(|(w, _)| *w).collect();
+            let others: u64 = words.iter().filter(|(w, _)| !known.contains(w)).map(|(_, n)| n).sum();
+            words.retain(|w, _| known.contains(w));
+            assert_eq!(words, expected, "seed {seed} {}", scheme.name());
+            assert_eq!(others + words.values().sum::<u64>(), paths.values().sum::<u64>());
+            counted += words.len();
+        }
+    }
+    assert!(counted > 300, "{counted}");
+}
+
+/// Adds an edge of the graph to the path of the acyclic one that control is on, and ends it where it ends.
+fn follow(planned: &InterestingPlan, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mut BTreeMap<u64, u64>) {
+    let dag = &planned.dag;
+    let mut end = |path: &mut Vec<DagEdgeId>| *paths.entry(planned.numbering.id(&std::mem::take(path))).or_default() += 1;
+    match (dag.real(edge), dag.cut(edge)) {
+        (Some(id), _) => {
+            path.push(id);
+            if dag.edge(id).to == dag.exit() {
+                end(path);
+            }
+        }
+        (None, Some(cut)) => {
+            path.extend(cut.leave);
+            end(path);
+            path.extend(cut.enter);
+        }
+        (None, None) => panic!("no walk takes a dead edge"),
+    }
+}
+
+fn walk(random: &mut Random, graph: &Graph, excluded: &[bool]) -> Option<Vec<Edge>> {
+    let (mut at, mut walk): (Node, Vec<Edge>) = (graph.entry(), Vec::new());
+    while at != graph.exit() {
+        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !excluded[e.index()]).collect();
+        if out.is_empty() || walk.len() > 200 {
+            return None;
+        }
+        walk.push(random.pick(&out));
+        at = graph.to(walk[walk.len() - 1]);
+    }
+    Some(walk)
+}

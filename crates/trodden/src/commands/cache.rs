@@ -1,0 +1,30 @@
+//! `trodden cache`: how large the unit cache is, and pruning it.
+
+use crate::cli::Cache;
+use crate::context::context;
+use anyhow::Result;
+use std::io::Write;
+use std::process::ExitCode;
+use trodden_driver::store_size::{Size, parts};
+
+/// Prints what the store holds; removes old files first if that is asked for.
+///
+/// # Errors
+/// There is no folder for the unit cache, or it cannot be read or written.
+pub fn run(job: &Cache) -> Result<ExitCode> {
+    let store = context().store()?;
+    let mut out = crate::output::text();
+    writeln!(out, "{}", store.root().display())?;
+    for part in parts(&store, job.prune) {
+        let part = part?;
+        if let Some(removed) = part.removed {
+            writeln!(out, "  {:8} {} removed", part.folder, summary(removed))?;
+        }
+        writeln!(out, "  {:8} {}  ({})", part.folder, summary(part.kept), part.what)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(size: Size) -> String {
+    format!("{:>8} files, {:>9.1} MB", size.files, size.bytes as f64 / 1e6)
+}

@@ -1,0 +1,215 @@
+//! `trodden fleet`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_analysis::field`.
+
+use crate::cli::{Aggregate as AggregateJob, Color, Fleet, FleetCopies, Pack};
+use crate::commands::remarks;
+use crate::context::context;
+use crate::notes::{note, warn};
+use crate::output::{self, json_text};
+use crate::surroundings::source_folders;
+use crate::surroundings::{folders, surroundings};
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trodden_analysis::FieldError;
+use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, UnitKey};
+use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
+use trodden_analysis::field::maps::UnitMaps;
+use trodden_analysis::field::{FieldReport, append, user_of};
+use trodden_analysis::residual::{KnownInput, inputs};
+use trodden_analysis::untested::Sightings;
+use trodden_profile::copies::{PartitionedProgram, is_copy};
+use trodden_profile::{Builds, Merger, Profile, Run, raw_files};
+use trodden_recording::copies::CopyContext;
+use trodden_recording::copies::distribute::{self, DistributedOptions};
+use trodden_recording::one_run;
+use trodden_report::field_rows::Rows;
+use trodden_report::select::limit;
+use trodden_report::source_files;
+use trodden_report::users::{AllTaken, TakenPath, Tomography, profile_of, users_json, users_text};
+use trodden_report::words::plural;
+use trodden_report::{SourceCache, View};
+
+/// Memory for sorting, in bytes: what does not fit goes to temporary files.
+const SORT_MEMORY: usize = 256 << 20;
+
+/// Ending of the names of reports.
+const EXTENSION: &str = "field";
+
+/// Makes a report, or adds reports up.
+///
+/// # Errors
+/// There are no profiles or reports, or a file cannot be read or written.
+pub fn run(job: &Fleet, color: Color) -> Result<ExitCode> {
+    match job {
+        Fleet::Copies(job) => copies(job),
+        Fleet::Pack(job) => pack(job),
+        Fleet::Aggregate(job) => aggregate(job, color),
+    }
+}
+
+fn copies(job: &FleetCopies) -> Result<ExitCode> {
+    let options = DistributedOptions {
+        program: &job.program,
+        folder: &job.output,
+        copies: job.copies,
+        profile: job.profile.as_deref(),
+        writes: job.writes.as_deref(),
+        strategy: job.strategy,
+        all_procedures: job.all_procedures,
+    };
+    distribute::make(&options, CopyContext { driver: context(), around: &surroundings() })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn pack(job: &Pack) -> Result<ExitCode> {
+    let copy = job.copy.as_deref().map(|copy| distribute::identity(copy, folders().units.as_ref())).transpose()?;
+    let mut report = FieldReport::new(&filtered(job)?, user_of(&job.user))?;
+    if let Some((image, unit)) = copy {
+        anyhow::ensure!(
+            report.units.iter().all(|u| u.image == image),
+            "these are counts of another program than {}",
+            job.copy.as_deref().unwrap_or(Path::new("")).display()
+        );
+        report.add_copy(image, unit);
+    }
+    let mut bytes = Vec::new();
+    report.write_to(&mut bytes)?;
+    let written = match job.append {
+        true => append(&job.output, &bytes).with_context(|| format!("cannot write {}", job.output.display())),
+        false => output::write_file(&job.output, &bytes),
+    };
+    written?;
+    let paths: usize = report.units.iter().map(|u| u.counts.len()).sum();
+    note(format_args!(
+        "{}: {} in {}",
+        job.output.display(),
+        plural(paths as u128, "path", "paths"),
+        plural(bytes.len() as u128, "byte", "bytes")
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
+fn filtered(job: &Pack) -> Result<Profile> {
+    let folders = folders();
+    let mut known = KnownInput::default();
+    job.known.iter().try_for_each(|wanted| known.add_named(wanted))?;
+    let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
+    let (mut of_copies, mut read) = (job.copy.is_some(), 0);
+    // A copy of which nothing came up has written nothing.
+    let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
+    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted, &folders)? };
+    for input in inputs {
+        let Some((label, mut profile)) = input.read(&one_run(), &folders)? else { continue };
+        known.add_of_builds(&profile, &folders)?;
+        sightings.add(0, &mut profile, &known.paths)?;
+        of_copies |= profile.images.iter().any(is_copy);
+        merger.add(&label.words, profile)?;
+        read += 1;
+    }
+    if of_copies && read == 0 {
+        return Ok(Profile { run: Run::default(), images: Vec::new(), sampling: None });
+    }
+    let mut profile = merger.finish().context("no profile can be read")?;
+    match of_copies {
+        true => profile.images.retain(is_copy),
+        false => known.check(&profile, &folders)?,
+    }
+    Ok(profile)
+}
+
+fn is_empty_folder(path: &Path) -> bool {
+    path.is_dir() && raw_files(path).is_ok_and(|files| files.is_empty())
+}
+
+/// The copies that were made in a folder.
+fn distributed(folder: &Path) -> Result<DistributedCopies> {
+    let (program, copies) = distribute::read(folder, folders().units.as_ref())?;
+    let copies = copies.into_iter().map(|copy| DistributedCopy { image: copy.image, units: copy.units });
+    Ok(DistributedCopies::new(program, copies.collect())?)
+}
+
+fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
+    let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::most(job.top, job.json)), users: limit(job.users) };
+    let handed = job.copies.as_deref().map(distributed).transpose()?;
+    let mut units = BTreeMap::new();
+    let copies = handed.as_ref().map(|handed| {
+        let PartitionedProgram { identity, units: of_program, .. } = handed.program();
+        units = of_program.iter().map(|(unit, map)| (UnitKey { image: *identity, unit: *unit }, map.clone())).collect();
+        (0..handed.copies().len() as u32).map(|copy| handed.functions(copy).into_iter().map(str::to_owned).collect()).collect::<Vec<_>>()
+    });
+    let mut maps = UnitMaps::new(folders().units()?.clone(), units);
+    let mut aggregator = match handed {
+        Some(handed) => Aggregator::from_copies(limits, handed),
+        None => Aggregator::new(limits),
+    };
+    for file in files_of(&job.reports, EXTENSION, "reports", "`trodden fleet pack` makes them")? {
+        match aggregator.add_file(&file) {
+            // One damaged file does not spoil what thousands of machines sent.
+            Err(error @ FieldError::Damaged { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
+            read => read?,
+        }
+    }
+    anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden fleet pack` makes them");
+    let sums = match &job.rows {
+        Some(file) => {
+            let mut rows = Rows::create(file, output::BEGUN)?;
+            let sums =
+                aggregator.finish(&mut |row| rows.add(row, &mut maps)).with_context(|| format!("cannot write {}", file.display()))?;
+            rows.finish().with_context(|| format!("cannot write {}", file.display()))?;
+            sums
+        }
+        None => aggregator.finish(&mut |_| Ok(())).context("cannot use temporary files")?,
+    };
+    let tomography = copies
+        .zip(sums.reporting.as_ref())
+        .map(|(functions, reporting)| Tomography::new(job.population, functions, reporting))
+        .transpose()?;
+    show(job, color, &sums, tomography.as_ref(), &mut maps)?;
+    if sums.foreign > 0 {
+        warn(format_args!("left out, since of none of the copies: {} in these reports", plural(sums.foreign as u128, "path", "paths")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The files that are meant, those of folders by their names' ending; `what` they are and which command `makes` them.
+fn files_of(wanted: &[PathBuf], extension: &str, what: &str, makes: &str) -> Result<Vec<PathBuf>> {
+    let mut out = Vec::new();
+    for path in wanted {
+        if !path.is_dir() {
+            out.push(path.clone());
+            continue;
+        }
+        let read = || format!("cannot read {}", path.display());
+        for entry in fs::read_dir(path).with_context(read)? {
+            out.push(entry.with_context(read)?.path());
+        }
+        out.retain(|p| p.extension().is_some_and(|e| e == extension) || wanted.contains(p));
+    }
+    out.sort();
+    // Named twice, it is one all the same.
+    let mut seen = BTreeSet::new();
+    out.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
+    anyhow::ensure!(!out.is_empty(), "there are no {what} (files *.{extension}) in these folders: {makes}");
+    Ok(out)
+}
+
+/// The paths that most users took, with their source.
+fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&Tomography>, maps: &mut UnitMaps) -> Result<()> {
+    let (profile, missing) = profile_of(&sums.top, maps);
+    let view = View::from_profile(&profile);
+    let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();
+    let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
+    let provider = source_files::sources(&source_folders(), ".");
+    let sources = SourceCache::new(&provider);
+    let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, output::STEPS)));
+    output::print_found(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
+    if missing > 0 {
+        let root = maps.store().root().display().to_string();
+        warn(format_args!("maps of {missing} of these paths are not in the unit cache {root}: set TRODDEN_CACHE to that of the build"));
+    }
+    remarks::remarks(&view, &sources);
+    Ok(())
+}

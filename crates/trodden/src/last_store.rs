@@ -1,0 +1,37 @@
+//! Where the last run was stored, so that a message about a missing run store can say so.
+
+use crate::context::context;
+use crate::notes::note;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use trodden_profile::store::{RUNS_VARIABLE, locate};
+
+/// File of the unit cache that names the run store.
+const FILE: &str = "last-run-store";
+
+/// Remembers the run store of the current folder.
+pub fn remember() {
+    let (Some(folder), Ok(cache)) = (locate(Path::new(".")), context().store()) else { return };
+    // It only helps messages: a cache that cannot be written is not worth another one.
+    if fs::read(cache.root().join(FILE)).is_ok_and(|known| known == folder.as_os_str().as_bytes()) {
+        return;
+    }
+    let _ = fs::create_dir_all(cache.root()).and_then(|()| fs::write(cache.root().join(FILE), folder.as_os_str().as_bytes()));
+}
+
+/// Returns the run store of the last run, if it still exists.
+pub fn last() -> Option<PathBuf> {
+    let name = fs::read(context().store().ok()?.root().join(FILE)).ok()?;
+    Some(PathBuf::from(std::ffi::OsString::from_vec(name))).filter(|folder| folder.is_dir())
+}
+
+/// Says where the last run is.
+pub fn suggest() {
+    if let Some(folder) = last() {
+        note(format_args!(
+            "the last run was stored in {}: change to that project, or set {RUNS_VARIABLE} to this folder",
+            folder.display()
+        ));
+    }
+}

@@ -1,0 +1,268 @@
+//! Functions of which `trodden coverage` cannot tell all counts carry a mark in every answer, and no other function does.
+
+mod place;
+
+use place::{Place, cargo_trodden, must, trodden};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A function with its first line and the reason.
+type Mark<'t> = (&'t str, u64, &'t str);
+
+const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
+
+fn text(place: &Place, arguments: &str) -> String {
+    String::from_utf8(place.trodden(arguments).stdout).unwrap()
+}
+
+fn said(place: &Place, arguments: &str) -> String {
+    String::from_utf8(place.trodden(arguments).stderr).unwrap()
+}
+
+fn json(place: &Place, arguments: &str) -> Value {
+    serde_json::from_str(&text(place, arguments)).unwrap()
+}
+
+/// Builds and records a program with coverage.
+fn run(name: &str, source: &str, options: &str) -> Place {
+    let place = Place::with(&[(name, source)]);
+    place.cc(&format!("--trodden-coverage -w {options} {name} -o own"));
+    place.trodden("record --no-store -o run.trodden -- ./own");
+    place
+}
+
+/// Executions of lines.
+fn lines(place: &Place) -> BTreeMap<u64, u64> {
+    let lcov = text(place, "coverage export run.trodden --format lcov");
+    let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
+    lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
+}
+
+/// A beginning of the text of each reason.
+fn words(reason: &str) -> &'static str {
+    match reason {
+        "fork" => "several processes continued it",
+        "tail-call" => "counts after its calls assume that they returned: the last call is a jump",
+        "returned-twice" => "a call returned twice",
+        "rust-branch" => "counts after its calls assume that they returned: code after a branch",
+        other => panic!("{other}"),
+    }
+}
+
+fn marks_in(list: &Value) -> BTreeSet<(String, u64, String)> {
+    let text = |mark: &Value, key: &str| mark[key].as_str().unwrap().to_owned();
+    let marks = list.as_array().unwrap().iter();
+    marks.map(|mark| (text(mark, "function"), mark["line"].as_u64().unwrap(), text(mark, "reason"))).collect()
+}
+
+/// Every answer has these marks and no others.
+fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
+    let of_export = json(place, "coverage export run.trodden");
+    let wanted: BTreeSet<_> = expected.iter().map(|(function, line, reason)| (function.to_string(), *line, reason.to_string())).collect();
+    assert_eq!(marks_in(&of_export["not_exact"]), wanted, "{context}");
+    for row in of_export["not_exact"].as_array().unwrap() {
+        assert!(
+            row["file"].as_str().unwrap().ends_with(source)
+                && row["text"].as_str().unwrap().starts_with(words(row["reason"].as_str().unwrap()))
+        );
+    }
+    let rows = |options: &str| json(place, &format!("coverage report run.trodden --json {options}"))["rows"].take();
+    let of_rows = |rows: &Value| rows.as_array().unwrap().iter().flat_map(|row| marks_in(&row["not_exact"])).collect::<BTreeSet<_>>();
+    assert_eq!((of_rows(&rows("")), of_rows(&rows("--functions"))), (wanted.clone(), wanted.clone()), "{context}");
+    let is_at_its_row = |row: &Value| marks_in(&row["not_exact"]).iter().all(|(function, ..)| row["name"] == function.as_str());
+    assert!(rows("--functions").as_array().unwrap().iter().all(is_at_its_row), "{context}");
+
+    let (files, functions) = (text(place, "coverage report run.trodden"), text(place, "coverage report run.trodden --functions"));
+    let shown = text(place, "coverage show run.trodden");
+    place.trodden("coverage show run.trodden --html pages");
+    let page = text_of(&place.path("pages/coverage"), source);
+    let paths = std::fs::read_to_string(place.path("pages/paths.html")).unwrap();
+    for (function, line, reason) in expected {
+        let words = words(reason);
+        assert!(files.contains(&format!("\n    not exact: {function} ({line}): {words}")), "{context}\n{files}");
+        assert!(
+            below(&functions, |l| l.starts_with(&format!("{function} ")), &format!("    not exact: {words}")),
+            "{context}\n{functions}"
+        );
+        let is_line = |l: &str| l.trim_start().starts_with(&format!("{line}|"));
+        assert!(below(&shown, is_line, &format!("  |  Not exact ({function}): {words}")), "{context}\n{shown}");
+        let row = page.split("<tr>").find(|row| row.contains(&format!("href='#L{line}'><pre>"))).unwrap();
+        assert!(row.contains(&format!("Not exact ({function}): {words}")), "{context}\n{row}");
+        assert!(paths.contains(&format!("<div>not exact: {function} ({line}): {words}")), "{context}");
+    }
+    let number = |text: &str, what: &str| text.matches(what).count();
+    let all = expected.len();
+    assert_eq!([&files, &functions, &shown, &page].map(|text| number(&text.to_lowercase(), "not exact")), [all; 4], "{context}");
+    assert_eq!(number(&paths, "not exact"), 2 * all, "{context}");
+
+    let note = said(place, "coverage export run.trodden --format lcov");
+    let is_noted = expected.iter().any(|(function, _, reason)| note.contains(&format!("{function}: not exact: {}", words(reason))));
+    assert_eq!((is_noted, note.contains("not exact")), (all > 0, all > 0), "{context} {note}");
+    assert_eq!(note.contains(&format!("(and {} more;", all.saturating_sub(1))), all > 1, "{context} {note}");
+    check_like_llvm(place);
+}
+
+/// LLVM's counts are LLVM's: nothing is marked.
+fn check_like_llvm(place: &Place) {
+    for command in ["export", "export --format lcov", "show", "report", "report --functions", "report --json"] {
+        let output = place.trodden(&format!("coverage {command} run.trodden --like llvm-cov"));
+        let all = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap().to_lowercase()).concat();
+        assert!(!all.contains("not exact") && !all.contains("\"not_exact\":[{") && !all.contains("\"reason\""), "{command}: {all}");
+    }
+}
+
+/// Whether a text follows a line, before the next line that has no remark.
+fn below(all: &str, is_line: impl Fn(&str) -> bool, text: &str) -> bool {
+    let rest = all.lines().skip_while(|line| !is_line(line)).skip(1);
+    rest.take_while(|line| line.starts_with("  ") && !line.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+        .any(|line| line.starts_with(text))
+}
+
+/// The page of a source below a folder.
+fn text_of(folder: &std::path::Path, source: &str) -> String {
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                open.push(entry);
+            } else if entry.ends_with(format!("{source}.html")) {
+                return std::fs::read_to_string(entry).unwrap();
+            }
+        }
+    }
+    panic!("no page of {source}")
+}
+
+/// The function that forks, what is inlined before the fork, and the callers that both processes come back to; nothing else.
+#[test]
+fn functions_that_several_processes_continue() {
+    const FORK: &str = "#include <sys/wait.h>\n#include <unistd.h>\nstatic volatile int sum;\nstatic inline void prepare(int n) {\n  \
+        sum += n;\n}\n__attribute__((noinline)) static void alone(int n) {\n  sum += n;\n}\n\
+        __attribute__((noinline)) static int divide(int n) {\n  prepare(n);\n  if (fork() == 0)\n    sum++;\n  else\n    wait(0);\n  \
+        return sum;\n}\n__attribute__((noinline)) static int through(int n) {\n  alone(n);\n  return divide(n) + 1;\n}\n\
+        int main(void) {\n  alone(2);\n  int got = through(3);\n  alone(got);\n  _exit(0);\n}\n";
+    for level in LEVELS {
+        let place = run("fork.c", FORK, level);
+        let (divide, through, main) = (("divide", 10, "fork"), ("through", 18, "fork"), ("main", 22, "fork"));
+        let expected = if level == "-O0" { vec![divide, through, main] } else { vec![("prepare", 4, "fork"), divide, through, main] };
+        check_marks(&place, "fork.c", &expected, level);
+        // Called by `main` and `through` before the fork, and by each process after it.
+        let lines = lines(&place);
+        assert_eq!([8, 13, 15, 23].map(|line| lines[&line]), [4, 1, 1, 2], "{level}");
+    }
+}
+
+/// A process that becomes two in a callee, in a loop; one of them executes another program, and the other goes on alone.
+#[test]
+fn children_that_do_not_come_back_leave_no_mark() {
+    const EXECUTE: &str = "#include <sys/wait.h>\n#include <unistd.h>\nstatic volatile int sum;\n\
+        __attribute__((noinline)) static void start(void) {\n  if (fork() == 0) {\n    execl(\"/bin/true\", \"true\", (char *)0);\n    \
+        _exit(1);\n  }\n  wait(0);\n}\nint main(void) {\n  for (int i = 0; i < 3; i++) {\n    start();\n    sum++;\n  }\n  return 0;\n}\n";
+    for level in LEVELS {
+        let place = run("execute.c", EXECUTE, level);
+        check_marks(&place, "execute.c", &[("start", 4, "fork")], level);
+        let lines = lines(&place);
+        assert_eq!([6, 7, 13, 14, 16].map(|line| lines[&line]), [3, 0, 3, 3, 1], "{level}");
+    }
+}
+
+/// A call that became a jump, of a callee that sometimes does not return: its function, and none of those around it.
+#[test]
+fn tail_calls_in_which_executions_ended() {
+    const TAIL: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
+        __attribute__((noinline)) static void leave(int n) {\n  if (n & 1)\n    longjmp(back, 1);\n  sum++;\n}\n\
+        __attribute__((noinline)) static void work(int n) {\n  sum += n;\n  leave(n);\n}\n\
+        __attribute__((noinline)) static void last(int n) {\n  sum -= n;\n}\n\
+        __attribute__((noinline)) static void harmless(int n) {\n  sum -= n;\n  last(n);\n}\n\
+        __attribute__((noinline)) static void outer(int n) {\n  work(n);\n  harmless(n);\n  sum++;\n}\n\
+        __attribute__((noinline)) static void once(int n) {\n  if (!setjmp(back))\n    outer(n);\n}\n\
+        int main(void) {\n  for (int i = 0; i < 6; i++)\n    once(i);\n  return 0;\n}\n";
+    for level in LEVELS {
+        let place = run("tail.c", TAIL, level);
+        let twice = ("once", 25, "returned-twice");
+        let expected = if level == "-O0" { vec![twice] } else { vec![("work", 9, "tail-call"), twice] };
+        check_marks(&place, "tail.c", &expected, level);
+        let lines = lines(&place);
+        assert_eq!([6, 7, 10, 14, 18, 21, 22, 23].map(|line| lines[&line]), [3, 3, 6, 3, 3, 6, 3, 3], "{level}");
+        assert_eq!(lines[&12], if level == "-O0" { 3 } else { 6 }, "{level}");
+    }
+}
+
+/// `setjmp` and `vfork` that return twice, and `setjmp` that does not.
+#[test]
+fn calls_that_return_twice() {
+    const TWICE: &str = "#include <setjmp.h>\n#include <sys/wait.h>\n#include <unistd.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
+        __attribute__((noinline)) static void again(int n) {\n  if (n < 3)\n    longjmp(back, n + 1);\n}\n\
+        __attribute__((noinline)) static void retry(void) {\n  int n = setjmp(back);\n  sum++;\n  again(n);\n}\n\
+        __attribute__((noinline)) static void once(void) {\n  jmp_buf unused;\n  if (setjmp(unused) == 0)\n    sum++;\n}\n\
+        __attribute__((noinline)) static void start(void) {\n  pid_t child = vfork();\n  if (child == 0)\n    _exit(0);\n  \
+        waitpid(child, 0, 0);\n}\nint main(void) {\n  retry();\n  once();\n  start();\n  return 0;\n}\n";
+    for level in LEVELS {
+        let place = run("twice.c", TWICE, level);
+        check_marks(&place, "twice.c", &[("retry", 10, "returned-twice"), ("start", 20, "returned-twice")], level);
+        let lines = lines(&place);
+        assert_eq!([7, 8, 16, 18, 28, 30].map(|line| lines[&line]), [4, 3, 1, 1, 1, 1], "{level}");
+    }
+}
+
+/// Tests run below cargo, which leaves variables behind.
+fn cargo(place: &Place) -> std::process::Command {
+    let mut command = place.command(cargo_trodden());
+    for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
+        command.env_remove(name);
+    }
+    ["RUSTC_WRAPPER", "RUSTFLAGS", "OUT_DIR"].into_iter().for_each(|name| _ = command.env_remove(name));
+    command
+}
+
+/// Functions with branches in which executions ended by a panic, and none that always returned.
+#[test]
+fn rust_behind_branches() {
+    const PANIC: &str = "use std::hint::black_box;\n#[inline(never)]\nfn fail(n: u32) {\n    if n % 2 == 1 {\n        panic!(\"odd\");\n    \
+        }\n}\n#[inline(never)]\nfn branching(n: u32) -> u32 {\n    let mut sum = 0;\n    if n > 2 {\n        fail(n);\n        sum += 2;\n    \
+        }\n    black_box(sum)\n}\n#[inline(never)]\nfn finished(n: u32) -> u32 {\n    if n > 2 { black_box(1) } else { black_box(2) }\n}\n\
+        fn main() {\n    std::panic::set_hook(Box::new(|_| {}));\n    for n in 0..6 {\n        \
+        let _ = std::panic::catch_unwind(|| branching(n));\n        black_box(finished(n));\n    }\n}\n";
+    let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", PANIC)]);
+    must(cargo(&place).args(["build", "--coverage"]));
+    let program = place.path("target/trodden/x86_64-unknown-linux-gnu/debug/subject");
+    must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(program));
+    let mark = |function, line| (function, line, "rust-branch");
+    let expected = [mark("subject::fail", 3), mark("subject::branching", 9), mark("subject::main::{closure#1}", 24)];
+    check_marks(&place, "main.rs", &expected, "");
+    let lines = lines(&place);
+    assert_eq!([5, 12, 19, 25].map(|line| lines[&line]), [2, 3, 6, 6]);
+}
+
+/// What is compared or laid over a source has the same counts: a table of changed lines has marks, the others a note.
+#[test]
+fn lines_in_other_answers_are_marked() {
+    const RETRY: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
+        int main(void) {\n  int n = setjmp(back);\n  sum++;\n  if (n < 2)\n    longjmp(back, n + 1);\n  return 0;\n}\n";
+    let place = Place::with(&[("retry.c", RETRY)]);
+    let git = |arguments: &str| place.tool("git", &format!("-c user.name=a -c user.email=a@b {arguments}"));
+    git("init -q .");
+    git("add retry.c");
+    git("commit -q -m first");
+    place.write("retry.c", &RETRY.replace("sum++", "sum--"));
+    place.cc("--trodden-coverage -O1 -g -w retry.c -o own");
+    place.write("tests.txt", "a\t./own\nb\t./own\n");
+    place.trodden("suite run tests --commands tests.txt");
+    place.trodden("record --no-store -o run.trodden -- ./own");
+    let changed = text(&place, "coverage report run.trodden --changed-since HEAD");
+    assert!(changed.contains("    not exact: main (4): a call returned twice"), "{changed}");
+    let rows = json(&place, "coverage report run.trodden --changed-since HEAD --json");
+    assert!(marks_in(&rows["rows"][0]["not_exact"]).contains(&("main".to_owned(), 4, "returned-twice".to_owned())), "{rows}");
+    for command in [
+        "coverage diff run.trodden run.trodden",
+        "suite coverage tests",
+        "annotate main run.trodden",
+        "export lcov run.trodden",
+        "export html run.trodden -o page.html",
+        "report run.trodden --html page.html",
+    ] {
+        let note = said(&place, command);
+        assert!(note.contains("main: not exact: "), "{command}: {note}");
+    }
+}

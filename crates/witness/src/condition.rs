@@ -1,0 +1,271 @@
+//! The pairwise condition: a sufficient test that a distribution is realizable.
+//!
+//! For every branch that a run can come to, and every two of its successors `q1` and `q2`, some profile `m` must distinguish them by the
+//! next witness: `W_m(q1)` and `W_m(q2)` are disjoint ([`first`](super::first)). Branches are nodes with several successors, indirect
+//! calls, calls of unknown code that can do several things, unwinding with landing pads, and code outside that can call several entries.
+//! A profile can distinguish two successors by the next witness of its trace, or by the next one of the branch's own function (its
+//! recursive component): one is enough ([`Lookahead`]). The first needs one symbol of lookahead, the second any number.
+//!
+//! Sufficient: at each branch the true successor has the next symbol of every trace in its set; any other lacks that of the profile that
+//! distinguishes the two. It is not necessary: the question in general is whether words of a trace monoid have one decomposition, which is
+//! undecidable.
+//!
+//! Two parallel edges that are no witnesses count as one. Branches that no run comes to are not checked.
+//! O(k x (states + sizes of the sets) + pairs).
+
+use super::Distribution;
+use super::automaton::{AutomatonState, Role, StateAction};
+use super::first::{FirstSets, SymbolSets};
+use super::program::{Witness, WitnessFunctionId, WitnessKind, WitnessProgram};
+use super::pushdown::Pushdown;
+use super::structure::{Scope, Structure};
+use std::collections::BTreeMap;
+use trodden_flow::graph::{Edge, Node};
+
+/// How far a trace must be read to distinguish two successors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lookahead {
+    /// One symbol.
+    NextSymbol,
+    /// To the next symbol of the branch's own function, or its recursive component: any number of symbols.
+    OwnComponent,
+}
+
+/// A branch of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BranchNode {
+    /// The end of a node.
+    Node(WitnessFunctionId, Node),
+    /// An indirect call in a node, or one of unknown code.
+    Call(WitnessFunctionId, Node),
+    /// What a call of unknown code in a node comes to.
+    Opaque(WitnessFunctionId, Node),
+    /// Where a node's calls unwind to.
+    Unwinding(WitnessFunctionId, Node),
+    /// Code outside.
+    Outside,
+}
+
+/// A successor of a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BranchTarget {
+    /// A node; where edges are witnesses, by this edge.
+    Node(Node, Option<Edge>),
+    /// The function that is called.
+    Function(WitnessFunctionId),
+    /// The call goes on: unknown code returns, or the node goes on behind the call.
+    GoesOn,
+    /// The function returns, or code outside does.
+    Returns,
+    /// The frame is left by unwinding.
+    Unwinds,
+    /// The run ends.
+    Ends,
+}
+
+/// Two successors of a branch that no profile distinguishes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The branch.
+    pub branch: BranchNode,
+    /// The two.
+    pub targets: [BranchTarget; 2],
+    /// The branch as a state.
+    pub state: AutomatonState,
+    /// The two as states.
+    pub successors: [AutomatonState; 2],
+}
+
+/// What the check of a distribution found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Check {
+    /// Pairs that no profile distinguishes, in the order of the branches.
+    pub violations: Vec<Violation>,
+    /// Branches that need the trace of their own function ([`Lookahead::OwnComponent`]).
+    pub far: Vec<BranchNode>,
+}
+
+impl Check {
+    /// Whether the condition holds.
+    pub fn is_realizable(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+/// Checks the pairwise condition with both lookaheads.
+pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> Check {
+    let structure = Structure::new(Pushdown::new(program, distribution.kind));
+    check_structure(&structure, &members(program, distribution), Lookahead::OwnComponent)
+}
+
+/// For each profile, which witnesses it has.
+pub fn members(program: &WitnessProgram, distribution: &Distribution) -> Vec<Vec<bool>> {
+    marked(program, distribution.kind, &distribution.profiles)
+}
+
+/// For each profile, which witnesses it has.
+pub fn marked(program: &WitnessProgram, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
+    let mark = |profile: &Vec<Witness>| {
+        let mut member = vec![false; program.witness_count(kind)];
+        profile.iter().for_each(|w| member[w.index()] = true);
+        member
+    };
+    profiles.iter().map(mark).collect()
+}
+
+/// Checks the condition, where `members` marks the witnesses of each profile, with at most that lookahead.
+pub fn check_structure(structure: &Structure, members: &[Vec<bool>], most: Lookahead) -> Check {
+    let branches = branches(structure, members);
+    let mut open: Vec<Undecided> = branches.into_iter().map(Undecided::all).collect();
+    let whole = structure.whole();
+    for member in members {
+        let sets = FirstSets::new(structure, &whole, member);
+        open.iter_mut().for_each(|o| o.distinguish(structure, &whole, &sets));
+        open.retain(|o| !o.pairs.is_empty());
+    }
+    let mut far = Vec::new();
+    if most == Lookahead::OwnComponent && !open.is_empty() {
+        far = with_components(structure, members, &mut open);
+    }
+    let violations = open.iter().flat_map(|o| o.violations(&structure.pushdown)).collect();
+    Check { violations, far }
+}
+
+/// Drops the pairs that own components distinguish; the branches for which that was needed.
+fn with_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<Undecided>) -> Vec<BranchNode> {
+    let mut by_component: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, undecided) in open.iter().enumerate() {
+        let function = structure.pushdown.state(undecided.state).function;
+        by_component.entry(structure.component[function.index()]).or_default().push(at);
+    }
+    let mut far = Vec::new();
+    for of_component in by_component.values() {
+        let scope = structure.component_of(structure.pushdown.state(open[of_component[0]].state).function);
+        for member in members {
+            let sets = FirstSets::new(structure, &scope, member);
+            for &at in of_component {
+                let before = open[at].pairs.len();
+                open[at].distinguish(structure, &scope, &sets);
+                if open[at].pairs.len() < before {
+                    far.push(branch(&structure.pushdown, open[at].state));
+                }
+            }
+        }
+    }
+    far.sort_unstable();
+    far.dedup();
+    open.retain(|o| !o.pairs.is_empty());
+    far
+}
+
+/// States with several successors that runs come to.
+fn branches(structure: &Structure, members: &[Vec<bool>]) -> Vec<(AutomatonState, Vec<AutomatonState>)> {
+    let reached = structure.pushdown.states().filter(|s| structure.reached[s.index()]);
+    let with = reached.map(|state| (state, successors(&structure.pushdown, members, state)));
+    with.filter(|(_, next)| next.len() > 1).collect()
+}
+
+/// The successors of a state, of those that are equal in all respects one.
+pub fn successors(pushdown: &Pushdown, members: &[Vec<bool>], state: AutomatonState) -> Vec<AutomatonState> {
+    let StateAction::Choose(next) = &pushdown.state(state).action else { return Vec::new() };
+    let mut kept: Vec<AutomatonState> = Vec::with_capacity(next.len());
+    let is_plain = |s: AutomatonState| pushdown.state(s).witness.is_none_or(|w| !members.iter().any(|m| m[w.index()]));
+    for &to in next {
+        // Of parallel edges that no profile has, only the first is kept.
+        let data = pushdown.state(to);
+        let parallel = |other: &AutomatonState| {
+            let other_data = pushdown.state(*other);
+            data.role == Role::Edge && other_data.role == Role::Edge && data.node == other_data.node && is_plain(*other)
+        };
+        if !(is_plain(to) && kept.iter().any(parallel)) {
+            kept.push(to);
+        }
+    }
+    kept
+}
+
+/// A branch with the pairs of its successors that were not distinguished so far.
+struct Undecided {
+    state: AutomatonState,
+    next: Vec<AutomatonState>,
+    pairs: Pairs,
+}
+
+/// All pairs, or those that are left.
+enum Pairs {
+    All(usize),
+    Left(Vec<(u32, u32)>),
+}
+
+impl Pairs {
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Pairs::All(n) => n * (n - 1) / 2,
+            Pairs::Left(pairs) => pairs.len(),
+        }
+    }
+}
+
+impl Undecided {
+    fn all((state, next): (AutomatonState, Vec<AutomatonState>)) -> Undecided {
+        Undecided { state, pairs: Pairs::All(next.len()), next }
+    }
+
+    /// Drops the pairs that these sets distinguish.
+    fn distinguish(&mut self, structure: &Structure, scope: &Scope, sets: &FirstSets) {
+        let parts: Vec<SymbolSets> = self.next.iter().map(|s| sets.parts(structure, scope, *s)).collect();
+        let same = |i: u32, j: u32| !sets.disjoint(parts[i as usize], parts[j as usize]);
+        match &mut self.pairs {
+            Pairs::Left(pairs) => pairs.retain(|(i, j)| same(*i, *j)),
+            Pairs::All(count) => {
+                let count = *count as u32;
+                let left = (0..count).flat_map(|i| (i + 1..count).map(move |j| (i, j))).filter(|(i, j)| same(*i, *j)).collect();
+                self.pairs = Pairs::Left(left);
+            }
+        }
+    }
+
+    fn violations<'a>(&'a self, pushdown: &'a Pushdown) -> impl Iterator<Item = Violation> + 'a {
+        let all = match &self.pairs {
+            Pairs::Left(pairs) => pairs.clone(),
+            Pairs::All(count) => (0..*count as u32).flat_map(|i| (i + 1..*count as u32).map(move |j| (i, j))).collect(),
+        };
+        all.into_iter().map(move |(i, j)| {
+            let successors = [self.next[i as usize], self.next[j as usize]];
+            let targets = successors.map(|s| target(pushdown, self.state, s));
+            Violation { branch: branch(pushdown, self.state), targets, state: self.state, successors }
+        })
+    }
+}
+
+/// A state with several successors, as a branch.
+pub fn branch(pushdown: &Pushdown, state: AutomatonState) -> BranchNode {
+    let data = pushdown.state(state);
+    match data.role {
+        Role::Node | Role::Edge => BranchNode::Node(data.function, data.node),
+        Role::Call => BranchNode::Call(data.function, data.node),
+        Role::Opaque => BranchNode::Opaque(data.function, data.node),
+        Role::Unwinding => BranchNode::Unwinding(data.function, data.node),
+        Role::Outside => BranchNode::Outside,
+    }
+}
+
+/// A successor of a branch.
+pub fn target(pushdown: &Pushdown, from: AutomatonState, to: AutomatonState) -> BranchTarget {
+    let (branch, data) = (pushdown.state(from), pushdown.state(to));
+    let enters_node = matches!(branch.role, Role::Node | Role::Edge | Role::Unwinding) && pushdown.node(data.function, data.node) == to;
+    match (&data.action, data.role) {
+        (_, Role::Edge) => BranchTarget::Node(data.node, pushdown.edge(to)),
+        _ if enters_node => BranchTarget::Node(data.node, None),
+        (StateAction::Call { callee, .. }, _) if matches!(branch.role, Role::Call | Role::Outside) => BranchTarget::Function(*callee),
+        (StateAction::Return, _) => BranchTarget::Returns,
+        (StateAction::Unwind, _) => BranchTarget::Unwinds,
+        (StateAction::Choose(_), Role::Unwinding) => BranchTarget::Unwinds,
+        (StateAction::End, _) => BranchTarget::Ends,
+        _ => BranchTarget::GoesOn,
+    }
+}

@@ -1,0 +1,216 @@
+//! From a program to the states of its pushdown automaton, function by function.
+//!
+//! A node's state is followed by one state per call, in order, and then by the choice of its successors. States are numbered so that a
+//! node's own state comes first; single choices are passed through where they carry nothing.
+
+use super::automaton::{AutomatonState, Role, StateAction, StateData};
+use super::program::{
+    NodeKind, Opaque, ProgramCall, ProgramStart, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram,
+};
+use trodden_flow::graph::{Edge, Node};
+
+/// The states, and where functions and nodes begin.
+pub struct Lowered {
+    /// All states.
+    pub states: Vec<StateData>,
+    /// The state of each function's entry; the two added functions (outside, root) come last.
+    pub entries: Vec<AutomatonState>,
+    /// The state of each node, by function.
+    pub nodes: Vec<Vec<AutomatonState>>,
+}
+
+/// Lowers all functions, and adds `outside` and the root.
+pub fn lower(program: &WitnessProgram, kind: WitnessKind) -> Lowered {
+    let outside = WitnessFunctionId(program.functions().len() as u32);
+    let mut lowered = Lowered { states: Vec::new(), entries: Vec::new(), nodes: Vec::new() };
+    for id in program.function_ids() {
+        let one = Lowering { program, kind, id, function: program.function(id), outside, lowered: &mut lowered };
+        one.run();
+    }
+    add_outside(program, outside, &mut lowered);
+    add_root(program, outside, &mut lowered);
+    lowered
+}
+
+impl Lowered {
+    fn push(&mut self, data: StateData) -> AutomatonState {
+        self.states.push(data);
+        AutomatonState(self.states.len() as u32 - 1)
+    }
+
+    fn plain(&mut self, function: WitnessFunctionId, node: Node, role: Role, action: StateAction) -> AutomatonState {
+        self.push(StateData { witness: None, executes: false, function, node, role, action })
+    }
+
+    /// A choice among states; the state itself where there is one only.
+    fn choice(&mut self, function: WitnessFunctionId, node: Node, role: Role, of: Vec<AutomatonState>) -> AutomatonState {
+        match of.as_slice() {
+            [one] => *one,
+            _ => self.plain(function, node, role, StateAction::Choose(of.into())),
+        }
+    }
+}
+
+/// `outside`: calls an external entry and starts again, or returns.
+fn add_outside(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut Lowered) {
+    let node = Node(0);
+    let choice = lowered.plain(outside, node, Role::Outside, StateAction::Return);
+    let unwind = lowered.plain(outside, node, Role::Outside, StateAction::Unwind);
+    let mut next = vec![lowered.plain(outside, node, Role::Outside, StateAction::Return)];
+    for &callee in program.external() {
+        next.push(lowered.plain(outside, node, Role::Outside, StateAction::Call { callee, after: choice, unwound: unwind }));
+    }
+    lowered.states[choice.index()].action = StateAction::Choose(next.into());
+    lowered.entries.push(choice);
+    lowered.nodes.push(vec![choice]);
+}
+
+/// The root: calls what the run starts with, then ends the run.
+fn add_root(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut Lowered) {
+    let root = WitnessFunctionId(outside.0 + 1);
+    let callee = match program.start() {
+        ProgramStart::Main(main) => main,
+        ProgramStart::Outside => outside,
+    };
+    let end = lowered.plain(root, Node(0), Role::Outside, StateAction::End);
+    let state = lowered.plain(root, Node(0), Role::Outside, StateAction::Call { callee, after: end, unwound: end });
+    lowered.entries.push(state);
+    lowered.nodes.push(vec![state]);
+}
+
+/// One function that is being lowered.
+struct Lowering<'a> {
+    program: &'a WitnessProgram,
+    kind: WitnessKind,
+    id: WitnessFunctionId,
+    function: &'a WitnessFunction,
+    outside: WitnessFunctionId,
+    lowered: &'a mut Lowered,
+}
+
+impl Lowering<'_> {
+    fn run(mut self) {
+        let graph = &self.function.graph;
+        let nodes: Vec<AutomatonState> = graph.nodes().map(|n| self.node_state(n)).collect();
+        let edges: Vec<AutomatonState> = graph.edges().map(|e| self.edge_state(e, nodes[graph.to(e).index()])).collect();
+        let mut calls: Vec<Vec<&ProgramCall>> = vec![Vec::new(); nodes.len()];
+        for (node, call) in &self.function.calls {
+            calls[node.index()].push(call);
+        }
+        for node in graph.nodes() {
+            self.connect(node, nodes[node.index()], &edges, &calls[node.index()]);
+        }
+        self.lowered.entries.push(nodes[graph.entry().index()]);
+        self.lowered.nodes.push(nodes);
+    }
+
+    fn node_state(&mut self, node: Node) -> AutomatonState {
+        let kind = self.function.nodes[node.index()];
+        let carries = self.kind == WitnessKind::Nodes && kind != NodeKind::Virtual;
+        let witness = carries.then(|| self.program.node_witness(self.id, node));
+        let executes = kind == NodeKind::Block;
+        self.lowered.push(StateData { witness, executes, function: self.id, node, role: Role::Node, action: StateAction::Return })
+    }
+
+    /// The state of an edge where edges are witnesses; else the one of the node that it leads to.
+    fn edge_state(&mut self, edge: Edge, to: AutomatonState) -> AutomatonState {
+        if self.kind == WitnessKind::Nodes {
+            return to;
+        }
+        let witness = Some(self.program.edge_witness(self.id, edge));
+        let node = self.function.graph.to(edge);
+        let action = StateAction::Choose(Box::new([to]));
+        self.lowered.push(StateData { witness, executes: false, function: self.id, node, role: Role::Edge, action })
+    }
+
+    /// Gives a node's state its action: its calls, then its successors.
+    fn connect(&mut self, node: Node, state: AutomatonState, edges: &[AutomatonState], calls: &[&ProgramCall]) {
+        let mut next = self.successors(node, WitnessEdgeKind::Flow, edges);
+        if node == self.function.graph.exit() {
+            next.insert(0, self.lowered.plain(self.id, node, Role::Node, StateAction::Return));
+        }
+        if calls.is_empty() {
+            self.lowered.states[state.index()].action = match next.as_slice() {
+                [one] if node == self.function.graph.exit() => self.lowered.states[one.index()].action.clone(),
+                _ => StateAction::Choose(next.into()),
+            };
+            return;
+        }
+        let mut after = self.lowered.choice(self.id, node, Role::Node, next);
+        after = match calls.last().is_some_and(|call| call.keeps_frame) {
+            // A state between the call and the return, so that it is seen to be no tail call.
+            true => self.lowered.plain(self.id, node, Role::Node, StateAction::Choose(Box::new([after]))),
+            false => self.skip(after),
+        };
+        let unwound = self.unwound(node, edges);
+        for call in calls.iter().rev() {
+            after = self.call(node, call, after, unwound);
+        }
+        self.lowered.states[state.index()].action = StateAction::Choose(Box::new([after]));
+    }
+
+    /// A virtual exit behind a call is the return itself, so that a tail call is seen to be one.
+    fn skip(&mut self, state: AutomatonState) -> AutomatonState {
+        let data = &self.lowered.states[state.index()];
+        let exit = self.function.graph.exit();
+        let is_exit = data.role == Role::Node && data.node == exit && data.witness.is_none() && !data.executes;
+        let plain = self.function.graph.out(exit).is_empty() && self.function.calls.iter().all(|(n, _)| *n != exit);
+        match is_exit && plain {
+            true => self.lowered.plain(self.id, exit, Role::Node, StateAction::Return),
+            false => state,
+        }
+    }
+
+    /// Where control goes on when a call of the node unwinds.
+    fn unwound(&mut self, node: Node, edges: &[AutomatonState]) -> AutomatonState {
+        let mut pads = self.successors(node, WitnessEdgeKind::Unwind, edges);
+        let certain = self.successors(node, WitnessEdgeKind::Lands, edges);
+        if certain.is_empty() {
+            pads.push(self.lowered.plain(self.id, node, Role::Unwinding, StateAction::Unwind));
+        }
+        pads.extend(certain.into_iter().filter(|pad| !pads.contains(pad)).collect::<Vec<_>>());
+        self.lowered.choice(self.id, node, Role::Unwinding, pads)
+    }
+
+    fn successors(&self, node: Node, kind: WitnessEdgeKind, edges: &[AutomatonState]) -> Vec<AutomatonState> {
+        let mut next: Vec<AutomatonState> = Vec::new();
+        for &edge in self.function.graph.out(node) {
+            if self.function.edges[edge.index()] == kind && !next.contains(&edges[edge.index()]) {
+                next.push(edges[edge.index()]);
+            }
+        }
+        next
+    }
+
+    fn call(&mut self, node: Node, call: &ProgramCall, after: AutomatonState, unwound: AutomatonState) -> AutomatonState {
+        let mut callees = call.callees.clone();
+        callees.sort_unstable();
+        callees.dedup();
+        let mut next = Vec::new();
+        for callee in callees {
+            next.push(self.lowered.plain(self.id, node, Role::Call, StateAction::Call { callee, after, unwound }));
+        }
+        if let Some(opaque) = call.opaque {
+            next.push(self.opaque(node, opaque, after, unwound));
+        }
+        self.lowered.choice(self.id, node, Role::Call, next)
+    }
+
+    fn opaque(&mut self, node: Node, opaque: Opaque, after: AutomatonState, unwound: AutomatonState) -> AutomatonState {
+        let mut next = Vec::new();
+        if opaque.returns {
+            next.push(after);
+        }
+        if opaque.ends_run {
+            next.push(self.lowered.plain(self.id, node, Role::Opaque, StateAction::End));
+        }
+        if opaque.unwinds {
+            next.push(unwound);
+        }
+        let post = self.lowered.choice(self.id, node, Role::Opaque, next);
+        match opaque.calls_back {
+            true => self.lowered.plain(self.id, node, Role::Call, StateAction::Call { callee: self.outside, after: post, unwound }),
+            false => post,
+        }
+    }
+}

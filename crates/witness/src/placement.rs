@@ -1,0 +1,229 @@
+//! Placement: the witnesses of one profile that gives back every path of a function.
+//!
+//! Sources: Ball and Larus, "Optimally profiling and tracing programs" (TOPLAS 1994): every block, targets of conditional branches, and
+//! the edges outside of a maximum spanning tree, which break every undirected cycle. D. Saha et al., section 5, figure 11: nodes from
+//! those edges, where edges from a fork to a join that close a diamond (*special diamonds*) are in the tree from the start.
+//!
+//! The paper's node algorithm is not always realizable: of the edges 01, 02, 12, 13, 23 the tree is 02, 13, 01; the edges 12 and 23 give
+//! the node 2, and 0 1 2 3 and 0 2 3 leave the same trace. [`Placement::Repaired`] adds targets of conditional branches, then drops what
+//! is not needed. [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the cheaper result;
+//! [`Placement::Exact`] proves the least cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
+
+use super::eliminate::{Requirement, distinguishes, droppable, eliminate, marked, most_expensive_first};
+use super::exact::exact;
+use super::program::{NodeKind, WitnessFunction, WitnessKind, WitnessProgram};
+use super::structure::Structure;
+use super::view::View;
+use super::weights::Weights;
+use trodden_flow::graph::{Edge, Graph, Node};
+use trodden_flow::placement::DisjointSets;
+
+/// How witnesses of a function are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// Every node, or every edge.
+    Blocks,
+    /// Targets of conditional branches.
+    Targets,
+    /// Edges outside of a maximum spanning tree.
+    SpanningTree,
+    /// Nodes by the paper's algorithm, as they are.
+    Paper,
+    /// The same, verified and repaired.
+    Repaired,
+    /// As cheap as elimination finds.
+    Fewest,
+    /// The cheapest; for small functions, else as [`Placement::Fewest`].
+    Exact,
+}
+
+/// A placement that is for witnesses of the other kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{placement:?} places witnesses on {}: ask for these", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
+pub struct OtherKind {
+    /// The placement.
+    pub placement: Placement,
+    /// What it is for.
+    pub needs: WitnessKind,
+}
+
+/// The witnesses of one function.
+#[derive(Clone, Debug)]
+pub struct PlacedWitnesses {
+    /// The marked states of the view.
+    pub member: Vec<bool>,
+    /// Whether the cost is proven to be the least.
+    pub proven: bool,
+}
+
+/// Steps of the exact solver for one function: bounds its time. With 2,000, witnesses of 45 functions each of three programs cost up to
+/// 0.5 % more; with ten times as many, the same (docs/benchmarks/constants.md).
+const EXACT_STEPS: usize = 20_000;
+
+/// Places the witnesses of a function.
+///
+/// # Errors
+/// The placement is for witnesses of the other kind.
+pub fn place(
+    program: &WitnessProgram,
+    structure: &Structure,
+    view: &View,
+    weights: &Weights,
+    placement: Placement,
+) -> Result<PlacedWitnesses, OtherKind> {
+    let kind = structure.pushdown.kind();
+    let plain = |member| Ok(PlacedWitnesses { member, proven: false });
+    match (placement, kind) {
+        (Placement::Blocks, _) => plain(view.witness.iter().map(Option::is_some).collect()),
+        (Placement::Targets, _) => plain(targets(view)),
+        (Placement::SpanningTree, WitnessKind::Edges) => plain(outside_spanning_tree(view)),
+        (Placement::SpanningTree, _) => Err(OtherKind { placement, needs: WitnessKind::Edges }),
+        (Placement::Paper, WitnessKind::Nodes) => plain(paper_nodes(program, structure, view, weights)),
+        (Placement::Repaired, WitnessKind::Nodes) => {
+            let mut member = paper_nodes(program, structure, view, weights);
+            repair(view, &mut member);
+            plain(member)
+        }
+        (Placement::Paper | Placement::Repaired, _) => Err(OtherKind { placement, needs: WitnessKind::Nodes }),
+        (Placement::Fewest, _) => plain(fewest(view)),
+        (Placement::Exact, _) => {
+            let (member, proven) = exact(view, &all(view), fewest(view), EXACT_STEPS);
+            Ok(PlacedWitnesses { member, proven })
+        }
+    }
+}
+
+/// All branches of a view.
+pub fn all(view: &View) -> Vec<Requirement> {
+    (0..view.branches.len()).map(Requirement::all).collect()
+}
+
+/// The cheaper result of elimination from all states and from targets.
+pub fn fewest(view: &View) -> Vec<bool> {
+    let required = all(view);
+    let mut everything: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
+    let mut few = targets(view);
+    if !distinguishes(view, &required, &few) {
+        few = everything.clone();
+    }
+    for member in [&mut everything, &mut few] {
+        let order = droppable(view, member);
+        eliminate(view, &required, member, &order);
+    }
+    if view.sum(&few) < view.sum(&everything) { few } else { everything }
+}
+
+fn targets(view: &View) -> Vec<bool> {
+    let mut member = vec![false; view.state_count()];
+    for target in view.next.iter().filter(|next| next.len() > 1).flatten() {
+        member[*target as usize] = view.witness[*target as usize].is_some();
+    }
+    member
+}
+
+/// Adds targets of branches that are not distinguished, then drops what is not needed.
+fn repair(view: &View, member: &mut [bool]) {
+    let required = all(view);
+    for requirement in &required {
+        if !distinguishes(view, std::slice::from_ref(requirement), member) {
+            let next = &view.branches[requirement.branch].next;
+            next.iter().for_each(|n| member[*n as usize] |= view.witness[*n as usize].is_some());
+        }
+    }
+    if !distinguishes(view, &required, member) {
+        member.iter_mut().zip(&view.witness).for_each(|(m, w)| *m = w.is_some());
+    }
+    let order = droppable(view, member);
+    eliminate(view, &required, member, &order);
+}
+
+/// Edges outside of a maximum spanning tree, as states. What carries no witness is in the tree first, the edge exit -> entry among it.
+fn outside_spanning_tree(view: &View) -> Vec<bool> {
+    let end = Node(view.state_count() as u32);
+    let mut sets = DisjointSets::new(view.state_count() + 1);
+    let mut before = vec![None; view.state_count()];
+    for (state, next) in (0u32..).zip(&view.next) {
+        if view.ends[state as usize] {
+            sets.join(Node(state), end);
+        }
+        for &to in next {
+            match view.witness[to as usize] {
+                Some(_) => before[to as usize] = Some(state),
+                None if view.witness[state as usize].is_none() => _ = sets.join(Node(state), Node(to)),
+                None => {}
+            }
+        }
+    }
+    let mut member: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
+    for state in most_expensive_first(view, &marked(&member)) {
+        let (Some(from), [to]) = (before[state as usize], view.next[state as usize].as_slice()) else { continue };
+        member[state as usize] = !sets.join(Node(from), Node(*to));
+    }
+    member
+}
+
+/// Nodes by the paper's algorithm, as states of the view.
+fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &View, weights: &Weights) -> Vec<bool> {
+    let function = program.function(view.function);
+    let graph = &function.graph;
+    let mut sets = DisjointSets::new(graph.node_count());
+    if structure.repeated[view.function.index()] {
+        sets.join(graph.exit(), graph.entry());
+    }
+    let edges: Vec<Edge> = graph.edges().filter(|e| is_first(graph, *e)).collect();
+    let special: Vec<Edge> = edges.iter().copied().filter(|e| closes_diamond(graph, *e)).collect();
+    let mut others: Vec<Edge> = edges.into_iter().filter(|e| !special.contains(e)).collect();
+    let weight = |e: Edge| weights.edge(program, view.function, e);
+    others.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)).then(a.cmp(b)));
+    let outside: Vec<Edge> = special.into_iter().chain(others).filter(|e| !sets.join(graph.from(*e), graph.to(*e))).collect();
+    let mut member = vec![false; view.state_count()];
+    for edge in outside {
+        let node = node_for(function, edge, |n| weights.node(program, view.function, n));
+        let state = structure.pushdown.node(view.function, node).0 - view.first.0;
+        member[state as usize] = view.witness[state as usize].is_some();
+    }
+    member
+}
+
+/// The first of parallel edges.
+fn is_first(graph: &Graph, edge: Edge) -> bool {
+    graph.out(graph.from(edge)).iter().find(|e| graph.to(**e) == graph.to(edge)) == Some(&edge)
+}
+
+/// Whether an edge leads from a fork to the join of one of its diamonds.
+fn closes_diamond(graph: &Graph, edge: Edge) -> bool {
+    let (fork, join) = (graph.from(edge), graph.to(edge));
+    let mut seen = vec![false; graph.node_count()];
+    seen[fork.index()] = true;
+    let mut work: Vec<Node> = graph.out(fork).iter().map(|e| graph.to(*e)).filter(|n| *n != join).collect();
+    while let Some(node) = work.pop() {
+        if node == join {
+            return true;
+        }
+        if !std::mem::replace(&mut seen[node.index()], true) {
+            work.extend(graph.out(node).iter().map(|e| graph.to(*e)));
+        }
+    }
+    false
+}
+
+/// The node of an edge that breaks what the edge breaks.
+fn node_for(function: &WitnessFunction, edge: Edge, weight: impl Fn(Node) -> f64) -> Node {
+    let graph = &function.graph;
+    let (from, to) = (graph.from(edge), graph.to(edge));
+    let distinct = |nodes: &mut Vec<Node>| {
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.len()
+    };
+    let fork = distinct(&mut graph.out(from).iter().map(|e| graph.to(*e)).collect()) > 1;
+    let join = distinct(&mut graph.incoming(to).iter().map(|e| graph.from(*e)).collect()) > 1;
+    let chosen = match (fork, join) {
+        (true, _) => to,
+        (false, true) => from,
+        (false, false) if weight(to) < weight(from) => to,
+        (false, false) => from,
+    };
+    let other = if chosen == to { from } else { to };
+    if function.nodes[chosen.index()] == NodeKind::Virtual { other } else { chosen }
+}

@@ -1,0 +1,200 @@
+//! What each witness costs in a run: how often it is executed.
+//!
+//! Frequencies inside a function come from measured executions of its edges, or are estimated (Wu and Larus,
+//! [`trodden_flow::frequency`]). How often functions are called is estimated along the call graph, callers first; a recursive component
+//! multiplies its callers' calls by a constant. O(nodes + edges + calls).
+
+use super::program::{ProgramStart, Witness, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram};
+use super::sets::{Lists, components};
+use std::collections::HashMap;
+use trodden_flow::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
+use trodden_flow::graph::{Edge, Node};
+
+/// A function of a recursive component is assumed to be called this many times for each call from outside of the component. With 2, the
+/// slowest of four runs of three programs counted 0.67 to 1.07 times as much; with 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
+const RECURSION: f64 = 8.0;
+/// No function is assumed to be called more often: sums of many such stay exact enough to be compared.
+const MOST_CALLS: f64 = 1e15;
+
+/// Executions of a function's edges, from wherever they are known.
+#[derive(Clone, Debug)]
+pub enum EdgeWeights {
+    /// Executions in a whole run.
+    PerRun(Vec<f64>),
+    /// Relative weights of the edges out of each node: of a compiler's map, for example.
+    PerBranch(Vec<f64>),
+    /// Nothing is known.
+    Unknown,
+}
+
+/// Executions per run of all nodes and edges.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    nodes: Vec<f64>,
+    edges: Vec<f64>,
+}
+
+impl Weights {
+    /// Estimates where nothing was measured.
+    pub fn estimate(program: &WitnessProgram) -> Weights {
+        Weights::new(program, &vec![EdgeWeights::Unknown; program.functions().len()])
+    }
+
+    /// Weights from what is known of each function, in their order. Lists that are not as long as the function has edges count as unknown.
+    pub fn new(program: &WitnessProgram, known: &[EdgeWeights]) -> Weights {
+        let one = |(function, known): (&WitnessFunction, &EdgeWeights)| frequencies(function, known);
+        let of: Vec<Frequencies> = program.functions().iter().zip(known).map(one).collect();
+        let calls = calls(program, known, &of);
+        let mut weights = Weights { nodes: Vec::new(), edges: Vec::new() };
+        for ((function, frequencies), calls) in program.functions().iter().zip(&of).zip(&calls) {
+            weights.nodes.extend(function.graph.nodes().map(|n| frequencies.node(n).max(at_ends(function, n)) * calls));
+            weights.edges.extend(frequencies.edges().iter().map(|e| e * calls));
+        }
+        weights
+    }
+
+    /// Weights from executions per run of nodes and edges, each numbered as witnesses are.
+    pub fn from_executions(nodes: Vec<f64>, edges: Vec<f64>) -> Weights {
+        Weights { nodes, edges }
+    }
+
+    /// These weights, corrected by executions that were measured at some nodes ([`heads`] is enough): a node is executed as often as the
+    /// head of the innermost loop around it, or its function's entry, times what these weights say of the two.
+    pub fn corrected(&self, program: &WitnessProgram, measured: &HashMap<Witness, f64>) -> Weights {
+        let (mut nodes, mut edges) = (self.nodes.clone(), self.edges.clone());
+        for f in program.function_ids() {
+            let graph = &program.function(f).graph;
+            let innermost = innermost_loops(graph);
+            for node in graph.nodes() {
+                let at = |n: Node| program.node_witness(f, n);
+                let known = |n: &Node| measured.contains_key(&at(*n)) && self.nodes[at(*n).index()] > 0.0;
+                let head = [Some(node), innermost[node.index()], Some(graph.entry())].into_iter().flatten().find(known);
+                let Some(head) = head.map(at) else { continue };
+                let factor = measured[&head] / self.nodes[head.index()];
+                nodes[at(node).index()] *= factor;
+                graph.out(node).iter().for_each(|e| edges[program.edge_witness(f, *e).index()] *= factor);
+            }
+        }
+        Weights { nodes, edges }
+    }
+
+    /// What a witness costs in a run: its executions.
+    pub fn cost(&self, kind: WitnessKind, witness: Witness) -> f64 {
+        match kind {
+            WitnessKind::Nodes => self.nodes[witness.index()],
+            WitnessKind::Edges => self.edges[witness.index()],
+        }
+    }
+
+    /// Executions of a node per run.
+    pub fn node(&self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> f64 {
+        self.nodes[program.node_witness(function, node).index()]
+    }
+
+    /// Executions of an edge per run.
+    pub fn edge(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> f64 {
+        self.edges[program.edge_witness(function, edge).index()]
+    }
+
+    /// What some witnesses cost together.
+    pub fn sum(&self, kind: WitnessKind, witnesses: &[Witness]) -> f64 {
+        witnesses.iter().map(|w| self.cost(kind, *w)).sum()
+    }
+}
+
+/// The entries of all functions and the heads of their loops, as nodes: executions measured there correct all others.
+pub fn heads(program: &WitnessProgram) -> Vec<Witness> {
+    let of = |f: WitnessFunctionId| {
+        let graph = &program.function(f).graph;
+        let mut heads: Vec<Node> = innermost_loops(graph).into_iter().flatten().chain([graph.entry()]).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        heads.into_iter().map(move |n| program.node_witness(f, n))
+    };
+    program.function_ids().flat_map(of).collect()
+}
+
+/// A function with one node that is executed has an entry without in-edges, whose edges say nothing.
+fn at_ends(function: &WitnessFunction, node: Node) -> f64 {
+    let lonely = function.graph.incoming(node).is_empty() && function.graph.out(node).is_empty();
+    if lonely && node == function.graph.entry() { 1.0 } else { 0.0 }
+}
+
+fn frequencies(function: &WitnessFunction, known: &EdgeWeights) -> Frequencies {
+    let graph = &function.graph;
+    match known {
+        EdgeWeights::PerRun(weights) if weights.len() == graph.edge_count() => Frequencies::measured(graph, weights.clone()),
+        EdgeWeights::PerBranch(weights) if weights.len() == graph.edge_count() => Frequencies::estimate(graph, weights),
+        _ => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
+    }
+}
+
+/// How often each function is called in a run; 1 where its edges are known per run already.
+fn calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f64> {
+    let count = program.functions().len();
+    let per_run = |f: WitnessFunctionId| matches!(known[f.index()], EdgeWeights::PerRun(_));
+    let pairs: Vec<(u32, u32)> = program.function_ids().flat_map(|f| callees(program, f).map(move |(_, g, _)| (f.0, g.0))).collect();
+    let component = components(&Lists::new(count, &pairs));
+    let mut calls = vec![0.0f64; count];
+    match program.start() {
+        ProgramStart::Main(main) => calls[main.index()] = 1.0,
+        ProgramStart::Outside => program.external().iter().for_each(|f| calls[f.index()] = 1.0),
+    }
+    // Callers have higher numbers of components than callees.
+    let mut order: Vec<WitnessFunctionId> = program.function_ids().collect();
+    order.sort_by_key(|f| std::cmp::Reverse(component[f.index()]));
+    for same in order.chunk_by(|a, b| component[a.index()] == component[b.index()]) {
+        let region: Vec<_> = same.iter().flat_map(|f| callees(program, *f).map(move |c| (*f, c))).collect();
+        let recursive = region.iter().any(|(f, (_, g, _))| component[f.index()] == component[g.index()]);
+        if recursive {
+            let from_outside: f64 = same.iter().map(|f| calls[f.index()]).sum();
+            same.iter().for_each(|f| calls[f.index()] = (from_outside * RECURSION).min(MOST_CALLS));
+        }
+        for (caller, (node, callee, part)) in region {
+            if component[caller.index()] != component[callee.index()] {
+                let entered = if per_run(caller) { 1.0 } else { calls[caller.index()] };
+                let more = of[caller.index()].node(node) * entered * part;
+                calls[callee.index()] = (calls[callee.index()] + more).min(MOST_CALLS);
+            }
+        }
+    }
+    program.function_ids().map(|f| if per_run(f) { 1.0 } else { calls[f.index()] }).collect()
+}
+
+/// The calls of a function: node, callee, and how many of the call's executions are its.
+fn callees(program: &WitnessProgram, function: WitnessFunctionId) -> impl Iterator<Item = (Node, WitnessFunctionId, f64)> + '_ {
+    program.function(function).calls.iter().flat_map(|(node, call)| {
+        let part = 1.0 / (call.callees.len() + usize::from(call.opaque.is_some())) as f64;
+        call.callees.iter().map(move |callee| (*node, *callee, part))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trodden_flow::graph::Graph;
+
+    /// 0 leads to the loop of 1 and 2, in which 2 is on one side of a branch only; then 4.
+    fn looping() -> WitnessProgram {
+        let edges = [(0, 1), (1, 2), (1, 3), (2, 3), (3, 1), (3, 4)].map(|(a, b)| (Node(a), Node(b)));
+        let graph = Graph::new(5, Node(0), Node(4), edges.to_vec()).unwrap();
+        WitnessProgram::new(vec![WitnessFunction::new("f", graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn measured_heads_correct_all_nodes() {
+        let program = looping();
+        let weights = Weights::estimate(&program);
+        let of: Vec<Node> = heads(&program).iter().map(|w| Node(w.0)).collect();
+        assert_eq!(of, [Node(0), Node(1)]);
+        let measured = HashMap::from([(Witness(0), 10.0), (Witness(1), 5000.0)]);
+        let corrected = weights.corrected(&program, &measured);
+        let cost = |n: u32| corrected.cost(WitnessKind::Nodes, Witness(n));
+        assert_eq!((cost(0), cost(1), cost(4)), (10.0, 5000.0, 10.0));
+        let share = weights.cost(WitnessKind::Nodes, Witness(2)) / weights.cost(WitnessKind::Nodes, Witness(1));
+        assert!((cost(2) - 5000.0 * share).abs() < 1e-6 && share < 1.0, "{} {share}", cost(2));
+        // What was never executed costs nothing.
+        let never = weights.corrected(&program, &HashMap::from([(Witness(0), 0.0)]));
+        assert!((0..5).all(|n| never.cost(WitnessKind::Nodes, Witness(n)) == 0.0));
+    }
+}

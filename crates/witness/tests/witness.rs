@@ -1,0 +1,201 @@
+//! The pairwise condition and the reconstruction, on random graphs and small random programs, against all their short executions.
+
+use std::collections::HashMap;
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{self, Cycles};
+use trodden_testkit::programs::{self, Execution, Features};
+use trodden_witness::ambiguous;
+use trodden_witness::condition::{self, check_pairwise};
+use trodden_witness::distribution;
+use trodden_witness::pushdown::Pushdown;
+use trodden_witness::structure::Structure;
+use trodden_witness::{
+    Distribution, DistributionOptions, DistributionStrategy, Lookahead, Reconstruction, ReconstructionOutcome, TraceEnding, Weights,
+    Witness, WitnessJobOrder, WitnessKind, WitnessProgram, WitnessSite,
+};
+
+fn witness(program: &WitnessProgram, kind: WitnessKind, site: &WitnessSite) -> Option<Witness> {
+    match (kind, *site) {
+        (WitnessKind::Nodes, WitnessSite::Node(function, node)) => Some(program.node_witness(function, node)),
+        (WitnessKind::Edges, WitnessSite::Edge(function, edge)) => Some(program.edge_witness(function, edge)),
+        _ => None,
+    }
+}
+
+fn traces(program: &WitnessProgram, distribution: &Distribution, execution: &Execution) -> Vec<Vec<Witness>> {
+    let all: Vec<Witness> = execution.sites.iter().filter_map(|s| witness(program, distribution.kind, s)).collect();
+    distribution.profiles.iter().map(|p| all.iter().copied().filter(|w| p.binary_search(w).is_ok()).collect()).collect()
+}
+
+fn random_distribution(random: &mut Random, program: &WitnessProgram) -> Distribution {
+    let kind = random.pick(&[WitnessKind::Nodes, WitnessKind::Edges]);
+    let percent = random.pick(&[30, 50, 70, 90, 95, 100]);
+    let all: Vec<Witness> = program.function_ids().flat_map(|f| programs::witnesses_of(program, kind, f)).collect();
+    let profiles = 1 + random.below(3);
+    let profile = |random: &mut Random| all.iter().copied().filter(|_| random.chance(percent)).collect();
+    let profiles = (0..profiles).map(|_| profile(random)).collect();
+    Distribution::new(program, kind, profiles).unwrap()
+}
+
+/// Whether the condition holds; then every execution is rebuilt.
+fn holds(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution]) -> bool {
+    if !check_pairwise(program, distribution).is_realizable() {
+        return false;
+    }
+    let reconstruction = Reconstruction::new(program, distribution);
+    for execution in executions {
+        let traces = traces(program, distribution, execution);
+        let mut walk = reconstruction.start(traces.iter().map(|t| t.iter().copied()).collect(), TraceEnding::Complete).unwrap();
+        let blocks = programs::blocks_of(&mut walk).unwrap_or_else(|e| panic!("{e}: {distribution:?} {program:?} {execution:?}"));
+        assert_eq!(blocks, execution.blocks, "{distribution:?} {program:?}");
+        assert!(matches!(walk.outcome(), Some(ReconstructionOutcome::Complete(_))));
+        cut(&reconstruction, &traces, execution);
+    }
+    true
+}
+
+/// Traces that were cut give a beginning of the execution.
+fn cut(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Execution) {
+    for part in [0, 1, 2] {
+        let short = traces.iter().enumerate().map(|(i, t)| t[..t.len() * ((part + i) % 3) / 3].iter().copied()).collect();
+        let mut walk = reconstruction.start(short, TraceEnding::Cut).unwrap();
+        let blocks = programs::blocks_of(&mut walk).unwrap();
+        assert!(execution.blocks.starts_with(&blocks), "{blocks:?} {execution:?}");
+    }
+}
+
+#[test]
+fn graphs_are_rebuilt_wherever_the_condition_holds() {
+    let mut random = Random::new(27);
+    let mut count = 0;
+    for _ in 0..4000 {
+        let graph = graphs::graph(&mut random, 6, 9, Cycles::Some);
+        let program = WitnessProgram::from_graph(graph).unwrap();
+        let distribution = random_distribution(&mut random, &program);
+        let executions = programs::executions(&program, 12, 200);
+        count += usize::from(executions.len() > 1 && holds(&program, &distribution, &executions));
+    }
+    assert!(count > 500, "{count}");
+}
+
+#[test]
+fn programs_are_rebuilt_wherever_the_condition_holds() {
+    for features in [Features::Calls, Features::All] {
+        let mut random = Random::new(28);
+        let mut count = 0;
+        for _ in 0..6000 {
+            let program = programs::program(&mut random, 3, 4, 5, features);
+            let distribution = random_distribution(&mut random, &program);
+            let executions = programs::executions(&program, 24, 100);
+            count += usize::from(executions.len() > 1 && holds(&program, &distribution, &executions));
+        }
+        assert!(count > 90, "{features:?}: {count}");
+    }
+}
+
+/// Violations, those for which two executions were found, and those that all short executions show to be none.
+#[derive(Default, Debug)]
+struct Counts {
+    failed: usize,
+    shown: usize,
+    unambiguous: usize,
+}
+
+/// Two executions that are shown for a violation are executions, differ, and leave the same traces.
+fn violations(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution], counts: &mut Counts) {
+    let check = check_pairwise(program, distribution);
+    if check.is_realizable() {
+        return;
+    }
+    let structure = Structure::new(Pushdown::new(program, distribution.kind));
+    let members = condition::members(program, distribution);
+    let found = ambiguous::find(&structure, &members, &check.violations, 20_000);
+    // The same blocks can come of several executions, by parallel edges or calls of code that is not known.
+    let mut by_blocks: HashMap<_, Vec<Vec<Vec<Witness>>>> = HashMap::new();
+    let mut by_traces: HashMap<Vec<Vec<Witness>>, Vec<&Execution>> = HashMap::new();
+    for execution in executions {
+        let traces = traces(program, distribution, execution);
+        by_blocks.entry(&execution.blocks).or_default().push(traces.clone());
+        by_traces.entry(traces).or_default().push(execution);
+    }
+    let longest = executions.iter().map(|e| e.blocks.len()).min().unwrap_or(0);
+    for two in found.iter().flatten() {
+        assert_ne!(two[0], two[1]);
+        if two.iter().all(|blocks| by_blocks.contains_key(blocks)) {
+            assert!(by_blocks[&two[0]].iter().any(|t| by_blocks[&two[1]].contains(t)), "{two:?} {distribution:?} {program:?}");
+        } else {
+            assert!(two.iter().any(|blocks| blocks.len() >= longest));
+        }
+    }
+    counts.failed += 1;
+    counts.shown += usize::from(found.iter().any(Option::is_some));
+    let ambiguous = by_traces.values().any(|same| same.iter().any(|e| e.blocks != same[0].blocks));
+    counts.unambiguous += usize::from(!ambiguous);
+    assert!(!ambiguous || program.functions().len() > 1 || found.iter().any(Option::is_some), "{distribution:?} {program:?}");
+}
+
+#[test]
+fn executions_shown_for_a_violation_are_ambiguous() {
+    let mut random = Random::new(29);
+    let mut counts = Counts::default();
+    for _ in 0..1500 {
+        let program = WitnessProgram::from_graph(graphs::graph(&mut random, 6, 9, Cycles::Some)).unwrap();
+        let distribution = random_distribution(&mut random, &program);
+        violations(&program, &distribution, &programs::executions(&program, 12, 200), &mut counts);
+    }
+    assert!(counts.shown * 10 > counts.failed * 6, "{counts:?}");
+    for features in [Features::Calls, Features::All] {
+        let mut counts = Counts::default();
+        for _ in 0..600 {
+            let program = programs::program(&mut random, 3, 4, 5, features);
+            let distribution = random_distribution(&mut random, &program);
+            violations(&program, &distribution, &programs::executions(&program, 16, 60), &mut counts);
+        }
+        assert!(counts.shown > 5, "{counts:?}");
+    }
+}
+
+/// Every strategy gives a distribution that is realizable, if all witnesses in one profile are.
+fn strategies(random: &mut Random, program: &WitnessProgram, executions: &[Execution]) {
+    let kind = random.pick(&[WitnessKind::Nodes, WitnessKind::Edges]);
+    let all = program.function_ids().flat_map(|f| programs::witnesses_of(program, kind, f)).collect();
+    let all = Distribution::new(program, kind, vec![all]).unwrap();
+    let structure = Structure::new(Pushdown::new(program, kind));
+    let members = condition::members(program, &all);
+    let weights = Weights::estimate(program);
+    for strategy in
+        [DistributionStrategy::Fine, DistributionStrategy::Function, DistributionStrategy::Grouped, DistributionStrategy::Weighted]
+    {
+        let profiles = 1 + random.index(3);
+        let limit = random.pick(&[None, None, Some(4), Some(8)]);
+        let machines = random.pick(&[None, Some(2)]);
+        let order = random.pick(&[WitnessJobOrder::Given, WitnessJobOrder::LongestFirst]);
+        let lookahead = random.pick(&[Lookahead::NextSymbol, Lookahead::OwnComponent]);
+        let options = DistributionOptions { profiles, strategy, order, limit, machines, lookahead };
+        let Ok(planned) = distribution::plan(program, kind, &weights, &options) else { continue };
+        assert!(planned.distribution.profiles.len() >= profiles);
+        assert_eq!(planned.costs.len(), machines.unwrap_or(planned.distribution.profiles.len()));
+        if condition::check_structure(&structure, &members, lookahead).is_realizable() {
+            assert!(holds(program, &planned.distribution, executions), "{options:?} {program:?}");
+            assert!(planned.check.is_realizable());
+            if let Some(limit) = limit {
+                let most = planned.distribution.profiles.iter().map(Vec::len).max();
+                assert!(most <= Some(limit) || limit == 4, "{options:?} {planned:?} {program:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn strategies_give_realizable_distributions() {
+    let mut random = Random::new(30);
+    for number in 0..600 {
+        let program = match number % 3 {
+            0 => WitnessProgram::from_graph(graphs::graph(&mut random, 7, 12, Cycles::Some)).unwrap(),
+            1 => programs::program(&mut random, 3, 5, 7, Features::Calls),
+            _ => programs::program(&mut random, 3, 5, 7, Features::All),
+        };
+        let executions = programs::executions(&program, 20, 30);
+        strategies(&mut random, &program, &executions);
+    }
+}

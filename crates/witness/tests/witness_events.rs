@@ -1,0 +1,160 @@
+//! The events of a reconstruction: calls, returns, tail calls, ends inside calls, unwinding, callbacks; and where contradictions are
+//! reported.
+
+use trodden_flow::{Graph, Node};
+use trodden_testkit::programs::witnesses_of;
+use trodden_witness::{
+    BranchNode, Distribution, EdgeWeights, ExecutionEvent, NodeKind, Opaque, ProgramCall, ProgramStart, ReconstructError, Reconstruction,
+    ReconstructionOutcome, TraceEnding, Weights, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram,
+    check_pairwise,
+};
+
+const MAIN: WitnessFunctionId = WitnessFunctionId(0);
+const F: WitnessFunctionId = WitnessFunctionId(1);
+
+fn function(name: &str, nodes: u32, edges: &[(u32, u32)], calls: &[(u32, ProgramCall)]) -> WitnessFunction {
+    let edges = edges.iter().map(|&(a, b)| (Node(a), Node(b))).collect();
+    let mut function = WitnessFunction::new(name, Graph::new(nodes, Node(0), Node(nodes - 1), edges).unwrap());
+    function.calls = calls.iter().map(|(n, c)| (Node(*n), c.clone())).collect();
+    function
+}
+
+fn program(functions: Vec<WitnessFunction>) -> WitnessProgram {
+    WitnessProgram::new(functions, ProgramStart::Main(MAIN), Vec::new()).unwrap()
+}
+
+/// All nodes that can be are witnesses of one profile.
+fn everything(program: &WitnessProgram) -> Distribution {
+    let all = program.function_ids().flat_map(|f| witnesses_of(program, WitnessKind::Nodes, f)).collect();
+    Distribution::new(program, WitnessKind::Nodes, vec![all]).unwrap()
+}
+
+fn trace(program: &WitnessProgram, blocks: &[(WitnessFunctionId, u32)]) -> Vec<Witness> {
+    blocks.iter().map(|(f, n)| program.node_witness(*f, Node(*n))).collect()
+}
+
+/// All events and the outcome for a trace of everything.
+fn events(
+    program: &WitnessProgram,
+    blocks: &[(WitnessFunctionId, u32)],
+) -> Result<(Vec<ExecutionEvent>, ReconstructionOutcome, usize), ReconstructError> {
+    let reconstruction = Reconstruction::new(program, &everything(program));
+    let mut walk = reconstruction.start(vec![trace(program, blocks).into_iter()], TraceEnding::Complete)?;
+    let (mut events, mut deepest) = (Vec::new(), 0);
+    while let Some(event) = walk.next_event()? {
+        events.push(event);
+        deepest = deepest.max(walk.frames().len());
+    }
+    Ok((events, walk.outcome().unwrap().clone(), deepest))
+}
+
+#[test]
+fn calls_are_events_inside_blocks() {
+    let main = function("main", 3, &[(0, 1), (1, 2)], &[(1, ProgramCall::direct(F)), (1, ProgramCall::direct(F))]);
+    let program = program(vec![main, function("f", 2, &[(0, 1)], &[])]);
+    let (found, outcome, deepest) = events(&program, &[(MAIN, 0), (MAIN, 1), (F, 0), (F, 1), (F, 0), (F, 1), (MAIN, 2)]).unwrap();
+    let block = |f, n| ExecutionEvent::Block(f, Node(n));
+    let call = ExecutionEvent::Call { caller: Some((MAIN, Node(1))), callee: F, tail: false };
+    let f = [call, block(F, 0), block(F, 1), ExecutionEvent::Return(F)];
+    let first = [ExecutionEvent::Call { caller: None, callee: MAIN, tail: false }, block(MAIN, 0), block(MAIN, 1)];
+    let expected: Vec<ExecutionEvent> = [&first[..], &f, &f, &[block(MAIN, 2), ExecutionEvent::Return(MAIN)]].concat();
+    assert_eq!((found, outcome, deepest), (expected, ReconstructionOutcome::Complete(Vec::new()), 1));
+}
+
+#[test]
+fn tail_calls_take_no_frames() {
+    let mut f = function("f", 3, &[(0, 2), (0, 1), (1, 2)], &[(1, ProgramCall::direct(F))]);
+    f.nodes[2] = NodeKind::Virtual;
+    let program = program(vec![function("main", 2, &[(0, 1)], &[(0, ProgramCall::direct(F))]), f]);
+    let mut blocks = vec![(MAIN, 0)];
+    (0..1000).for_each(|_| blocks.extend([(F, 0), (F, 1)]));
+    blocks.extend([(F, 0), (MAIN, 1)]);
+    let (found, outcome, deepest) = events(&program, &blocks).unwrap();
+    assert_eq!((outcome, deepest), (ReconstructionOutcome::Complete(Vec::new()), 1));
+    assert_eq!(found.iter().filter(|e| matches!(e, ExecutionEvent::Call { tail: true, .. })).count(), 1000);
+    assert_eq!(found.iter().filter(|e| matches!(e, ExecutionEvent::Return(_))).count(), 2);
+}
+
+#[test]
+fn runs_end_inside_calls() {
+    let exits = Opaque { ends_run: true, ..Opaque::RETURNS };
+    let main = function("main", 2, &[(0, 1)], &[(0, ProgramCall::direct(F))]);
+    let program = program(vec![main, function("f", 2, &[(0, 1)], &[(0, ProgramCall::opaque(exits))])]);
+    let (_, outcome, _) = events(&program, &[(MAIN, 0), (F, 0)]).unwrap();
+    assert_eq!(outcome, ReconstructionOutcome::Complete(vec![(MAIN, Node(0)), (F, Node(0))]));
+    let (_, outcome, _) = events(&program, &[(MAIN, 0), (F, 0), (F, 1), (MAIN, 1)]).unwrap();
+    assert_eq!(outcome, ReconstructionOutcome::Complete(Vec::new()));
+}
+
+#[test]
+fn unwinding_leaves_frames_up_to_a_landing_pad() {
+    // main: 0 calls f, goes to 2 or unwinds to 1; f calls itself or throws in 0.
+    let mut main = function("main", 3, &[(0, 2), (0, 1), (1, 2)], &[(0, ProgramCall::direct(F))]);
+    main.edges[1] = WitnessEdgeKind::Unwind;
+    let recurses = ProgramCall { callees: vec![F], opaque: Some(Opaque { unwinds: true, ..Opaque::RETURNS }), keeps_frame: false };
+    let program = program(vec![main, function("f", 2, &[(0, 1)], &[(0, recurses)])]);
+    assert!(check_pairwise(&program, &everything(&program)).is_realizable());
+    let (found, ..) = events(&program, &[(MAIN, 0), (F, 0), (F, 0), (MAIN, 1), (MAIN, 2)]).unwrap();
+    assert_eq!(found.iter().filter(|e| **e == ExecutionEvent::Unwind(F)).count(), 2);
+    let (found, ..) = events(&program, &[(MAIN, 0), (F, 0), (F, 0), (F, 1), (F, 1), (MAIN, 2)]).unwrap();
+    assert_eq!(found.iter().filter(|e| **e == ExecutionEvent::Return(F)).count(), 2);
+}
+
+#[test]
+fn recursion_through_a_landing_pad_that_nothing_passes_by_is_realizable() {
+    // f: 0 calls itself or throws, and goes to 1 or lands in 2, which goes on to 1.
+    let recurses = ProgramCall { callees: vec![F], opaque: Some(Opaque { unwinds: true, ..Opaque::RETURNS }), keeps_frame: false };
+    let with = |kind| {
+        let mut f = function("f", 3, &[(0, 2), (0, 1), (1, 2)], &[(0, recurses.clone())]);
+        f.edges[1] = kind;
+        program(vec![function("main", 2, &[(0, 1)], &[(0, ProgramCall::direct(F))]), f])
+    };
+    let passed = with(WitnessEdgeKind::Unwind);
+    assert!(!check_pairwise(&passed, &everything(&passed)).is_realizable());
+    let lands = with(WitnessEdgeKind::Lands);
+    assert!(check_pairwise(&lands, &everything(&lands)).is_realizable());
+    let (found, ..) = events(&lands, &[(MAIN, 0), (F, 0), (F, 0), (F, 1), (F, 2), (F, 2), (MAIN, 1)]).unwrap();
+    assert_eq!(found.iter().filter(|e| **e == ExecutionEvent::Unwind(F)).count(), 0);
+}
+
+#[test]
+fn code_outside_starts_and_calls_back() {
+    // Outside calls main; main's 0 sorts, with f as its comparison.
+    let sorts = Opaque { calls_back: true, ..Opaque::RETURNS };
+    let main = function("main", 2, &[(0, 1)], &[(0, ProgramCall::opaque(sorts))]);
+    let program = WitnessProgram::new(vec![main, function("f", 2, &[(0, 1)], &[])], ProgramStart::Outside, vec![MAIN, F]).unwrap();
+    let (found, outcome, _) = events(&program, &[(MAIN, 0), (F, 0), (F, 1), (F, 0), (F, 1), (MAIN, 1)]).unwrap();
+    assert_eq!(found.iter().filter(|e| matches!(e, ExecutionEvent::Call { caller: None, callee: F, .. })).count(), 2);
+    assert_eq!(outcome, ReconstructionOutcome::Complete(Vec::new()));
+}
+
+#[test]
+fn contradictions_are_reported_where_they_are() {
+    let program = program(vec![function("main", 4, &[(0, 1), (0, 2), (1, 3), (2, 3)], &[])]);
+    let error = |blocks: &[u32]| {
+        let blocks: Vec<(WitnessFunctionId, u32)> = blocks.iter().map(|n| (MAIN, *n)).collect();
+        events(&program, &blocks).unwrap_err()
+    };
+    let witness = |n| Some(Witness(n));
+    let (branch, next) = (BranchNode::Node(MAIN, Node(0)), vec![witness(3)]);
+    assert_eq!(error(&[0, 3]), ReconstructError::NoSuccessor { branch, blocks: 1, next });
+    let expected = Witness(3);
+    assert_eq!(error(&[0, 1, 2]), ReconstructError::Unexpected { profile: 0, position: 2, found: witness(2), expected, blocks: 2 });
+    assert_eq!(error(&[0, 1]), ReconstructError::Unexpected { profile: 0, position: 2, found: None, expected, blocks: 2 });
+    assert_eq!(error(&[0, 1, 3, 3]), ReconstructError::GoesOn { profile: 0, position: 3, found: Witness(3), blocks: 3 });
+    let reconstruction = Reconstruction::new(&program, &everything(&program));
+    let none: Vec<std::vec::IntoIter<Witness>> = Vec::new();
+    assert!(matches!(reconstruction.start(none, TraceEnding::Complete), Err(ReconstructError::Traces { traces: 0, profiles: 1 })));
+}
+
+#[test]
+fn weights_go_along_calls() {
+    let main = function("main", 3, &[(0, 1), (1, 1), (1, 2)], &[(1, ProgramCall::direct(F))]);
+    let program = program(vec![main, function("f", 3, &[(0, 1), (0, 2), (1, 2)], &[])]);
+    let known = [EdgeWeights::PerRun(vec![1.0, 9.0, 1.0]), EdgeWeights::PerBranch(vec![1.0, 3.0, 1.0])];
+    let weights = Weights::new(&program, &known);
+    let node = |f, n| weights.node(&program, f, Node(n));
+    assert_eq!([node(MAIN, 0), node(MAIN, 1), node(F, 0), node(F, 1), node(F, 2)], [1.0, 10.0, 10.0, 2.5, 10.0]);
+    let cost = |n| weights.cost(WitnessKind::Nodes, Witness(n));
+    assert_eq!([cost(3), cost(4), cost(5)], [10.0, 2.5, 10.0]);
+}
