@@ -2,9 +2,9 @@
 //!
 //! Interesting pairs have words of their own, one behind the other, and all other pairs share one behind these: a minimal perfect hash. A
 //! key leads to a slot, of which constant tables say whose it is, and which word is that pair's. Of few keys the slot is `(key * M) >> S`
-//! with a searched multiplier ([`PerfectHash`]); of more it is displaced as well ([`DisplacedHash`]), so that tables grow with the keys, not
-//! with their square. So a function has as many words as interesting pairs, and one more. Where paths end whose interesting keys lie in few
-//! runs without a gap, the key is compared with the ends of these, and no table is read.
+//! with a searched multiplier ([`PerfectHash`]); of more it is displaced as well ([`DisplacedHash`]), so that tables grow with the keys,
+//! not with their square. So a function has as many words as interesting pairs, and one more. Where paths end whose interesting keys lie
+//! in few runs without a gap, the key is compared with the ends of these, and no table is read.
 //!
 //! Where keys themselves take no more words, or every pair is to be counted, a key is its word (Ball-Larus over contexts).
 
