@@ -37,7 +37,7 @@ int main(void) {
 END
 clang-22 -O1 -g wait.c -o wait -lpthread
 trodden waits record --output wait.waits -- ./wait
-trodden waits report wait.waits > waits
+trodden report wait.waits > waits
 head -8 waits
 grep -q "lock contention" waits || fail "no thread is said to have waited for the lock"
 
@@ -62,7 +62,7 @@ clang-22 -O2 -w -D_FILE_OFFSET_BITS=64 bzip2.c blocksort.c huffman.c crctable.c 
 head -c 2000 sample3.ref > small
 trodden trace record --output small.trace -- ./plain --stdout small > small.bz2
 ./bzip2 --decompress --stdout small.bz2 | cmp - small || fail "the traced bzip2 compresses wrongly"
-trodden trace show small.trace > shown
+trodden report small.trace > shown
 head -5 shown
 grep -q main shown || fail "the trace does not show the function main"
 if command -v qemu-x86_64 > /dev/null; then

@@ -27,7 +27,7 @@ int main(int argc, char **argv) { printf("%d\n", walk(argc > 1 ? atoi(argv[1]) :
 C
 "$TRODDEN" cc -O1 -g prog.c -o prog
 "$TRODDEN" record --no-store -o whole.trodden -- ./prog 100000 > whole.txt
-"$TRODDEN" record --no-store -o copies.trodden --copies 3 --engine kubernetes --image tools:1 --claim data --work "$folder/work" --weights whole.trodden -- ./prog 100000 > copies.txt &
+"$TRODDEN" record --no-store -o copies.trodden --copies 3 --engine kubernetes:tools:1,data --work "$folder/work" --weights whole.trodden -- ./prog 100000 > copies.txt &
 record=$!
 until manifest=$(grep -ls claimName work/*/job.yaml); do
   kill -0 "$record" || { echo "trodden ended without a manifest" >&2; exit 1; }

@@ -13,7 +13,7 @@ use trodden_corpus::steps;
 /// The book's folder.
 const BOOK: &str = "docs/book/src";
 /// Commands that have commands of their own.
-const FAMILIES: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "stream", "suite", "trace", "waits"];
+const FAMILIES: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "sequence", "suite", "trace", "waits"];
 /// The two programs.
 const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 

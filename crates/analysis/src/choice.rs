@@ -55,7 +55,9 @@ pub enum NoChoice {
     #[error(transparent)]
     TwoNumberings(#[from] TwoNumberings),
     /// The function has too many paths.
-    #[error("function `{function}` has {paths} paths, and at most {MOST_TRIED} can be tried: build the program with a smaller --max-paths")]
+    #[error(
+        "function `{function}` has {paths} paths, and at most {MOST_TRIED} can be tried: build the program by `trodden-lab with --max-paths {MOST_TRIED} -- build`"
+    )]
     TooMany {
         /// The function.
         function: String,

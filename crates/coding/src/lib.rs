@@ -11,6 +11,10 @@
 //! overlap; what the join leaves out is a hole of the model. So the encoder finds the number of every interesting path,
 //! and each of them has the probability 1/N, with N the span of the numbers. In the entropy each number in a hole is a
 //! symbol of its own: then 2^H = N, and gamma is delta.
+//!
+//! Numbers are uniquely decodable in every model. `pathEncoder` rounds the interval to whole numbers at each edge, which
+//! gives two paths one number where probabilities are no multiples of 1/N. Here the interval is exact, N is so great that
+//! no path's interval is shorter than 1, and the path's number is the least whole number in it.
 #![forbid(unsafe_code)]
 
 mod enclosure;
@@ -19,7 +23,7 @@ pub use enclosure::{Enclosure, exp2, log2};
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
-use num_traits::{One, ToPrimitive, Zero};
+use num_traits::{One, Signed, ToPrimitive, Zero};
 use std::collections::BTreeMap;
 use trodden_flow::dag::{Dag, DagEdgeId};
 
@@ -101,8 +105,8 @@ impl CodingModel {
         CodingModel::from_nodes(dag, size, share)
     }
 
-    /// The model of measured weights, one for each edge of the DAG: each edge has its share of its node's. Encoding
-    /// begins with `size` numbers.
+    /// The model of measured weights, one for each edge of the DAG: each edge has its share of its node's. Paths over an edge
+    /// of no weight have the probability 0, and no number.
     ///
     /// # Errors
     /// All weights at a node are zero.
@@ -115,8 +119,9 @@ impl CodingModel {
         if let Some(bad) = dag.order().iter().find(|n| **n != dag.exit() && sums[n.index()].is_zero()) {
             return Err(CodingError::NoWeight(bad.0));
         }
-        let size = CodingModel::ball_larus(dag).size;
-        Ok(CodingModel::from_nodes(dag, size, |e| weight(e) / &sums[dag.edge(e).from.index()]))
+        let mut model = CodingModel::from_nodes(dag, BigInt::zero(), |e| weight(e) / &sums[dag.edge(e).from.index()]);
+        model.size = model.least_probability().recip().ceil().to_integer();
+        Ok(model)
     }
 
     /// The model of a preferential numbering: `values` of the edges, and the interesting paths.
@@ -187,24 +192,52 @@ impl CodingModel {
         CodingModel { nodes: dag.order().iter().map(|n| n.0).collect(), contexts, holes, size }
     }
 
-    /// The numbers that encoding begins with: N.
+    /// N: numbers are below it.
     pub fn size(&self) -> &BigInt {
         &self.size
     }
 
-    /// `pathEncoder`: the number of a path; `None` if the model has no range for one of its edges.
+    /// The probability of the least probable path that has one.
+    fn least_probability(&self) -> BigRational {
+        let mut least = vec![BigRational::one(); self.contexts.len()];
+        for at in (0..self.contexts.len()).rev().filter(|c| !self.contexts[*c].is_empty()) {
+            let by = |choice: &Choice| (&choice.range.1 - &choice.range.0) * &least[choice.next];
+            let smallest = self.contexts[at].values().map(by).filter(|p| !p.is_zero()).min();
+            least[at] = smallest.expect("the shares of a context add up to something");
+        }
+        least.swap_remove(0)
+    }
+
+    /// The number of a path, from 0 to below [`CodingModel::size`], which no other path has; `None` if its probability is 0.
     pub fn encode(&self, path: &[DagEdgeId]) -> Option<BigInt> {
-        let (mut from, mut to) = (BigInt::zero(), self.size.clone());
+        let mut from = BigRational::zero();
+        let mut width = BigRational::from_integer(self.size.clone());
         let mut at = 0;
         for edge in path {
-            let choice = self.contexts[at].get(edge)?;
-            let size = BigRational::from_integer(&to - &from);
-            let (low, high) = ((&choice.range.0 * &size).floor(), (&choice.range.1 * &size).ceil());
-            to = &from + high.to_integer();
-            from += low.to_integer();
+            let choice = self.contexts[at].get(edge).filter(|c| c.range.0 < c.range.1)?;
+            from += &width * &choice.range.0;
+            width *= &choice.range.1 - &choice.range.0;
             at = choice.next;
         }
-        Some(from)
+        Some(from.ceil().to_integer())
+    }
+
+    /// The path with a number, if one has it.
+    pub fn decode(&self, number: &BigInt) -> Option<Vec<DagEdgeId>> {
+        if number.is_negative() || *number >= self.size {
+            return None;
+        }
+        let mut place = BigRational::new(number.clone(), self.size.clone());
+        let (mut path, mut at) = (Vec::new(), 0);
+        while !self.contexts[at].is_empty() {
+            let holds = |(_, choice): &(&DagEdgeId, &Choice)| (&choice.range.0..&choice.range.1).contains(&&place);
+            let (edge, choice) = self.contexts[at].iter().find(holds)?;
+            place = (&place - &choice.range.0) / (&choice.range.1 - &choice.range.0);
+            path.push(*edge);
+            at = choice.next;
+        }
+        // Of the whole numbers in a path's interval the least is its number.
+        (self.encode(&path).as_ref() == Some(number)).then_some(path)
     }
 
     /// The probability of a path: the product of its edges'.

@@ -30,6 +30,7 @@ fn the_encoder_finds_identities() {
         let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).map(|id| all.path(&dag, id).unwrap()).collect();
         for (id, path) in paths.iter().enumerate() {
             assert_eq!(model.encode(path), Some(id.into()), "seed {seed}");
+            assert_eq!(model.decode(&id.into()).as_ref(), Some(path), "seed {seed}");
             assert_eq!(model.probability(path), ratio(1, all.paths() as i64), "seed {seed}");
         }
         let count = BigRational::from_integer(all.paths().into());
@@ -44,6 +45,7 @@ fn the_encoder_finds_identities() {
         for path in &interesting {
             let id: i64 = path.iter().map(|e| ids.values[e.index()]).sum();
             assert_eq!(model.encode(path), Some(id.into()), "seed {seed}");
+            assert_eq!(model.decode(&id.into()).as_ref(), Some(path), "seed {seed}");
             assert_eq!(model.probability(path), ratio(1, ids.span as i64), "seed {seed}");
         }
         for context in model.contexts() {
@@ -57,6 +59,80 @@ fn the_encoder_finds_identities() {
         assert!(model.gamma(interesting.len() as u128, 40).contains(&delta), "seed {seed}: gamma is delta");
     }
     assert!(seen >= 1_000 && holes >= 50, "{seen} graphs, {holes} with holes");
+}
+
+/// Numbers of a measured model: each path has one of its own, in the interval that its probability gives it, and nothing else is decoded.
+#[test]
+fn numbers_of_measured_models_are_uniquely_decodable() {
+    let (mut seen, mut without) = (0, 0);
+    for seed in 0..2_000 {
+        let mut random = Random::new(seed);
+        let dag = Dag::new(&graph(&mut random, 7, 14, Cycles::Some), &[], Entries::PerEdge);
+        let all = Numbering::ball_larus(&dag).unwrap();
+        let weights: Vec<f64> = dag.edges().iter().map(|_| random.pick(&[0.0, 1.0, 1.0, 2.0, 5.0, 7.0, 0.125])).collect();
+        let Ok(model) = CodingModel::measured(&dag, &weights) else { continue };
+        if !(2..=60).contains(&all.paths()) {
+            continue;
+        }
+        seen += 1;
+        // The intervals by hand: shares of the weights before an edge at its node.
+        let mut intervals = Vec::new();
+        for path in (0..all.paths()).map(|id| all.path(&dag, id).unwrap()) {
+            let (mut low, mut width) = (ratio(0, 1), ratio(1, 1));
+            for edge in &path {
+                let weight = |e: &DagEdgeId| ratio((weights[e.index()] * 8.0) as i64, 1);
+                let out = dag.out(dag.edge(*edge).from);
+                let sum: BigRational = out.iter().map(weight).sum();
+                let before: BigRational = out.iter().take_while(|e| *e != edge).map(weight).sum();
+                low += &width * before / &sum;
+                width *= weight(edge) / sum;
+            }
+            assert_eq!(model.probability(&path), width, "seed {seed}");
+            intervals.push((path, low, width));
+        }
+        let size = BigRational::from_integer(model.size().clone());
+        let mut numbers = BTreeSet::new();
+        for (path, low, width) in &intervals {
+            let number = model.encode(path);
+            assert_eq!(number.is_none(), *width == ratio(0, 1), "seed {seed}");
+            without += usize::from(number.is_none());
+            let Some(number) = number else { continue };
+            let place = BigRational::from_integer(number.clone()) / &size;
+            assert!(*low <= place && place < low + width, "seed {seed}: outside of its interval");
+            assert_eq!(model.decode(&number).as_ref(), Some(path), "seed {seed}");
+            assert!(numbers.insert(number), "seed {seed}: two paths have one number");
+        }
+        for number in (0..200).map(BigInt::from).filter(|n| !numbers.contains(n)) {
+            assert_eq!(model.decode(&number), None, "seed {seed}: {number} is no path's");
+        }
+    }
+    assert!(seen > 500 && without > 500, "{seen} models, {without} paths without number");
+}
+
+/// Example 4.1.1: `bacc!`, of letters with probabilities 0.2, 0.3, 0.1, 0.2, 0.1, 0.1.
+#[test]
+fn example_4_1_1() {
+    let mut edges = Vec::new();
+    for place in 0..5u32 {
+        for letter in 0..6 {
+            let middle = 6 + place * 6 + letter;
+            edges.extend([(Node(place), Node(middle)), (Node(middle), Node(place + 1))]);
+        }
+    }
+    let dag = Dag::new(&Graph::new(36, Node(0), Node(5), edges).unwrap(), &[], Entries::PerEdge);
+    let weights: Vec<f64> = (0..60).map(|e| if e % 2 == 0 { [2.0, 3.0, 1.0, 2.0, 1.0, 1.0][e / 2 % 6] } else { 1.0 }).collect();
+    let model = CodingModel::measured(&dag, &weights).unwrap();
+    let letters = |word: [u32; 5]| -> Vec<DagEdgeId> {
+        (0u32..).zip(word).flat_map(|(place, letter)| [12 * place + 2 * letter, 12 * place + 2 * letter + 1].map(DagEdgeId)).collect()
+    };
+    let word = letters([1, 0, 2, 2, 5]);
+    assert_eq!(model.probability(&word), ratio(3, 50_000));
+    assert_eq!(*model.size(), BigInt::from(100_000));
+    assert_eq!(model.encode(&word), Some(23_354.into()));
+    assert_eq!(model.decode(&23_354.into()), Some(word));
+    let words = (0..6u32.pow(5)).map(|w| letters([0, 1, 2, 3, 4].map(|i| w / 6u32.pow(i) % 6)));
+    let numbers: BTreeSet<BigInt> = words.map(|w| model.encode(&w).unwrap()).collect();
+    assert_eq!(numbers.len(), 7776);
 }
 
 fn overlap(a: &trodden_coding::Enclosure, b: &trodden_coding::Enclosure) -> bool {

@@ -169,7 +169,7 @@ impl Corpus {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
         let mut collect = Command::new(steps::target().join("release/trodden"));
-        collect.args(["collect", "--no-store", "-o"]).arg(&stored);
+        collect.args(["import", "--no-store", "-o"]).arg(&stored);
         steps::output(collect.args(inputs.iter().map(|input| self.counts(program, &trodden, *input))))?;
         std::path::absolute(&stored).context("there is no current folder")
     }
@@ -313,7 +313,7 @@ impl Corpus {
 /// A command under a recorder that samples the programs which it runs.
 fn recorded(command: &Command, profile: &Path) -> Command {
     let mut recorder = Command::new(steps::target().join("release/trodden"));
-    recorder.args(["record", "--sample", "--no-store", "-o"]).arg(profile).arg("--");
+    recorder.args(["record", "--burst", "500us", "--no-store", "-o"]).arg(profile).arg("--");
     recorder.arg(command.get_program()).args(command.get_args());
     recorder
 }

@@ -72,7 +72,9 @@ impl InterestingBuilds {
         let place = corpus.folder().join("bin").join(build);
         std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
         let full = corpus.program(&self.program, &Variant::trodden());
-        steps::output(trodden().arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--table-slots", "262144"]))?;
+        let mut instrument = trodden();
+        instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program));
+        steps::output(instrument.env(steps::LABORATORY_VARIABLE, "--table-slots 262144"))?;
         self.profile(corpus, build, stored)
     }
 
@@ -84,6 +86,6 @@ impl InterestingBuilds {
         std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
         let output = std::path::absolute(counts.join("%m.raw")).context("there is no current folder")?;
         corpus.run_as(build, &self.program, self.input, "", &[("TRODDEN_OUTPUT", output.into())])?;
-        steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
+        steps::output(trodden().args(["import", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
     }
 }

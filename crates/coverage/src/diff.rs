@@ -1,4 +1,4 @@
-//! `trodden coverage diff`: which lines and paths only one of two profiles has.
+//! `trodden coverage report --baseline`: which lines and paths only one of two profiles has.
 
 use crate::Lines;
 use anyhow::{Context, Result};

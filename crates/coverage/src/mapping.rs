@@ -39,8 +39,6 @@ pub struct CoveredSources {
     pub include: Vec<String>,
     /// Patterns of other files.
     pub exclude: Vec<String>,
-    /// A regular expression of other files.
-    pub ignored: Option<String>,
     /// Also files that belong to no project.
     pub all_files: bool,
     /// Counts are those of `llvm-cov`.
@@ -64,7 +62,7 @@ pub struct CoverageMapping {
     like_llvm_cov: bool,
     images: Vec<PathBuf>,
     /// A regular expression of files that are not wanted.
-    ignored: Option<String>,
+    ignored: Option<&'static str>,
     /// Names of the files that are, if not all others are.
     sources: Option<Vec<String>>,
     /// Names of files in the mapping and in debug information.
@@ -90,10 +88,7 @@ impl CoverageMapping {
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
         fs::write(folder.path().join(PROFILE), (tools.index)(counters)?).context("cannot write into the temporary folder")?;
-        let own = wanted.ignored.clone();
-        let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
-        let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
-        let ignored = (!ignored.is_empty()).then(|| ignored.join("|"));
+        let ignored = (!wanted.all_files).then_some(FOREIGN_FILES);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =
             CoverageMapping { folder, llvm_cov, like_llvm_cov: wanted.like_llvm_cov, images, ignored, sources: None, names, caveats };
@@ -195,7 +190,7 @@ impl CoverageMapping {
         let names: Vec<String> = names.map(str::to_owned).collect();
         ensure!(
             !names.is_empty(),
-            "no source file is left to show: all are ignored (--ignore-filename-regex; --all-files shows also those of cargo's packages)"
+            "no source file is left to show: all are of cargo's packages or the standard library (--include '*' shows these, too)"
         );
         Ok(names)
     }

@@ -16,14 +16,14 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Functions by name, functions of source files, and all threads but one.
+    /// Functions by their name or source file, and all threads but one.
     ///
     /// # Errors
     /// The trace has no such function, file or thread.
-    pub fn new(trace: &TraceFile, functions: &[String], files: &[String], thread: Option<u32>) -> Result<Self> {
+    pub fn new(trace: &TraceFile, ignored: &[String], thread: Option<u32>) -> Result<Self> {
         let last = trace.threads().saturating_sub(1);
         ensure!(thread.is_none_or(|t| t <= last), "the trace has no thread {}: its threads are 0 to {last}", thread.unwrap_or(0));
-        Ok(Self { functions: place::functions_left_out(trace, functions, files)?, thread })
+        Ok(Self { functions: place::functions_left_out(trace, ignored)?, thread })
     }
 
     /// The threads that are not left out.

@@ -46,10 +46,8 @@ enum Step {
 /// What is compared of two traces.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
-    /// Functions that are left out with all that they call.
+    /// Functions that are left out with all that they call, by name or by source file.
     pub ignore: Vec<String>,
-    /// Source files whose functions are left out likewise.
-    pub ignore_file: Vec<String>,
     /// The one thread that is compared; by default all.
     pub thread: Option<u32>,
     /// Maximum number of differences; 0: all.
@@ -100,7 +98,7 @@ pub struct AfterDifference {
 pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -> Result<TraceDifferences> {
     let same_build = left.about().hash == right.about().hash;
     let (left_keys, right_keys) = if same_build { (addresses(left), addresses(right)) } else { keys(left, right) };
-    let left_out = |trace| functions_left_out(trace, &options.ignore, &options.ignore_file);
+    let left_out = |trace| functions_left_out(trace, &options.ignore);
     let (left_ignored, right_ignored) = (left_out(left)?, left_out(right)?);
     let threads = left.threads().max(right.threads());
     if let Some(thread) = options.thread {

@@ -51,7 +51,7 @@ impl TraceLocation {
         }
         match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
             Some((file, line)) => Ok(Self { what: What::Blocks(blocks_of_line(trace, file, line)?), nth }),
-            None => bail!("the trace has no function `{name}`: `trodden trace show` lists those that were called; a line is FILE:LINE"),
+            None => bail!("the trace has no function `{name}`: `trodden report` lists those that were called; a line is FILE:LINE"),
         }
     }
 
@@ -96,26 +96,32 @@ pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     }
 }
 
-/// Functions to be left out: by name, and all of some source files.
+/// Functions to be left out: those of a name, or else all of a source file.
 ///
 /// # Errors
-/// The trace has no such function.
-pub fn functions_left_out(trace: &TraceFile, names: &[String], files: &[String]) -> Result<HashSet<TraceFunction>> {
+/// The trace has neither a function nor a source file of a name.
+pub fn functions_left_out(trace: &TraceFile, names: &[String]) -> Result<HashSet<TraceFunction>> {
     let mut left_out = HashSet::new();
     for name in names {
-        let named = functions(trace, name);
-        ensure!(!named.is_empty(), "{} has no function `{name}` to leave out", trace.about().image);
+        let mut named = functions(trace, name);
+        if named.is_empty() {
+            named = functions_of_file(trace, name);
+        }
+        ensure!(!named.is_empty(), "{} has no function and no source file `{name}` to leave out", trace.about().image);
         left_out.extend(named);
     }
-    let about = trace.about();
-    for block in &about.blocks {
-        let is_of = |file: &String| block.lines.first().is_some_and(|(f, _)| about.files[*f as usize].ends_with(file.as_str()));
-        let entry = about.functions[block.function.0 as usize].address == block.address;
-        if entry && files.iter().any(is_of) {
-            left_out.insert(block.function);
-        }
-    }
     Ok(left_out)
+}
+
+/// The functions whose entries are in a source file: its whole name, or the end of it after a slash.
+fn functions_of_file(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
+    let about = trace.about();
+    let is_entry = |block: &&BlockAbout| about.functions[block.function.0 as usize].address == block.address;
+    let is_of = |block: &&BlockAbout| {
+        let file = block.lines.first().map(|(file, _)| about.files[*file as usize].as_str());
+        file.is_some_and(|file| file == name || file.strip_suffix(name).is_some_and(|rest| rest.ends_with('/')))
+    };
+    about.blocks.iter().filter(is_entry).filter(is_of).map(|block| block.function).collect()
 }
 
 fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {

@@ -86,7 +86,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// A distribution as a file: `--plan --json` writes it, `--distribution` reads it.
+/// A distribution as a file: `--plan=json` writes it, `--distribution` reads it.
 #[derive(Debug, Serialize, Deserialize)]
 struct DistributionFile {
     schema_version: Option<u32>,
@@ -203,21 +203,26 @@ impl Planner<'_> {
                 };
                 anyhow!("`{name}` needs {needs} witnesses in one run: {option}")
             }
-            other => anyhow!("{other}"),
+            PlanError::LimitNotMet { function, limit, enough } => {
+                let name = self.function(*function);
+                anyhow!("no {limit} witnesses were found that distinguish two successors of a branch in `{name}`: take {enough} in one run")
+            }
+            other @ PlanError::OtherKind(_) => anyhow!("{other}"),
         }
     }
 
     /// A distribution that the user wrote.
     fn read(&self, path: &Path) -> Result<Distribution> {
-        let text = std::fs::read(path)
-            .with_context(|| format!("cannot read the distribution {} (`trace record --plan --json` writes one)", path.display()))?;
+        let text = std::fs::read(path).with_context(|| {
+            format!("cannot read the distribution {} (`trodden-lab with --plan=json -- trace record` prints one)", path.display())
+        })?;
         let file: DistributionFile = serde_json::from_slice(&text)
             .with_context(|| format!("{} is no distribution: it is to be {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display()))?;
         let name = path.display();
         ensure!(!file.profiles.is_empty(), "{name} has no profile: give at least one, or leave --distribution out");
         let own = format!("{:#x}", self.hash);
         if let Some(hash) = file.hash.filter(|hash| *hash != own) {
-            bail!("{name} is for another build (hash {hash}, this one has {own}): make it again with `--plan --json`");
+            bail!("{name} is for another build (hash {hash}, this one has {own}): make it again with `--plan=json`");
         }
         let profile = |words: &Vec<String>| words.iter().map(|w| self.witness(w)).collect::<Result<Vec<Witness>>>();
         let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("in {name}"))?;
@@ -236,7 +241,7 @@ impl Planner<'_> {
             None => self.code.entry_of(word).with_context(|| format!("there is no function `{word}`, or it stays opaque"))?,
         };
         let known = self.model.witnesses.get(&address).copied();
-        known.with_context(|| format!("no block starts at {address:#x} in a function that is traced: `--plan --json` lists such blocks"))
+        known.with_context(|| format!("no block starts at {address:#x} in a function that is traced: `--plan=json` lists such blocks"))
     }
 
     /// Refuses what cannot be given back.

@@ -29,7 +29,7 @@ impl Executions {
         let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
         ensure!(
             trace.about().hash == hash,
-            "{} is a trace of another build of {}: record one of this build, or take `--weights first-run`",
+            "{} is a trace of another build of {}: record one of this build, or take `--witness-weights first-run`",
             path.display(),
             trace.about().image
         );

@@ -21,7 +21,7 @@ use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment;
 use crate::link;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use arguments::CommandLine;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -32,22 +32,19 @@ use trodden_unit::experiment::Observe;
 
 /// Variable that asks the drivers for link-time optimisation by trodden.
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
-/// Option that does the same for one command.
-pub const LTO_OPTION: &str = "--trodden-lto";
-/// Option of one command, with an event behind `=`, that asks for sums of events.
-const EVENTS_OPTION: &str = "--trodden-events";
-/// Options of one command that stand for settings.
-const SETTING_OPTIONS: [(&str, &str); 10] = [
-    ("--trodden-stream", "observe=stream"),
-    ("--trodden-sample", "when=bursts"),
-    ("--sample", "when=bursts"),
-    ("--trodden-addresses", "observe=addresses"),
-    ("--trodden-witnesses", "observe=trace"),
-    ("--trodden-pgo", "observe=edge-profile"),
-    ("--trodden-coverage", "observe=coverage"),
-    ("--trodden-coverage=mcdc", "observe=mcdc"),
-    ("--trodden-tables", "table-slots=262144"),
-    ("--trodden-threads=atomic", "threads=atomic"),
+/// Option of one command, with words of [`WORDS`] after it that commas separate.
+const OPTION: &str = "--trodden=";
+/// Word that stands for link-time optimisation by trodden.
+const LTO_WORD: &str = "lto";
+/// Words that stand for settings: what `trodden build` has options for.
+const WORDS: [(&str, &str); 7] = [
+    ("sample", "when=bursts"),
+    ("stream", "observe=stream"),
+    ("addresses", "observe=addresses"),
+    ("pgo", "observe=edge-profile"),
+    ("coverage", "observe=coverage"),
+    ("coverage=mcdc", "observe=mcdc"),
+    ("events=tsc", "events=tsc"),
 ];
 
 /// Runs clang on `arguments`; returns only when it linked, or could not be run.
@@ -55,12 +52,12 @@ const SETTING_OPTIONS: [(&str, &str); 10] = [
 /// # Errors
 /// Clang or a part of trodden is missing.
 pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    let own = take_settings(&mut arguments)?;
-    if own != Settings::default() || experiment::settings_variable(context).is_some() {
-        return drive_again(context, language, &arguments, own);
+    let own = take_words(&mut arguments)?;
+    let lto = own.lto || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1");
+    if own.settings != Settings::default() || experiment::settings_variable(context).is_some() {
+        return drive_again(context, language, &arguments, own.settings, lto);
     }
     let clang = language.tool().find(context)?;
-    let lto = take_lto_option(context, &mut arguments);
     let line = read(&arguments);
     if is_host_code_of_cargo(context) || (!line.compiles && !line.links) {
         return become_clang(&clang, &arguments, &[], &[]);
@@ -175,36 +172,45 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
 }
 
 /// Runs the driver again with its settings resolved where all of its parts find them: in the environment.
-fn drive_again(context: &DriverContext, language: SourceLanguage, arguments: &[OsString], own: Settings) -> Result<ExitCode> {
+fn drive_again(context: &DriverContext, language: SourceLanguage, arguments: &[OsString], own: Settings, lto: bool) -> Result<ExitCode> {
     let request = experiment::resolve(context, own.over(experiment::of_environment(context)?))?;
     let trodden = context.own_folder()?.join("trodden");
     let mut command = Command::new(&trodden);
     command.arg(if language == SourceLanguage::C { "cc" } else { "c++" }).args(arguments);
     experiment::set(&mut command, &experiment::file(context, &request)?);
+    if lto {
+        command.env(LTO_VARIABLE, "1");
+    }
     Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
 }
 
-fn take_lto_option(context: &DriverContext, arguments: &mut Vec<OsString>) -> bool {
-    take_option(arguments, LTO_OPTION) || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1")
+/// What the words of a command stand for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct OwnWords {
+    settings: Settings,
+    lto: bool,
 }
 
-fn take_option(arguments: &mut Vec<OsString>, option: &str) -> bool {
-    let before = arguments.len();
-    arguments.retain(|a| a != option);
-    arguments.len() < before
-}
-
-/// The settings that options of this command stand for; they are taken out.
-fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
-    let asked = SETTING_OPTIONS.iter().filter(|(option, _)| take_option(arguments, option));
-    let text: Vec<&str> = asked.map(|(_, setting)| *setting).collect();
-    let mut settings: Settings = text.join(" ").parse()?;
-    let value = |argument: &OsString| argument.to_str()?.strip_prefix(EVENTS_OPTION)?.strip_prefix('=').map(OsString::from);
-    if let Some(name) = arguments.iter().find_map(value) {
-        arguments.retain(|argument| value(argument).is_none());
-        settings.set("events", &name).with_context(|| format!("{EVENTS_OPTION}={}", name.display()))?;
+/// What the options `--trodden=WORDS` of this command stand for; they are taken out.
+fn take_words(arguments: &mut Vec<OsString>) -> Result<OwnWords> {
+    let mut own = OwnWords::default();
+    let words = |argument: &OsString| argument.to_str()?.strip_prefix(OPTION).map(str::to_owned);
+    let lists: Vec<String> = arguments.iter().filter_map(words).collect();
+    arguments.retain(|argument| words(argument).is_none());
+    for word in lists.iter().flat_map(|list| list.split(',')) {
+        match (WORDS.iter().find(|(name, _)| *name == word), word.split_once('=')) {
+            _ if word == LTO_WORD => own.lto = true,
+            (Some((_, setting)), _) => {
+                let said: Settings = setting.parse()?;
+                let is_other = said.observe.is_some() && own.settings.observe.is_some() && said.observe != own.settings.observe;
+                ensure!(!is_other, "{OPTION}: `{word}` and another word say both what is counted: make two builds");
+                own.settings = said.over(own.settings);
+            }
+            (None, Some(("events", event))) => own.settings.set("events", event.as_ref()).with_context(|| format!("{OPTION}{word}"))?,
+            _ => bail!("{OPTION} does not know `{word}`: give {LTO_WORD}, {} (or another event)", WORDS.map(|(name, _)| name).join(", ")),
+        }
     }
-    Ok(settings)
+    Ok(own)
 }
 
 /// `cargo trodden` names here the folder of what is built for the target. Code that build scripts compile for
@@ -214,4 +220,28 @@ pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
 fn is_host_code_of_cargo(context: &DriverContext) -> bool {
     let (Some(folder), Some(out)) = (context.variable(CARGO_FOLDER_VARIABLE), context.variable("OUT_DIR")) else { return false };
     !Path::new(out).starts_with(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(text: &str) -> (Result<OwnWords>, String) {
+        let mut arguments = text.split(' ').map(OsString::from).collect();
+        let own = take_words(&mut arguments);
+        (own, arguments.join(" ".as_ref()).into_string().unwrap())
+    }
+
+    #[test]
+    fn words_are_taken_out_and_clangs_options_stay() {
+        let (own, rest) = taken("-O2 --trodden=lto,events=page-faults -c a.c --trodden=sample");
+        assert_eq!(rest, "-O2 -c a.c");
+        let own = own.unwrap();
+        assert!(own.lto && own.settings.to_string() == "when=bursts events=page-faults", "{own:?}");
+        let (own, rest) = taken("-O2 --trodden -c a.c");
+        assert_eq!((own.unwrap(), &*rest), (OwnWords::default(), "-O2 --trodden -c a.c"));
+        for wrong in ["--trodden=", "--trodden=tables", "--trodden=coverage=lines", "--trodden=events=sneezes", "--trodden=pgo,coverage"] {
+            assert!(taken(wrong).0.is_err(), "{wrong}");
+        }
+    }
 }

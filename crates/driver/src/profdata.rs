@@ -50,7 +50,7 @@ pub fn coverage(profile: &Profile) -> Result<EdgeCounts> {
         Err(error) if matches!(error.downcast_ref(), Some(EdgeError::NoPlaceholders)) => {
             bail!(
                 "the program was built without coverage: build it with `trodden build --coverage -- ...` (`trodden cc \
-                --trodden-coverage`, `cargo trodden build --coverage`), and record again"
+                --trodden=coverage`, `cargo trodden build --coverage`), and record again"
             )
         }
         other => other,

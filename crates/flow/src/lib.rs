@@ -11,7 +11,8 @@
 //! 6. [`Plan`]: numbering and increments ([`plan`]).
 //! 7. [`ProbeProgram`]: what a backend has to do on which edge, in which order, after passes that make it cheaper ([`program`]).
 //!
-//! [`part`] is what one of several copies of a program counts; the crates `selective`, `partition`, `witness` and `coding` build on this one.
+//! [`part`] is what one of several copies of a program counts. The crates `selective`, `partition`, `witness` and `coding` build on
+//! this one.
 //!
 //! [`bounds`] says what counts of some nodes say of others.
 //!

@@ -37,8 +37,8 @@ pub static TARGETS: [Target; 15] = [
     Target { name: "waits", read: waits },
     Target { name: "otf2", read: otf2 },
     Target { name: "perf-script", read: perf_script },
-    Target { name: "scheduler", read: |folder, input| command(folder, "F", input, &["waits report F --json"]) },
-    Target { name: "chrome", read: |folder, input| command(folder, "F", input, &["waits report F --json"]) },
+    Target { name: "scheduler", read: |folder, input| command(folder, "F", input, &["report F --json"]) },
+    Target { name: "chrome", read: |folder, input| command(folder, "F", input, &["report F --json"]) },
     Target { name: "graphs", read: |folder, input| laboratory(folder, input, &["graph number F", "graph partition F --copies 3"]) },
     Target { name: "toml", read: toml },
     Target { name: "expressions", read: expressions },
@@ -156,7 +156,7 @@ fn streams_live(folder: &Path, input: &[u8]) -> io::Result<()> {
             let _ = stream.read_events(&chunk, &mut Vec::new());
         }
     }
-    run("last F", &file);
+    run("show F", &file);
     Ok(())
 }
 
@@ -172,7 +172,7 @@ fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<()> {
             });
         }
     }
-    run("stream statistics F", folder);
+    run("info F", folder);
     Ok(())
 }
 
@@ -181,7 +181,7 @@ fn waits(folder: &Path, input: &[u8]) -> io::Result<()> {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     fs::write(folder.join("1.process"), &input[..end])?;
     fs::write(folder.join("1.threads"), input.get(end + 1..).unwrap_or_default())?;
-    run("waits report F --json", folder);
+    run("report F --json", folder);
     Ok(())
 }
 

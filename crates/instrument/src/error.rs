@@ -43,7 +43,7 @@ pub enum Error {
         source: GraphError,
     },
     /// Streams have an event for each path up to each call, and these are more than can be numbered.
-    #[error("function `{0}` has too many paths up to calls for a stream: build with a smaller --max-paths")]
+    #[error("function `{0}` has too many paths up to calls for a stream: build with a smaller max-paths=N in TRODDEN_INSTRUMENT")]
     TooManyEvents(String),
     /// The unit is assembled by an assembler that knows no pseudo probes.
     #[error("--addresses needs clang's own assembler: compile without -fno-integrated-as")]

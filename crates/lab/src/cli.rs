@@ -7,6 +7,8 @@ mod graph;
 mod loops;
 mod numbering;
 mod plan;
+mod sequence;
+mod simulate;
 mod sweep;
 mod untested;
 mod witnesses;
@@ -18,6 +20,8 @@ pub use graph::Graph;
 pub use loops::Loops;
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use plan::Plan;
+pub use sequence::{Check, CountedPaths, Sequence};
+pub use simulate::Simulate;
 pub use sweep::Sweep;
 pub use untested::{HotPaths, Schemes};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
@@ -26,7 +30,7 @@ use crate::experiments::Experiment;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_console::arguments::laboratory::LaboratoryChoices;
+use trodden_console::arguments::laboratory::GivenChoices;
 use trodden_console::output::Color;
 
 /// The command line.
@@ -56,17 +60,22 @@ pub enum Command {
     Plan(Plan),
     /// Show the hottest loops' machine code without and with counting, side by side.
     Loops(Loops),
+    /// Simulate a hardware path profiler on a program, with all parameters of the model.
+    Simulate(Box<Simulate>),
     /// Try the configurations of an experiment with the hardware path profiler (TOML), reading each recording once.
     Sweep(Sweep),
     /// Make a recording for `trodden simulate --from` of a trace of another simulator (CBP-5, CBP2025, ChampSim).
     Convert(Convert),
     /// Compare methods of compressing a sequence of paths and calls: bytes, items, depth, time.
     Grammar(Grammar),
+    /// Count paths of a recorded sequence in published ways; compare counted segments with it.
+    #[command(subcommand)]
+    Sequence(Sequence),
     /// Compare the schemes that find untested paths and segments: all builds, tests and field of one program.
     Schemes(Schemes),
     /// Show whether the hottest paths of the tests are hot in the field.
     HotPaths(HotPaths),
-    /// Run a command of trodden with a published method in the place of its own.
+    /// Run a command of trodden with a published method in the place of its own, or with other parameters.
     With(With),
     /// Measure real programs: what counting, recording and analysis cost and bring. Takes a checkout of the sources.
     #[command(subcommand)]
@@ -93,16 +102,17 @@ pub enum Command {
 Examples:
   trodden-lab with --strategy p3 -- record --copies 4 -- ./prog
   trodden-lab with --scheme pspp -- instrument ./prog -o ./other --interesting run.trodden
+  trodden-lab with --table-slots 4096 -- build -- make
   trodden-lab with --collector uprobes -- trace record --runs 1 -- ./prog
 
-The exit status is that of the command.")]
+A heading names the commands that the options below it concern. The exit status is that of the command.")]
 pub struct With {
-    /// The choices.
-    #[command(flatten)]
-    pub choices: LaboratoryChoices,
     /// A command of trodden with its arguments.
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+    /// The choices.
+    #[command(flatten)]
+    pub given: GivenChoices,
 }
 
 #[cfg(test)]

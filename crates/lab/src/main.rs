@@ -8,6 +8,7 @@
 //! | `convert.rs` | traces of other simulators to recordings |
 //! | `sweep/` | configurations of the hardware path profiler beside each other |
 //! | `grammar.rs` | methods of compressing sequences beside each other |
+//! | `sequence.rs` | published ways to count paths of a sequence; counted segments compared with it |
 //! | `loops/` | hot loops' machine code without and with counting |
 //! | `plan.rs` | plans for copies that share the counting of a program, and what they cost |
 //! | `untested.rs` | schemes that find untested paths beside each other |
@@ -21,6 +22,7 @@ mod grammar;
 mod graph;
 mod loops;
 mod plan;
+mod sequence;
 mod sweep;
 mod untested;
 mod with;
@@ -47,9 +49,11 @@ fn run(command: Command, color: Color) -> Result<ExitCode> {
         Command::Graph(job) => graph::run(&job),
         Command::Plan(job) => plan::run(&job),
         Command::Loops(job) => loops::run(&job, color),
+        Command::Simulate(job) => trodden_command::laboratory::simulate(&job.options, &job.model),
         Command::Sweep(job) => sweep::run(&job),
         Command::Convert(job) => convert::run(&job),
         Command::Grammar(job) => grammar::run(&job),
+        Command::Sequence(job) => sequence::run(&job),
         Command::Schemes(job) => untested::schemes(&job, color),
         Command::HotPaths(job) => untested::hot_paths(&job, color),
         Command::With(job) => with::run(&job),

@@ -8,8 +8,8 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use trodden_console::arguments::laboratory::LABORATORY_VARIABLE;
-use trodden_unit::experiment::Spelling;
+use trodden_console::arguments::laboratory::{GivenChoice, LABORATORY_VARIABLE, names};
+use trodden_unit::Settings;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
 /// Becomes the command.
@@ -18,35 +18,34 @@ use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 /// A choice does not concern the command, or `trodden` cannot be run.
 pub fn run(job: &With) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
-    let options = job.choices.options();
-    ensure!(!options.is_empty(), "give a choice: --scheme, --strategy, --hits, --all-procedures, --count-hits or --collector");
-    for (option, _) in &options {
-        let concerned = concerned(option);
-        if !concerned.iter().any(|command| words.starts_with(command)) {
-            let list: Vec<String> = concerned.iter().map(|command| format!("`trodden {}`", command.join(" "))).collect();
-            bail!("{option} does not concern `trodden {}`: it is for {}", words[0], list.join(", "));
+    ensure!(!job.given.given.is_empty(), "give a choice: {}", names());
+    for choice in &job.given.given {
+        let GivenChoice { option, commands, .. } = choice;
+        if !choice.concerns(&words) {
+            let list: Vec<String> = commands.iter().map(|command| full_name(command)).collect();
+            bail!("{option} does not concern `{}`: it is for {}", full_name(words[0]), list.join(", "));
         }
     }
     let program = trodden()?;
     let mut command = Command::new(&program);
-    command.args(&job.command);
-    let spelled: Vec<String> = options.iter().flat_map(|(option, value)| [Some((*option).to_owned()), value.clone()]).flatten().collect();
-    command.env(LABORATORY_VARIABLE, spelled.join(" "));
+    match &words[..] {
+        ["cc" | "c++", ..] => command.args(&job.command),
+        ["cargo", "trodden", ..] => command.arg0("cargo-trodden").args(&job.command[2..]),
+        _ => command.args(&job.command).env(LABORATORY_VARIABLE, job.given.spelled()),
+    };
     // Drivers have settings, not options.
-    if let (Some(scheme), ["cc" | "c++", ..]) = (job.choices.scheme, &words[..]) {
-        let before = env::var(SETTINGS_VARIABLE).unwrap_or_default();
-        command.env(SETTINGS_VARIABLE, format!("{before} scheme={}", scheme.name()).trim_start());
+    if let ["cc" | "c++" | "cargo", ..] = &words[..] {
+        let before = env::var_os(SETTINGS_VARIABLE).map(|text| Settings::from_variable(&text)).transpose()?.unwrap_or_default();
+        command.env(SETTINGS_VARIABLE, job.given.choices.counting.settings().over(before).to_string());
     }
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// The commands that an option concerns.
-fn concerned(option: &str) -> &'static [&'static [&'static str]] {
-    match option {
-        "--scheme" => &[&["cc"], &["c++"], &["build"], &["instrument"]],
-        "--strategy" | "--all-procedures" => &[&["record"], &["fleet", "copies"]],
-        "--hits" | "--count-hits" => &[&["record"]],
-        _ => &[&["trace", "record"]],
+/// A command as it is typed.
+fn full_name(command: &str) -> String {
+    match command.starts_with("cargo") {
+        true => format!("`{command}`"),
+        false => format!("`trodden {command}`"),
     }
 }
 

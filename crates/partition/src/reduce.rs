@@ -1,12 +1,13 @@
 //! The reduced graph: diamonds and triangles folded into dummy nodes, so that paths which share all but a simple conditional stay together.
 //!
 //! Source: Afraz, Saha and Kanade (2015), section 3.2. A diamond is a node with two successors, each over one node with
-//! nothing else, to one node; in a triangle one of the edges is an edge. Folded are those with nothing else between
-//! begin and end (otherwise edges would be lost), and none that begins at the entry or ends at the exit. A switch whose
-//! edges all meet at once folds as well: it is a diamond of more edges. Parallel edges count as edges.
+//! nothing else, to one node; in a triangle one of the edges is an edge, and of two parallel edges both are. All that
+//! the graph has are folded, at the entry and the exit too; where one follows another, so that they share a node, they
+//! become one dummy, as one path of the reduced graph leads through both. An end that is reached from elsewhere stays, and with it its
+//! conditional: the paper's dummies have no edges into their ends, so paths would be lost.
 //!
 //! Folding again, until nothing folds, is an extension: a folded conditional may be all that stands in a way of another
-//! one. O(edges) an iteration.
+//! one; then a switch whose edges all meet at once folds as well. O(edges) an iteration.
 
 use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdgeId};
@@ -23,12 +24,15 @@ pub struct Reduced {
     pub region: Vec<Vec<DagEdgeId>>,
     /// For each node its out-edges, as places in `edges`.
     pub out: Vec<Vec<usize>>,
+    /// Where paths end: the exit, or what it is folded into. The entry is always the DAG's.
+    pub exit: Node,
 }
 
 /// Folds once, or until nothing folds.
 pub fn reduce(dag: &Dag, again: bool) -> Reduced {
     let mut folding = Folding::from_dag(dag);
-    while folding.round() && again {}
+    folding.round(2);
+    while again && folding.round(usize::MAX) {}
     folding.finish()
 }
 
@@ -51,6 +55,7 @@ struct Folding<'a> {
     into: Vec<Vec<DagEdgeId>>,
     gone: Vec<bool>,
     region: Vec<Vec<DagEdgeId>>,
+    exit: Node,
 }
 
 impl Folding<'_> {
@@ -64,27 +69,22 @@ impl Folding<'_> {
             into: nodes().map(|n| dag.incoming(n).to_vec()).collect(),
             gone: vec![false; dag.node_count()],
             region: vec![Vec::new(); dag.node_count()],
+            exit: dag.exit(),
         }
     }
 
-    /// Folds what there is before the iteration; whether there was something.
-    fn round(&mut self) -> bool {
-        let found: Vec<(Node, Node)> = self.dag.order().iter().filter_map(|n| Some((*n, self.conditional(*n)?))).collect();
-        let mut folded = false;
-        for (begin, end) in found {
-            // Where one conditional follows another, the second one's begin was the first one's end, and is gone.
-            if self.conditional(begin) == Some(end) {
-                self.fold(begin, end);
-                folded = true;
-            }
-        }
-        folded
+    /// Folds all conditionals of at most so many edges that there are before the iteration; whether there was one.
+    fn round(&mut self, most: usize) -> bool {
+        let found: Vec<(Node, Node)> = self.dag.order().iter().filter_map(|n| Some((*n, self.conditional(*n, most)?))).collect();
+        // The last first: the end of one may be the begin of another, which keeps its number and its in-edges.
+        found.iter().rev().for_each(|(begin, end)| self.fold(*begin, *end));
+        !found.is_empty()
     }
 
     /// The end of the conditional that begins at a node.
-    fn conditional(&self, begin: Node) -> Option<Node> {
+    fn conditional(&self, begin: Node, most: usize) -> Option<Node> {
         let edges = &self.out[begin.index()];
-        if self.gone[begin.index()] || begin == self.dag.entry() || edges.len() < 2 {
+        if self.gone[begin.index()] || !(2..=most).contains(&edges.len()) {
             return None;
         }
         // A triangle's direct edge leads to the end itself, which other edges reach over a node.
@@ -93,7 +93,7 @@ impl Folding<'_> {
         let candidates: BTreeSet<Node> = edges.iter().map(direct).chain(middle.iter().flatten().copied()).collect();
         let reaches = |end: Node| edges.iter().zip(&middle).all(|(e, m)| direct(e) == end || *m == Some(end));
         let single = |end: Node| self.into[end.index()].len() == edges.len();
-        candidates.into_iter().find(|end| *end != self.dag.exit() && reaches(*end) && single(*end))
+        candidates.into_iter().find(|end| reaches(*end) && single(*end))
     }
 
     /// Where a node with one in-edge and one out-edge leads.
@@ -119,6 +119,9 @@ impl Folding<'_> {
         content.append(&mut self.region[end.index()]);
         self.gone[end.index()] = true;
         self.into[end.index()].clear();
+        if self.exit == end {
+            self.exit = begin;
+        }
         self.out[begin.index()] = std::mem::take(&mut self.out[end.index()]);
         for edge in &self.out[begin.index()] {
             self.from[edge.index()] = begin;
@@ -137,6 +140,6 @@ impl Folding<'_> {
                 edges.push((*edge, self.from[edge.index()], self.to[edge.index()]));
             }
         }
-        Reduced { edges, order, region: self.region, out }
+        Reduced { edges, order, region: self.region, out, exit: self.exit }
     }
 }

@@ -24,8 +24,11 @@ fn threshold(dag: &Dag, copies: usize) -> usize {
 /// The tasks of a procedure, as sets of edges of its DAG: each path lies wholly within one of them. A single task holds everything.
 pub fn tasks(dag: &Dag, copies: usize, fold_again: bool) -> Vec<Vec<bool>> {
     let reduced = reduce(dag, fold_again);
+    if reduced.edges.is_empty() {
+        return vec![vec![true; dag.edges().len()]];
+    }
     let grown = Growth::until(&reduced, dag, threshold(dag, copies));
-    let mut sets: Vec<Vec<bool>> = grown.complete(dag).iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
+    let mut sets: Vec<Vec<bool>> = grown.complete().iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
     sets.sort();
     sets.dedup();
     sets
@@ -43,7 +46,7 @@ impl Growth<'_> {
         let mut growth = Growth { reduced, sets: vec![Vec::new(); dag.node_count()], covered: vec![false; reduced.edges.len()] };
         growth.sets[dag.entry().index()].push(vec![false; reduced.edges.len()]);
         let mut total = 1;
-        for &node in reduced.order.iter().filter(|n| **n != dag.exit()) {
+        for &node in reduced.order.iter().filter(|n| **n != reduced.exit) {
             total -= growth.sets[node.index()].len();
             let edges = &reduced.out[node.index()];
             for (at, &edge) in edges.iter().enumerate() {
@@ -72,11 +75,11 @@ impl Growth<'_> {
     }
 
     /// Beginnings that have edges onwards, with everything behind those edges; and paths that are whole.
-    fn complete(self, dag: &Dag) -> Vec<Vec<bool>> {
+    fn complete(self) -> Vec<Vec<bool>> {
         let mut out = Vec::new();
         for &node in &self.reduced.order {
             let open: Vec<usize> = self.reduced.out[node.index()].iter().copied().filter(|e| !self.covered[*e]).collect();
-            if self.sets[node.index()].is_empty() || open.is_empty() && node != dag.exit() {
+            if self.sets[node.index()].is_empty() || open.is_empty() && node != self.reduced.exit {
                 continue;
             }
             let rest = self.reachable(&open);

@@ -274,7 +274,7 @@ impl BlockReader {
         reader.file.read_exact(&mut head[..have]).map_err(ProfileError::io(path, "read"))?;
         if have < 8 || head[..8] != MAGIC {
             let what = match head[..8] == trodden_wire::RAW_MAGIC {
-                true => "it is a raw file of counts, of which `trodden collect` makes a profile".to_string(),
+                true => "it is a raw file of counts, of which `trodden import` makes a profile".to_string(),
                 false => "it does not begin with TRODPROF".to_string(),
             };
             return Err(ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what });

@@ -92,7 +92,7 @@ pub enum Inexact {
     )]
     Copy(u64),
     /// Edges are counted instead of paths, in so many units.
-    #[error("{} edges (--edges) instead of paths: each path is one edge", count(*.0))]
+    #[error("{} edges (--divide edges) instead of paths: each path is one edge", count(*.0))]
     Edges(u64),
     /// The copies that counted together did not run the same execution, but differ in so many places.
     #[error(

@@ -147,7 +147,7 @@ mod tests {
     use super::is_call_or_return;
 
     #[test]
-    fn calls_and_returns_are_told_from_other_instructions() {
+    fn calls_and_returns_are_distinguished_from_other_instructions() {
         // call, call *%rax, call *%r8, call *8(%rax), notrack call *%rax, ret, rep ret, ret $8.
         let those: [&[u8]; 8] = [
             &[0xe8, 1, 2, 3, 4],

@@ -1,8 +1,8 @@
 //! Runs a program that counts nothing under `perf record`, and makes a profile of the branches that hardware recorded.
 //!
 //! What perf and the machine can do is tried out first, on a program that does nothing: so a run is not made in vain.
-//! Then it is perf that runs the command; its exit status is the command's. What `perf script` prints of the recording
-//! goes through [`crate::import`], as if the user had printed it.
+//! Then it is perf that runs the command; its exit status is the command's. `perf script` prints the recording twice: first the files that
+//! were mapped, among which programs with marked blocks are found, then the branches, for [`crate::import`].
 
 use crate::import;
 use crate::runs::reasons;
@@ -10,10 +10,11 @@ use crate::{RecordedCommand, Surroundings, circumstances, ending, exit_code_with
 use anyhow::{Context, Result, bail, ensure};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::wait_forwarding;
 use trodden_profile::Run;
+use trodden_trace::marked_programs;
 
 /// From one sample to the next, in branches; prime, so that it keeps no step with loops.
 const PERIOD: &str = "100003";
@@ -36,8 +37,6 @@ pub struct BranchRecording {
     pub perf: PathBuf,
     /// Its event, if the default does not work on this processor.
     pub event: Option<String>,
-    /// The programs and libraries whose branches are wanted.
-    pub programs: Vec<PathBuf>,
 }
 
 /// Records a run; gives the command's exit status.
@@ -93,8 +92,7 @@ fn try_out(job: &BranchRecording, data: &Path) -> Result<()> {
 fn remedy(kind: BranchKind) -> &'static str {
     match kind {
         BranchKind::Records => {
-            "branch records need a processor that has them (Intel since Haswell; AMD Zen 4 and later, or Zen 3 with --branch-event \
-                branch-brs), which virtual \
+            "branch records need a processor that has them (Intel since Haswell; AMD Zen 4 and later, or Zen 3 with --branches=branch-brs), which virtual \
              machines rarely show, and the sysctl kernel.perf_event_paranoid at 2 or less; build with --sample where there are none"
         }
         BranchKind::Trace => {
@@ -107,18 +105,24 @@ fn remedy(kind: BranchKind) -> &'static str {
 /// Has perf print what it recorded, and makes the profile.
 fn keep(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, around: &Surroundings) -> Result<()> {
     ensure!(data.is_file(), "perf recorded nothing");
-    let cannot_run = || format!("cannot run {}", job.perf.display());
-    let mut script = Command::new(&job.perf);
-    script.arg("script").arg("-i").arg(data);
-    match job.kind {
-        BranchKind::Records => script.args(["-F", "pid,tid,ip,brstack", "--show-mmap-events"]),
-        BranchKind::Trace => script.args(["--itrace=b", "-F", "pid,tid,ip,addr", "--show-mmap-events", "--show-task-events"]),
+    let name = Path::new("what perf recorded");
+    let programs = printed(job, data, &["-F", "pid,tid"], |text| Ok(marked_programs(text, name, around.units.as_ref())?))?;
+    let fields: &[&str] = match job.kind {
+        BranchKind::Records => &["-F", "pid,tid,ip,brstack"],
+        BranchKind::Trace => &["--itrace=b", "-F", "pid,tid,ip,addr", "--show-task-events"],
     };
-    let mut child = script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().with_context(cannot_run)?;
-    let text = BufReader::new(child.stdout.take().context("perf's output is a pipe")?);
-    let imported = import::profile_of(text, Path::new("what perf recorded"), &job.programs, run, around);
+    let imported = printed(job, data, fields, |text| import::profile_of(text, name, &programs, run, around))?;
+    import::store(imported, name, &what.destination, around)
+}
+
+/// Has perf print these fields and the mappings of the recording to a reader.
+fn printed<T>(job: &BranchRecording, data: &Path, fields: &[&str], read: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
+    let mut script = Command::new(&job.perf);
+    script.arg("script").arg("-i").arg(data).args(fields).arg("--show-mmap-events").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = script.spawn().with_context(|| format!("cannot run {}", job.perf.display()))?;
+    let found = read(BufReader::new(child.stdout.take().context("perf's output is a pipe")?));
     let status = child.wait()?;
-    let imported = imported?;
+    let found = found?;
     ensure!(status.success(), "`perf script` failed ({status})");
-    import::store(imported, Path::new("what perf recorded"), &what.destination, around)
+    Ok(found)
 }

@@ -79,7 +79,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     if let Err(error) = finished {
         let kept = folder.keep();
         log::warn!(
-            "the suite is incomplete: {1}; raw counts that were not stored are in {0} (`trodden collect {2}`)",
+            "the suite is incomplete: {1}; raw counts that were not stored are in {0} (`trodden import {2}`)",
             kept.display(),
             reasons(&error),
             shell_word(&kept.to_string_lossy())

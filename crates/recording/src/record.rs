@@ -51,7 +51,7 @@ fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
         Err(error) => {
             let kept = folder.keep();
             log::warn!(
-                "no profile of this run: {1}; the raw counts are in {0} (`trodden collect {2}`)",
+                "no profile of this run: {1}; the raw counts are in {0} (`trodden import {2}`)",
                 kept.display(),
                 reasons(&error),
                 shell_word(&kept.to_string_lossy())
@@ -64,7 +64,7 @@ fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
     } else {
         let kept = folder.keep();
         log::warn!(
-            "the profile of this run is incomplete ({}, named above); the raw counts are in {1} (`trodden collect {2}`)",
+            "the profile of this run is incomplete ({}, named above); the raw counts are in {1} (`trodden import {2}`)",
             plural(lacking.problems as u128, "problem", "problems"),
             kept.display(),
             shell_word(&kept.to_string_lossy())
@@ -176,7 +176,7 @@ fn warn_of_processes_that_go_on(arguments: &[OsString], folder: &Path) {
     } {
         log::info!(
             "warning: `{}` has ended, but a process that it started still runs: what it counts from now on is not in this profile (to \
-                have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden collect` at the end)",
+                have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden import` at the end)",
             arguments[0].display()
         );
     }
@@ -216,7 +216,7 @@ pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Surr
     };
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
-            "{} was built with --sample: its raw file has counts of bursts, and not which part of the run they are; `trodden sample` of \
+            "{} was built with --sample: its raw file has counts of bursts, and not which part of the run they are; `trodden record --attach` of \
              the running program, and `trodden record`, make a profile that says so",
             image.path
         );

@@ -50,7 +50,7 @@ pub fn summary(costs: &Costs) -> Vec<String> {
                 100.0 * saving.abs()
             ));
         }
-        _ => out.push("what one program that counts all would take is not known: --baseline runs it".into()),
+        _ => out.push("what one program that counts all would take is not known: `trodden-lab with --baseline` runs it".into()),
     }
     out
 }

@@ -42,7 +42,7 @@ pub fn compactness(observed: &ObservedSegments) -> Vec<String> {
     )];
     if inlined + duplicated > 0 {
         let copies = plural(duplicated.into(), "call is of a copy", "calls are of copies");
-        remarks.push(format!("{} inlined, {copies} (--growth)", plural(inlined.into(), "call is", "calls are")));
+        remarks.push(format!("{} inlined, {copies}", plural(inlined.into(), "call is", "calls are")));
     }
     remarks
 }

@@ -30,6 +30,7 @@ pub mod found;
 pub mod html;
 pub mod info;
 pub mod inlined;
+pub mod input_kind;
 pub mod isolation;
 pub mod json;
 pub mod lcov;

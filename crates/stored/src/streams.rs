@@ -1,16 +1,13 @@
 //! Streams by the names that people give them: of runs, in files and folders. Where they are kept: [`crate::place`].
 
+use crate::named::LAST;
 use crate::place::{self, COPIES, LOG, STREAM, of_copy, streams_beside, with_extension};
-use anyhow::{Context, Result, bail};
-use std::fs::{self, File};
-use std::io::Read;
+use anyhow::{Result, bail};
+use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::stream::StreamLog;
 use trodden_profile::{ProfileError, RunStore};
 use trodden_text::words::plural;
-
-/// What sequences as text begin with.
-const TEXT: &str = "#trodden events";
 
 /// Opens a log. What is missing of it is said: a reader sees the rest.
 ///
@@ -53,35 +50,19 @@ pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
 pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
     if path.is_file() {
-        check_log(path)?;
         return Ok(vec![path.to_owned()]);
     }
     let folder = folder(wanted)?;
     let logs = with_extension(&folder, LOG)?;
     if logs.is_empty() && folder.join(COPIES).is_dir() {
         bail!(
-            "copies share the functions of `{wanted}`, so that no stream has all: `trodden stream iterations {wanted}` is what they answer"
+            "copies share the functions of `{wanted}`, so that no stream has all: `trodden patterns iterations {wanted}` is what they answer"
         );
     }
     if logs.is_empty() {
         bail!("there are no logs of streams in {}", folder.display());
     }
     Ok(logs)
-}
-
-/// Refuses files that are taken for logs easily.
-fn check_log(file: &Path) -> Result<()> {
-    let mut begin = Vec::new();
-    // One that cannot be read is refused when it is opened.
-    let _ = File::open(file).and_then(|opened| opened.take(TEXT.len() as u64).read_to_end(&mut begin));
-    let beside = streams_beside(file);
-    if begin == TEXT.as_bytes() {
-        bail!("{} is a sequence as text: `trodden stream find`, `hot` and `segments` read such, this command logs", file.display());
-    }
-    if beside.is_dir() && file.extension().is_none_or(|extension| extension != LOG) {
-        bail!("{} is a profile; its streams are in {}: name that", file.display(), beside.display());
-    }
-    Ok(())
 }
 
 /// The logs of each copy, where copies share the functions of a run.
@@ -137,15 +118,23 @@ pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     with_extension(&folder, LOG).ok().filter(|logs| !logs.is_empty())
 }
 
-/// The folder of the newest.
+/// What was recorded last here: a folder of flight recorders, or the newest run.
 ///
 /// # Errors
-/// There is none.
-pub fn newest_last() -> Result<PathBuf> {
-    let none = "nothing was recorded here by `trodden record --last N -- PROGRAM` (built with --stream): record, or name the stream files";
+/// There is neither.
+pub fn newest_recording() -> Result<PathBuf> {
+    let none =
+        "nothing was recorded here: record with `trodden record --whole-program` or `--last N` (built with --stream), or name a file";
     let store = match RunStore::find(Path::new(".")) {
         Err(ProfileError::NoStore { .. }) => bail!(none),
         other => other?,
     };
-    place::newest_last(store.folder())?.context(none)
+    let time = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let (flight, run) = (place::newest_last(store.folder())?, store.get(LAST).ok());
+    match (flight, run) {
+        (None, None) => bail!(none),
+        (Some(flight), Some(run)) if time(&flight) <= time(&run.profile) => Ok(LAST.into()),
+        (Some(flight), _) => Ok(flight),
+        (None, Some(_)) => Ok(LAST.into()),
+    }
 }

@@ -266,7 +266,7 @@ impl Collector for Compiled {
                 return Ok(());
             }
         }
-        let remedy = "build it by `trodden build --witnesses` or `trodden cc --trodden-witnesses`, or take `--collector trampolines`";
+        let remedy = "build it by `trodden-lab with --witnesses -- build`, or take `--collector trampolines`";
         Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no sleds for witnesses: {remedy}") })
     }
 

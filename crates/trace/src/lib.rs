@@ -78,7 +78,7 @@ mod uprobes;
 mod watch;
 
 pub use attach::check_traceable;
-pub use branch_import::{BranchImport, ImportError, import};
+pub use branch_import::{BranchImport, ImportError, import, marked_programs};
 pub use collect::{Collector, Compiled, Hardware, PtraceBreakpoints, RunOutcome, SingleStep, Trampolines, Uprobes};
 pub use collectors::CollectorKind;
 pub use displaced::{DisplaceError, displace};

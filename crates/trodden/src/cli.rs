@@ -9,13 +9,13 @@ mod fleet;
 mod isolate;
 mod laboratory;
 mod overview;
+mod patterns;
 mod recording;
 mod runs;
 mod segments;
-mod sequences;
+mod show;
 mod showing;
 mod simulate;
-mod stream;
 mod suite;
 mod trace;
 mod untested;
@@ -23,31 +23,27 @@ mod waits;
 
 pub use branches::Branches;
 pub use building::{Build, Instrument, OnUntested, Pgo};
-pub use copies::{Copies, EngineKind};
-pub use coverage::{
-    Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
-};
+pub use copies::{Copies, Division};
+pub use coverage::{Coverage, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles};
 pub use find::Find;
 pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
 pub use overview::command as command_line;
-pub use recording::{Collect, Destination, Import, Record, Sample};
+pub use patterns::{Length, PatternKind, Patterns};
+pub use recording::{Import, Record};
 pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
-pub use segments::{SegmentFormat, Segments};
-pub use sequences::{StreamAnalysis, StreamDiff, StreamFind, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments};
-pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
+pub use segments::Segments;
+pub use show::Show;
+pub use showing::{Advise, Annotate, Export, Format, Report};
 pub use simulate::Simulate;
-pub use stream::{Last, Stream, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
-pub use trace::{
-    Condition, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
-};
+pub use trace::{RepeatPart, Trace, TraceRecord};
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
 pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 pub use trodden_console::output::Color;
 pub use untested::{Untested, UntestedFormat};
-pub use waits::{Waits, WaitsRecord, WaitsReport};
+pub use waits::{Waits, WaitsRecord};
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -82,7 +78,7 @@ const DRIVER_HELP: &str = "\
 Environment:
   TRODDEN_CACHE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
   TRODDEN_INSTRUMENT  how drivers count: settings such as max-paths=1000 chords=off keep=map when=bursts events=tsc
-  TRODDEN_LTO=1       optimise programs as a whole (as --trodden-lto)
+  TRODDEN_LTO=1       optimise programs as a whole (as --trodden=lto)
   TRODDEN_QUIET=1     no notes on standard error
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
   TRODDEN_LLVM        the folder of an LLVM 22 that is not installed by packages
@@ -97,55 +93,42 @@ pub enum Command {
     /// Compile or link C: clang, with paths counted. All arguments are clang's.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
-        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
-        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
+        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
-        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
-        /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
-        /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
-        /// `--trodden-threads=atomic` for counters that threads share.
+        /// Arguments of clang++. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
+        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Run a build command with the drivers as its C and C++ compilers.
     Build(Build),
-    /// Run an instrumented program and store the profile.
+    /// Run an instrumented program, or attach to one, and store the profile.
     Record(Box<Record>),
-    /// Count running programs that were built with --sample, in bursts.
-    Sample(Sample),
-    /// Show what each thread of a program built with --stream did before the end.
-    Last(Last),
-    /// The sequence of paths and calls of each thread of a run: what it holds, from any place on.
-    #[command(subcommand)]
-    Stream(Stream),
-    /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
-    Collect(Collect),
     /// Make a program faster by what its own runs show: builds, trains, builds again.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
-    /// Make a profile of branches that hardware recorded.
+    /// Make a run of what was written without `trodden record`: raw files, stream files, traces, branches from `perf script`.
     Import(Import),
-    /// Show the hottest paths of a recorded run.
+    /// Show what a file is and what matters most in it: hottest paths, calls of a trace, causes of waits.
     Report(Report),
     /// Show the source of a function with a path laid over it.
     Annotate(Annotate),
     /// Say what the paths of a run suggest to change in the program.
     Advise(Advise),
-    /// Find the paths that run through given lines, blocks and inlined functions.
+    /// Find where lines, blocks or calls were executed in a given order.
     Find(Find),
-    /// Show a caller's path and the callee's path behind it, counted together: interprocedural segments.
+    /// Show what a thread did, in order, from any place on; the last steps before a crash.
+    Show(Show),
+    /// Find what repeats in a stream of paths: hot subpaths, iterations, phases.
+    Patterns(Patterns),
+    /// Show paths across calls: a caller's path and the callee's path after it, counted together.
     Segments(Segments),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
@@ -154,7 +137,7 @@ pub enum Command {
     /// Collect untested paths from many machines.
     #[command(subcommand)]
     Fleet(Fleet),
-    /// Write a profile in a form that other tools read.
+    /// Write a profile, trace or recording of waits in a form that other tools read.
     Export(Export),
     /// Coverage of lines, regions, branches, functions and paths, of a program built with --coverage.
     #[command(subcommand)]
@@ -162,20 +145,20 @@ pub enum Command {
     /// Run test suites; find redundant tests; order tests.
     #[command(subcommand)]
     Suite(Suite),
-    /// Which code on which process makes others wait: recording, reporting.
+    /// Record who waits for whom; `trodden report` shows the code that causes it.
     #[command(subcommand)]
     Waits(Waits),
     /// List recorded runs, remove them, put them into suites.
     Runs(Runs),
     /// Add profiles up.
     Merge(Merge),
-    /// Compare two profiles: which paths appeared, vanished, or changed their share.
+    /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),
     /// Say what is known of an instrumented program, shared library, or profile.
     Info(Info),
-    /// Record the exact trace of an unmodified program; show, search and compare traces.
+    /// Record the exact trace of an unmodified program.
     #[command(subcommand)]
     Trace(Trace),
     /// Show or prune the unit cache.

@@ -27,7 +27,7 @@ fn traced(program: &str, status: i32) -> (Place, Profile, String) {
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]).output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     // Without the dynamic linker, which would take most of the steps.
-    place.cc("--trodden-addresses -O1 -static prog.c -o marked");
+    place.cc("--trodden=addresses -O1 -static prog.c -o marked");
     let mut trace = Vec::new();
     step::record(&place.path("marked"), &[], Stdio::null(), &place.path(""), &mut trace).unwrap();
     let counted = Profile::read(&place.path("counted.trodden")).unwrap();
@@ -42,7 +42,7 @@ fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
 #[test]
 fn programs_with_marked_blocks_are_described() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-addresses -O1 prog.c -o marked");
+    place.cc("--trodden=addresses -O1 prog.c -o marked");
     place.cc("-O1 prog.c -o counted");
     let info = |file: &str| -> serde_json::Value { serde_json::from_slice(&place.trodden(&format!("info --json {file}")).stdout).unwrap() };
     let (marked, counted) = (info("marked"), info("counted"));
@@ -54,7 +54,7 @@ fn programs_with_marked_blocks_are_described() {
 fn a_trace_imported_gives_the_counts() {
     let (place, counted, trace) = traced(PROGRAM, 3);
     place.write("trace.txt", &trace);
-    place.trodden("import --perf trace.txt --program marked --no-store -o traced.trodden");
+    place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
     for function in ["main", "collatz"] {
         assert_eq!(counts(&traced, function), counts(&counted, function), "{function}");
@@ -63,9 +63,9 @@ fn a_trace_imported_gives_the_counts() {
     assert!(report.contains("collatz") && report.contains("sampled"), "{report}");
     // Without samples it is an error that says what to print.
     place.write("empty.txt", "");
-    let output = place.command(trodden()).args(["import", "--perf", "empty.txt", "--program", "marked"]).output().unwrap();
+    let output = place.command(trodden()).args(["import", "empty.txt", "--program", "marked"]).output().unwrap();
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("brstack"), "{output:?}");
-    let output = place.command(trodden()).args(["import", "--perf", "trace.txt", "--program", "counted"]).output().unwrap();
+    let output = place.command(trodden()).args(["import", "trace.txt", "--program", "counted"]).output().unwrap();
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("--addresses"), "{output:?}");
 }
 
@@ -84,7 +84,7 @@ int main(void) { int sum = 0; for (int i = 0; i < 8; i++) sum += attempt(i); sin
 fn a_second_return_begins_a_path() {
     let (place, counted, trace) = traced(SECOND_RETURNS, 0);
     place.write("trace.txt", &trace);
-    place.trodden("import --perf trace.txt --program marked --no-store -o traced.trodden");
+    place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
     for function in ["main", "attempt", "leaf"] {
         assert_eq!(counts(&traced, function), counts(&counted, function), "{function}");
@@ -120,7 +120,7 @@ int main(void) {
 fn a_jump_to_the_next_instruction_is_a_branch() {
     let (place, counted, trace) = traced(NEAR_JUMPS, 0);
     place.write("trace.txt", &trace);
-    place.trodden("import --perf trace.txt --program marked --no-store -o traced.trodden");
+    place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
     assert_eq!(counts(&traced, "run"), counts(&counted, "run"));
 }
@@ -129,7 +129,7 @@ fn a_jump_to_the_next_instruction_is_a_branch() {
 fn windows_imported_rank_the_paths() {
     let (place, counted, trace) = traced(PROGRAM, 3);
     place.write("windows.txt", &step::windows(&trace, 32, 7));
-    place.trodden("import --perf windows.txt --program marked --no-store -o sampled.trodden");
+    place.trodden("import windows.txt --program marked --no-store -o sampled.trodden");
     let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
     let hottest = |profile: &Profile| counts(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
     assert_eq!(hottest(&sampled), hottest(&counted));
@@ -168,7 +168,7 @@ fn record_runs_perf_and_imports_what_it_prints() {
 #[test]
 fn where_nothing_can_be_recorded_the_remedy_is_named() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-addresses -O1 prog.c -o marked");
+    place.cc("--trodden=addresses -O1 prog.c -o marked");
     let mut record = place.command(trodden());
     let output = record.args(["record", "--branches", "--", "./marked"]).env("PATH", place.path("nothing")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

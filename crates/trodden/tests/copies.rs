@@ -109,7 +109,9 @@ fn copies_count_edges_as_paths_say() {
     let (truth, paths) = (edges(&place), counts(&place));
     assert!(truth.values().flatten().filter(|n| **n > 0).count() > 30, "{truth:?}");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
-    for arguments in ["--copies 3 --edges --weights one.trodden --costs costs.json --baseline", "--copies 1 --edges --no-first-run"] {
+    for arguments in
+        ["--copies 3 --divide edges --weights one.trodden --costs costs.json --baseline", "--copies 1 --divide edges --no-first-run"]
+    {
         let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
@@ -122,7 +124,7 @@ fn copies_count_edges_as_paths_say() {
     let all: u64 = truth.values().flatten().sum();
     assert!(hits("sequential_hits") < all * 3 / 4 && hits("hits_of_slowest") < hits("sequential_hits") / 2, "{all} {costs}");
     let report = String::from_utf8(place.trodden("report run.trodden").stdout).unwrap();
-    assert!(report.contains("edges (--edges) instead of paths"), "{report}");
+    assert!(report.contains("edges (--divide edges) instead of paths"), "{report}");
 }
 
 /// Counters of which it is known when they were counted first.
@@ -171,7 +173,7 @@ fn random_programs_are_divided_exactly() {
         assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {arguments}: {reported}");
         assert_eq!(counts(&place), truth, "seed {seed} {arguments}");
         if seed % 2 == 0 {
-            let copies = record(&place, "./prog", "--copies 2 --edges --baseline --weights one.trodden");
+            let copies = record(&place, "./prog", "--copies 2 --divide edges --baseline --weights one.trodden");
             assert_eq!(copies.status.code(), one.status.code(), "seed {seed}: {}", String::from_utf8_lossy(&copies.stderr));
         }
     }
@@ -273,7 +275,7 @@ fn without_a_run_the_program_is_sampled_first() {
     assert!(copies.status.code() == Some(0) && !reported.contains("estimated frequencies"), "{reported}");
     let page = std::fs::read_to_string(short.path("costs.html")).unwrap();
     assert!(
-        page.contains("the slowest is copy") && page.contains("--baseline runs it") && page.contains("above the ideal, an equal share"),
+        page.contains("the slowest is copy") && page.contains("--baseline` runs it") && page.contains("above the ideal, an equal share"),
         "{page}"
     );
 }
@@ -365,15 +367,27 @@ fn the_program_itself_runs_as_its_copies_do() {
     nix::unistd::mkfifo(&place.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let pipe = place.path("pipe");
     let writer = std::thread::spawn(move || std::fs::write(pipe, "seven b").unwrap());
-    let copies = record(&place, "./echo", "--copies 3 --no-first-run --input pipe");
+    let mut command = place.command(trodden());
+    let arguments = "record --no-store -o run.trodden --copies 3 --no-first-run -- ./echo";
+    let copies = with_choices(&mut command, arguments.split(' ')).stdin(std::fs::File::open(place.path("pipe")).unwrap()).output().unwrap();
     writer.join().unwrap();
     assert_eq!(copies.status.code(), Some(7), "{}", String::from_utf8_lossy(&copies.stderr));
+    // Of a file that was read in part, what is left; one without a name is read, too.
+    std::fs::write(place.path("nine"), "123456789").unwrap();
+    let mut file = std::fs::File::open(place.path("nine")).unwrap();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(4)).unwrap();
+    let given =
+        |file: std::fs::File| with_choices(&mut place.command(trodden()), arguments.split(' ')).stdin(file).status().unwrap().code();
+    assert_eq!(given(file), Some(5));
+    let file = std::fs::File::open(place.path("nine")).unwrap();
+    std::fs::remove_file(place.path("nine")).unwrap();
+    assert_eq!(given(file), Some(9));
 }
 
 #[test]
 fn plans_are_of_programs_that_can_be_divided() {
     let place = Place::with(&[("prog.c", COUNTED)]);
-    place.cc("--trodden-sample -O1 prog.c -o prog");
+    place.cc("--trodden=sample -O1 prog.c -o prog");
     let output = place.command(laboratory()).args(["plan", "./prog"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && reported.contains("which copies cannot share"), "{reported}");

@@ -92,7 +92,7 @@ fn copies_end_with_the_recorder_that_is_killed() {
     let place = Place::with(&[("prog.c", source)]);
     place.cc("-O1 prog.c -o prog");
     let mut command = place.command(trodden());
-    command.args("record --no-store -o run.trodden --copies 2 --no-first-run -- ./prog".split(' '));
+    with_choices(&mut command, "record --no-store -o run.trodden --copies 2 --no-first-run -- ./prog".split(' '));
     let mut recorder = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let program = place.path("raw-");
     let running = || {

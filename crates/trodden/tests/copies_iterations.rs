@@ -1,4 +1,4 @@
-//! `trodden record --copies K --iterations`: copies that share the sequences of functions, against the iterations counted from the stream
+//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, against the iterations counted from the stream
 //! of the whole program.
 
 mod place;
@@ -61,7 +61,7 @@ int main() { int g = 0; int s = outer(60, &g); std::printf("%d %d\n", s, g); }
 
 /// Paths across iterations, by function and the events of each.
 fn iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
-    let output = place.trodden(&format!("stream iterations {wanted} --iterations {k} --top 0 --json"));
+    let output = place.trodden(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = answer["paths"].as_array().unwrap().iter();
     rows.map(|row| (format!("{} {}", row["function"], row["iterations"]), row["count"].as_u64().unwrap())).collect()
@@ -72,7 +72,7 @@ fn copies_share_the_sequences_of_functions() {
     for (file, source) in [("turns.c", TURNS), ("prog.cc", EXCEPTIONS)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
-        compile(&format!("--trodden-stream -O1 {file} -o streaming"));
+        compile(&format!("--trodden=stream -O1 {file} -o streaming"));
         compile(&format!("-O1 {file} -o prog"));
         let run = |program: &str, options: &str| {
             let arguments = format!("record --no-store {options} -- ./{program}");
@@ -81,7 +81,7 @@ fn copies_share_the_sequences_of_functions() {
         let plain = run("streaming", "-o stream.trodden --whole-program");
         let counts = place.paths("stream.trodden");
         for (copies, program) in [("3", "prog"), ("2", "streaming")] {
-            assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --iterations")), plain);
+            assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --divide iterations")), plain);
             for k in ["1", "2", "4"] {
                 let expected = iterations(&place, "stream.trodden.streams", k);
                 assert!(expected.len() > 8, "{expected:?}");
@@ -90,7 +90,7 @@ fn copies_share_the_sequences_of_functions() {
             assert_eq!(place.paths("shared.trodden"), counts, "{file}: the counts of {copies} copies");
             let profile = Profile::read(&place.path("shared.trodden")).unwrap();
             assert_eq!(profile.images.len().to_string(), copies);
-            let refused = place.command(trodden()).args(["stream", "segments", "shared.trodden.streams"]).output().unwrap();
+            let refused = place.command(trodden()).args(["segments", "shared.trodden.streams", "--thread", "0"]).output().unwrap();
             let said = String::from_utf8_lossy(&refused.stderr);
             assert!(!refused.status.success() && said.contains("copies share the functions"), "{said}");
         }

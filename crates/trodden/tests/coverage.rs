@@ -47,7 +47,7 @@ fn check_program(name: &str, text: &str, level: &str) -> Place {
     let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };
     let options = format!("{level} -w -pthread");
     reference(&place, compiler, &options, name);
-    let option = if name == DECISIONS { "--trodden-coverage=mcdc" } else { "--trodden-coverage" };
+    let option = if name == DECISIONS { "--trodden=coverage=mcdc" } else { "--trodden=coverage" };
     place.trodden(&format!("{driver} {option} {options} {name} -o own"));
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
     place.trodden("export profdata run.trodden -o own.profdata");
@@ -55,7 +55,7 @@ fn check_program(name: &str, text: &str, level: &str) -> Place {
     assert!(llvm[0]["functions"].as_array().unwrap().iter().any(|f| f["count"].as_u64() > Some(0)), "{name} {level}: nothing was executed");
     assert_eq!(llvm, own, "{name} {level}");
     assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), name == DECISIONS, "{name} {level}");
-    let text = must(place.command(trodden()).args(["coverage", "export", "run.trodden", "--like", "llvm-cov"])).stdout;
+    let text = place.trodden("export llvm-json run.trodden --like llvm-cov").stdout;
     assert_eq!(llvm, serde_json::from_slice::<Value>(&text).unwrap()["data"], "{name} {level}: coverage export");
     place
 }
@@ -109,9 +109,9 @@ fn forked_processes(level: &str) {
     let each = std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let each = each.into_iter().find(|name| name.starts_with("each-")).unwrap();
     place.tool("llvm-profdata-22", &format!("merge {each} -o each.profdata"));
-    place.trodden(&format!("cc --trodden-coverage {level} forks.c -o own"));
+    place.trodden(&format!("cc --trodden=coverage {level} forks.c -o own"));
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]));
-    let output = must(place.command(trodden()).args(["coverage", "export", "run.trodden", "--like", "llvm-cov"]));
+    let output = place.trodden("export llvm-json run.trodden --like llvm-cov");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("returned twice"));
     let own = serde_json::from_slice::<Value>(&output.stdout).unwrap()["data"].take();
     let [once, each] = ["reference", "each"].map(|name| exported(&place, "reference", &format!("{name}.profdata")));
@@ -165,9 +165,9 @@ fn what_parents_do_behind_a_fork_is_executed() {
     const PARENT: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = fork();\n  \
         if (child == 0) {\n    _exit(0);\n  } else {\n    waitpid(child, 0, 0);\n  }\n  return 0;\n}\n";
     let place = Place::with(&[("parent.c", PARENT)]);
-    place.trodden("cc --trodden-coverage -O1 parent.c -o own");
+    place.trodden("cc --trodden=coverage -O1 parent.c -o own");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]));
-    let lines = String::from_utf8(place.trodden("coverage export --format lcov run.trodden").stdout).unwrap();
+    let lines = String::from_utf8(place.trodden("export lcov run.trodden").stdout).unwrap();
     for line in ["DA:4,2", "DA:6,1", "DA:8,1", "DA:10,1"] {
         assert!(lines.lines().any(|l| l == line), "{line}: {lines}");
     }
@@ -179,7 +179,7 @@ fn functions_whose_calls_return_twice_are_warned_of() {
     const BACK: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
         if (n < 2) longjmp(back, 1);\n}\nint main(int n, char **v) {\n  if (setjmp(back) == 0) {\n    away(n);\n  }\n  return 0;\n}\n";
     let place = Place::with(&[("back.c", BACK)]);
-    place.trodden("cc --trodden-coverage -O1 back.c -o own");
+    place.trodden("cc --trodden=coverage -O1 back.c -o own");
     let warned = |arguments: &[&str]| {
         must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).args(arguments));
         String::from_utf8(place.trodden("coverage report run.trodden").stderr).unwrap().contains("a call in main returned twice")
@@ -193,12 +193,12 @@ fn names_in_exports_are_those_of_the_source() {
     const BOX: &str = "namespace a { template <class T> struct Box {\n  T t;\n  Box(T x) : t(x) {}\n}; }\n\
         static int local(int n) { return n + 1; }\nint main() { a::Box<int> b(1); a::Box<long> c(1); return local(1) - 2; }\n";
     let place = Place::with(&[("box.cc", BOX)]);
-    place.cxx("--trodden-coverage -O1 box.cc -o own");
+    place.cxx("--trodden=coverage -O1 box.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     let names = |options: &str| -> (Vec<String>, Vec<String>) {
-        let json: Value = serde_json::from_str(&text(&place, &format!("coverage export run.trodden {options}"))).unwrap();
+        let json: Value = serde_json::from_str(&text(&place, &format!("export llvm-json run.trodden {options}"))).unwrap();
         let functions = json["data"][0]["functions"].as_array().unwrap();
-        let lcov = text(&place, &format!("coverage export run.trodden --format lcov {options}"));
+        let lcov = text(&place, &format!("export lcov run.trodden {options}"));
         let lcov = lcov.lines().filter_map(|line| Some(line.strip_prefix("FNDA:")?.to_owned()));
         (functions.iter().map(|f| f["name"].as_str().unwrap().to_owned()).collect(), lcov.collect())
     };
@@ -228,17 +228,17 @@ fn conditions_of_decisions_optimised() {
 
 /// The counts of lines of a program's run, and what `coverage show` prints of its branches.
 fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
-    let lcov = text(place, &format!("coverage export run.trodden --format lcov {options}"));
+    let lcov = text(place, &format!("export lcov run.trodden {options}"));
     let numbers = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     let lines = numbers.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
-    (lines, text(place, &format!("coverage show run.trodden --branches {options}")))
+    (lines, text(place, &format!("coverage show run.trodden --conditions {options}")))
 }
 
 fn code_behind_calls_that_do_not_return(level: &str) {
     const LEAVE: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         puts(\"before\");\n  leave(0);\n  puts(\"after\");\n  for (int i = 0; i < 3; i++)\n    puts(\"more\");\n\n  return 0;\n}\n";
     let place = Place::with(&[("leave.c", LEAVE)]);
-    place.cc(&format!("--trodden-coverage {level} leave.c -o own"));
+    place.cc(&format!("--trodden=coverage {level} leave.c -o own"));
     place.trodden("record --no-store -o run.trodden -- ./own");
     let (lines, _) = lines_of_run(&place, "");
     for (line, executed) in [(4, true), (5, true), (6, true), (7, false), (8, false), (9, false), (11, false)] {
@@ -272,7 +272,7 @@ fn what_begins_on_the_last_line_of_code_that_was_not_executed_is_executed() {
         puts(\"end\");\n}\nint main(void) {\n  step(0);\n  step(1);\n  return 0;\n}\n";
     for level in ["-O0", "-O2"] {
         let place = Place::with(&[("other.c", OTHER)]);
-        place.cc(&format!("--trodden-coverage {level} other.c -o own"));
+        place.cc(&format!("--trodden=coverage {level} other.c -o own"));
         place.trodden("record --no-store -o run.trodden -- ./own");
         let (lines, _) = lines_of_run(&place, "");
         let executed: Vec<u32> = lines.iter().filter(|(_, count)| **count > 0).map(|(line, _)| *line).collect();
@@ -288,7 +288,7 @@ fn a_loop_that_was_not_left_is_not_left() {
         for (int i = 0; i < 3; i++)\n    write(1, \"x\", 1);\n  while (!stop)\n    kill(getpid(), SIGKILL);\n  return 0;\n}\n";
     for level in ["-O0", "-O2"] {
         let place = Place::with(&[("wait.c", WAIT)]);
-        place.cc(&format!("--trodden-coverage {level} wait.c -o own"));
+        place.cc(&format!("--trodden=coverage {level} wait.c -o own"));
         place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
         let (lines, branches) = lines_of_run(&place, "");
         assert!(lines[&6] == 3 && lines[&8] == 1 && lines[&9] == 0, "{level}: {lines:?}");
@@ -303,7 +303,7 @@ fn an_empty_destructor_that_was_executed_is_executed() {
     const DERIVED: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; }\nD::~D() {}\n\
         int main() {\n  { D d; }\n  return g - 1;\n}\n";
     let place = Place::with(&[("derived.cc", DERIVED)]);
-    place.cxx("--trodden-coverage -O2 derived.cc -o own");
+    place.cxx("--trodden=coverage -O2 derived.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     let (lines, _) = lines_of_run(&place, "");
     assert_eq!((lines[&4], lines[&5]), (1, 1), "{lines:?}");
@@ -335,15 +335,25 @@ fn suites_show_what_each_test_adds() {
     let found: Vec<_> =
         added["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), lines(t), t["adds_paths"].as_u64())).collect();
     assert_eq!(found, [("minus", 20, Some(1)), ("big", 1, Some(3)), ("bad", 1, Some(1)), ("plain", 0, Some(3))]);
-    let difference = text(&place, "coverage diff 1 tests");
+    let difference = text(&place, "coverage report tests --baseline 1");
     assert!(difference.contains("only in 1: 0 lines, 0 paths") && difference.contains("parse.c: 7-9, 12, 16\n"), "{difference}");
-    for (run, least, status) in [("tests", "100", 0), ("1", "77.3", 1), ("1", "77.2", 0)] {
-        let output = place.command(trodden()).args(["coverage", "report", run, "--fail-under-lines", least]).output().unwrap();
-        assert_eq!(output.status.code(), Some(status), "{run} {least}");
+    for (arguments, status) in [
+        ("tests --fail-under lines=100,regions=1", 0),
+        ("1 --fail-under lines=77.3", 1),
+        ("1 --fail-under lines=77.2", 0),
+        ("1 --fail-under lines=77.2,functions=100,branches=99", 1),
+        ("tests --baseline 1 --fail-under baseline", 0),
+        ("1 --baseline tests --fail-under baseline", 1),
+        ("1 --baseline tests", 0),
+        ("1 --baseline tests --fail-under lines=1", 2),
+        ("1 --fail-under baseline", 2),
+    ] {
+        let output = place.command(trodden()).args(["coverage", "report"]).args(arguments.split(' ')).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{arguments}: {output:?}");
     }
-    let lcov = text(&place, "coverage export tests --format lcov");
+    let lcov = text(&place, "export lcov tests");
     assert!(lcov.contains("DA:16,1\n") && lcov.contains("LF:22\nLH:22\n"), "{lcov}");
-    place.trodden("coverage show tests --html pages --branches");
+    place.trodden("coverage show tests --html pages --conditions");
     assert!(std::fs::read_to_string(place.path("pages/index.html")).unwrap().contains("parse.c"));
     assert!(std::fs::read_to_string(place.path("pages/paths.html")).unwrap().contains("<td>8 of 54</td>"));
 }
@@ -359,7 +369,7 @@ fn changed_lines_are_distinguished() {
     git("commit -q -m first");
     let changed = include_str!("coverage/parse.c").replace("value > 100", "value > 99").replace("sign = -1", "sign = 0 - 1");
     place.write("parse.c", &changed);
-    place.cc("--trodden-coverage -O2 parse.c -o parse");
+    place.cc("--trodden=coverage -O2 parse.c -o parse");
     place.trodden("record -- ./parse 5");
     let report = text(&place, "coverage report --changed-since HEAD");
     assert!(report.contains("1/2  50.00%") && report.contains("not executed: line 7\n"), "{report}");
@@ -369,9 +379,9 @@ fn changed_lines_are_distinguished() {
 #[test]
 fn annotated_lines_have_the_counts_of_the_mapping() {
     let place = Place::with(&[("cxx.cc", include_str!("coverage/cxx.cc"))]);
-    place.cxx("--trodden-coverage -O2 cxx.cc -o own");
+    place.cxx("--trodden=coverage -O2 cxx.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
-    let lcov = text(&place, "coverage export run.trodden --format lcov");
+    let lcov = text(&place, "export lcov run.trodden");
     let known: std::collections::BTreeMap<u64, u64> = lcov
         .lines()
         .filter_map(|l| l.strip_prefix("DA:")?.split_once(','))
@@ -389,19 +399,19 @@ fn annotated_lines_have_the_counts_of_the_mapping() {
 #[test]
 fn a_program_that_is_not_as_it_ran_is_refused() {
     let place = Place::with(&[("plain.c", include_str!("coverage/plain.c"))]);
-    place.cc("--trodden-coverage -O1 -w plain.c -o own");
+    place.cc("--trodden=coverage -O1 -w plain.c -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     std::fs::rename(place.path("own"), place.path("moved")).unwrap();
     assert!(failure(&place, "coverage report run.trodden").contains("own is not there any more"));
     place.trodden("coverage report run.trodden --object moved");
-    place.cc("--trodden-coverage -O2 -w plain.c -o own");
+    place.cc("--trodden=coverage -O2 -w plain.c -o own");
     assert!(failure(&place, "coverage report run.trodden").contains("own was built again since it ran: record it again"));
     assert!(
         failure(&place, "coverage report run.trodden --object moved --object own").contains("own is not the program that was recorded")
     );
     // What no run has loaded counts as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
-    place.cc("--trodden-coverage -O1 -w idle.c -o idle");
+    place.cc("--trodden=coverage -O1 -w idle.c -o idle");
     let with_idle = text(&place, "coverage report run.trodden --object moved --object idle");
     assert!(with_idle.lines().any(|line| line.contains("idle.c") && line.contains("0/4")), "{with_idle}");
     assert!(failure(&place, "coverage show run.trodden --object moved --function nothing_so_called").contains("no function has a name"));
@@ -415,7 +425,7 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     place.cc("-O1 -w plain.c -o without");
     place.trodden("record --no-store -o without.trodden -- ./without");
     assert!(failure(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));
-    let refused = failure(&place, "cc --trodden-coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
+    let refused = failure(&place, "cc --trodden=coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
     assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
 }
 
@@ -471,7 +481,7 @@ fn functions_inlined_into_other_crates_are_executed() {
     must(without_cargos_variables(place.command(cargo_trodden())).args(["build", "--coverage"]));
     let program = place.path("target/trodden/x86_64-unknown-linux-gnu/debug/subject");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(program));
-    let tracefile = String::from_utf8(place.trodden("coverage export run.trodden --format lcov").stdout).unwrap();
+    let tracefile = String::from_utf8(place.trodden("export lcov run.trodden").stdout).unwrap();
     let library = tracefile.split("end_of_record").find(|file| file.contains("library/src/lib.rs")).unwrap();
     assert!(library.contains("DA:3,3\n"), "{library}");
 }
@@ -488,7 +498,7 @@ fn files_of_renamed_folders_have_their_paths() {
     let here = here.trim_end_matches('/');
     let mut reports = Vec::new();
     for option in ["", "-fcoverage-prefix-map=HERE=.", "-fcoverage-prefix-map=HERE=/usr/src", "-fdebug-prefix-map=HERE=/usr/src"] {
-        place.cc(&format!("--trodden-coverage -O1 -g {} {here}/src/one.c -o prog", option.replace("HERE", here)));
+        place.cc(&format!("--trodden=coverage -O1 -g {} {here}/src/one.c -o prog", option.replace("HERE", here)));
         place.trodden("record --no-store -o run.trodden -- ./prog");
         let report = |more: &str| text(&place, &format!("coverage report run.trodden {more}"));
         reports.push((report(""), report("--functions")));

@@ -11,12 +11,11 @@ use std::fmt::Write;
 type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
 
 fn counted(place: &Place, options: &str) -> Counted {
-    let lcov =
-        must(place.command(trodden()).args(["coverage", "export", "run.trodden", "--format", "lcov"]).args(options.split_whitespace()));
+    let lcov = place.trodden(&format!("export lcov run.trodden {options}"));
     let lcov = String::from_utf8(lcov.stdout).unwrap();
     let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     let lines = lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
-    let json = must(place.command(trodden()).args(["coverage", "export", "run.trodden"]).args(options.split_whitespace())).stdout;
+    let json = place.trodden(&format!("export llvm-json run.trodden {options}")).stdout;
     let json: Value = serde_json::from_slice(&json).unwrap();
     let branches = json["data"][0]["files"][0]["branches"].as_array().unwrap().iter();
     let number = |branch: &Value, at: usize| branch[at].as_u64().unwrap();
@@ -26,8 +25,8 @@ fn counted(place: &Place, options: &str) -> Counted {
 fn run(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     match name.ends_with(".cc") {
-        true => place.cxx(&format!("--trodden-coverage -w {level} {name} -o own")),
-        false => place.cc(&format!("--trodden-coverage -w {level} {name} -o own")),
+        true => place.cxx(&format!("--trodden=coverage -w {level} {name} -o own")),
+        false => place.cc(&format!("--trodden=coverage -w {level} {name} -o own")),
     };
     // Some end in ways that `must` would not have.
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
@@ -102,7 +101,7 @@ fn files_have_their_counts_under_another_name() {
         let place = Place::with(&[("leave.c", LEAVE)]);
         let here = place.path("");
         let here = here.to_str().unwrap().trim_end_matches('/');
-        place.cc(&format!("--trodden-coverage -O1 -g {} {here}/leave.c -o own", option.replace("HERE", here)));
+        place.cc(&format!("--trodden=coverage -O1 -g {} {here}/leave.c -o own", option.replace("HERE", here)));
         place.trodden("record --no-store -o run.trodden -- ./own");
         let (lines, _) = counted(&place, "");
         assert_eq!([4, 5, 6, 7].map(|line| lines[&line]), [3, 3, 1, 0], "{option}");
@@ -250,7 +249,7 @@ fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     let output = must(&mut place.command(place.path("own")));
     let own: Vec<Vec<u64>> = String::from_utf8(output.stdout).unwrap().lines().map(numbers).collect();
     let (lines, branches) = counted(&place, "");
-    let export: Value = serde_json::from_slice(&place.trodden("coverage export run.trodden").stdout).unwrap();
+    let export: Value = serde_json::from_slice(&place.trodden("export llvm-json run.trodden").stdout).unwrap();
     let marked = export["not_exact"].as_array().unwrap().iter().map(|mark| mark["function"].as_str().unwrap().to_owned());
     let marked: BTreeSet<String> = marked.filter(|name| name.starts_with('f')).collect();
     let is_exact = |function: u64| !marked.iter().any(|name| name.starts_with(&format!("f{function}")));

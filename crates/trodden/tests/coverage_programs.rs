@@ -68,7 +68,7 @@ impl Programs {
 
     /// Executions of lines, by the ends of files' names.
     fn lines(&self, options: &str) -> BTreeMap<(String, u64), u64> {
-        let text = self.place.trodden(&format!("coverage export run.trodden --format lcov {options}")).stdout;
+        let text = self.place.trodden(&format!("export lcov run.trodden {options}")).stdout;
         let (mut file, mut lines) = (String::new(), BTreeMap::new());
         for line in String::from_utf8(text).unwrap().lines() {
             if let Some(name) = line.strip_prefix("SF:") {
@@ -93,11 +93,11 @@ fn functions_of_one_name_have_the_counts_of_their_program() {
         puts(\"a\");\n  leave(0);\n  puts(\"b\");\n}\n";
     const RETURNS: &str = "#include <stdio.h>\nint main(void) {\n  puts(\"c\");\n  puts(\"d\");\n}\n";
     for level in ["-O0", "-O2"] {
-        let programs = Programs::new("--trodden-coverage");
+        let programs = Programs::new("--trodden=coverage");
         programs.place.write("a.c", LEAVES);
         programs.place.write("b.c", RETURNS);
         for name in ["a", "b"] {
-            programs.place.cc(&format!("--trodden-coverage {level} {}/{name}.c -o {name}", programs.here()));
+            programs.place.cc(&format!("--trodden=coverage {level} {}/{name}.c -o {name}", programs.here()));
         }
         programs.record("./a; ./b; ./b; ./b");
         let lines = programs.lines("");
@@ -116,7 +116,7 @@ fn functions_of_one_name_have_the_counts_of_their_program() {
 #[test]
 fn programs_with_renamed_folders_have_their_paths() {
     for option in ["-fdebug-prefix-map=HERE=/NAME", "-fcoverage-prefix-map=HERE=/NAME", "-ffile-prefix-map=HERE=/NAME"] {
-        let programs = Programs::new("--trodden-coverage");
+        let programs = Programs::new("--trodden=coverage");
         programs.build(&option.replace("NAME", "one"), "one");
         programs.build(&option.replace("NAME", "two"), "two");
         programs.build("", "own");
@@ -146,7 +146,7 @@ fn programs_with_renamed_folders_have_their_paths() {
 /// An edge profile's report has the paths of each program.
 #[test]
 fn programs_for_edge_profiles_have_their_paths() {
-    let programs = Programs::new("--trodden-pgo");
+    let programs = Programs::new("--trodden=pgo");
     programs.build("-fdebug-prefix-map=HERE=/one", "one");
     programs.build("-DEXTRA -fdebug-prefix-map=HERE=/two", "two");
     programs.record("./one; ./two more; ./two more");
@@ -165,7 +165,7 @@ fn programs_for_edge_profiles_have_their_paths() {
 /// The paths of a library's function are those that either program took.
 #[test]
 fn a_static_library_has_the_paths_of_both_programs() {
-    for counters in ["--trodden-coverage", "--trodden-pgo"] {
+    for counters in ["--trodden=coverage", "--trodden=pgo"] {
         let programs = Programs::new(counters);
         programs.compile("part.c", "", "part.o");
         programs.compile("main.c", "", "main.o");
@@ -175,7 +175,7 @@ fn a_static_library_has_the_paths_of_both_programs() {
         programs.link("main.o libpart.a", "one");
         programs.link("other.o libpart.a", "two");
         programs.record("./one more; ./two");
-        if counters == "--trodden-pgo" {
+        if counters == "--trodden=pgo" {
             let report = programs.json("report run.trodden --json");
             let work = report["functions"].as_array().unwrap().iter().filter(|f| f["name"] == "work");
             assert_eq!(work.map(|f| f["calls"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 1]);
@@ -192,7 +192,7 @@ fn a_static_library_has_the_paths_of_both_programs() {
 /// LLVM's tools show the build that they meet first, and drop the other.
 #[test]
 fn a_source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
-    let programs = Programs::new("--trodden-coverage");
+    let programs = Programs::new("--trodden=coverage");
     programs.build("", "plain");
     programs.build("-DEXTRA", "extra");
     programs.record("./plain; ./extra more");
@@ -213,7 +213,7 @@ fn a_source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
 fn local_functions_of_a_source_compiled_twice_are_named() {
     const LOCAL: &str = "__attribute__((noinline)) static int local(int n) {\n#ifdef TWICE\n  if (n)\n    n++;\n#endif\n  return n;\n}\n\
         int ENTRY(int n) { return local(n); }\n";
-    let programs = Programs::new("--trodden-coverage");
+    let programs = Programs::new("--trodden=coverage");
     programs.place.write("src/local.c", LOCAL);
     programs.place.write("src/both.c", "int one(int), two(int);\nint main(void) { return (one(0) + two(1) + two(2)) < 0; }\n");
     programs.compile("local.c", "-DENTRY=one", "one.o");
@@ -229,14 +229,14 @@ fn local_functions_of_a_source_compiled_twice_are_named() {
             let is_said = String::from_utf8(said).unwrap().contains("local: not exact: compiled in several ways within one program");
             assert_eq!(is_said, is_named, "{other} {command}");
         }
-        assert_eq!(programs.json("coverage export run.trodden")["not_exact"].as_array().unwrap().len(), usize::from(is_named), "{other}");
+        assert_eq!(programs.json("export llvm-json run.trodden")["not_exact"].as_array().unwrap().len(), usize::from(is_named), "{other}");
     }
 }
 
 /// A compiler cache gives a build folder the object that was compiled in another.
 #[test]
 fn objects_of_another_build_folder_have_their_paths() {
-    for counters in ["--trodden-coverage", "--trodden-pgo"] {
+    for counters in ["--trodden=coverage", "--trodden=pgo"] {
         let programs = Programs::new(counters);
         let place = &programs.place;
         for folder in ["a", "b"] {
@@ -254,7 +254,7 @@ fn objects_of_another_build_folder_have_their_paths() {
         let mut calls: Vec<_> = functions.map(|f| (f["name"].as_str().unwrap(), f["calls"].as_u64().unwrap())).collect();
         calls.sort_unstable();
         assert_eq!(calls, [("main", 1), ("work", 1)], "{counters}");
-        if counters == "--trodden-coverage" {
+        if counters == "--trodden=coverage" {
             assert_rows(&programs.paths(""), &[("a/part.c", 4, 9), ("b/main.c", 1, 1), ("total", 5, 10)], counters);
         }
     }

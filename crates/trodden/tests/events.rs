@@ -23,7 +23,7 @@ fn counts_are_those_of_the_full_tier() {
         place.write(source, &program.text);
         let level = ["-O0", "-O2", "-Os"][seed as usize % 3];
         let mut known: Option<(Vec<u8>, Counts)> = None;
-        for option in ["-Wall", "--trodden-events=tsc"] {
+        for option in ["-Wall", "--trodden=events=tsc"] {
             let mut build = place.command(trodden());
             build.args([driver, option, level, "-w", "-pthread", source, "-o", "subject"]);
             assert!(build.status().unwrap().success(), "seed {seed}");
@@ -42,7 +42,7 @@ fn counts_are_those_of_the_full_tier() {
 fn sums_are_added_to_in_memory_without_optimisation() {
     let place = Place::with(&[("leaf.c", "int leaf(int x) { return x + 1; }\n")]);
     let mut build = place.command(trodden());
-    build.args(["cc", "--trodden-events=tsc", "-O0", "-S", "leaf.c", "-o", "leaf.s"]);
+    build.args(["cc", "--trodden=events=tsc", "-O0", "-S", "leaf.c", "-o", "leaf.s"]);
     assert!(build.status().unwrap().success());
     let text = std::fs::read_to_string(place.path("leaf.s")).unwrap();
     let body = text.split("\nleaf:").nth(1).unwrap().split(".Lfunc_end").next().unwrap();
@@ -114,7 +114,7 @@ __attribute__((no_profile_instrument_function)) int main(void) {
 #[test]
 fn times_are_own_and_add_up_to_the_whole() {
     let place = Place::with(&[("timed.c", TIMED)]);
-    place.cc("--trodden-events=tsc -O2 timed.c -o timed");
+    place.cc("--trodden=events=tsc -O2 timed.c -o timed");
     let (output, profile) = place.record("timed");
     let elapsed: i128 = output.split_whitespace().next().unwrap().parse().unwrap();
     let total: i128 = profile.functions().map(|(_, unit, function)| sum(unit, function)).sum();
@@ -185,7 +185,7 @@ int main(void) {
 #[test]
 fn page_faults_are_charged_to_the_paths_that_cause_them() {
     let place = Place::with(&[("faults.c", FAULTS)]);
-    place.cc("--trodden-events=page-faults -O2 -pthread faults.c -o faults");
+    place.cc("--trodden=events=page-faults -O2 -pthread faults.c -o faults");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./faults"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     if !place.path("run.trodden").exists() {
@@ -216,7 +216,7 @@ fn refused(stderr: &[u8]) {
 #[test]
 fn what_cannot_be_counted_is_no_profile() {
     let place = Place::with(&[("prog.c", "int main(int n, char **w) { return n > 1 ? 5 : 4; }\n")]);
-    place.cc("--trodden-events=cache-misses -O2 prog.c -o prog");
+    place.cc("--trodden=events=cache-misses -O2 prog.c -o prog");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
     match place.path("run.trodden").exists() {
@@ -228,7 +228,7 @@ fn what_cannot_be_counted_is_no_profile() {
 #[test]
 fn reports_show_events_and_merging_adds_them() {
     let place = Place::with(&[("timed.c", TIMED)]);
-    place.cc("--trodden-events=tsc -O2 timed.c -o timed");
+    place.cc("--trodden=events=tsc -O2 timed.c -o timed");
     let (_, profile) = place.record("timed");
     place.trodden("merge -o twice.trodden run.trodden run.trodden");
     let twice = Profile::read(&place.path("twice.trodden")).unwrap();
@@ -257,12 +257,12 @@ fn reports_show_events_and_merging_adds_them() {
 #[test]
 fn what_does_not_go_together_is_refused() {
     let place = Place::with(&[("a.c", "int f(int); int main(void) { return f(2); }\n"), ("b.c", "int f(int n) { return n > 2; }\n")]);
-    place.cc("--trodden-events=tsc -c a.c -o a.o");
-    place.cc("--trodden-events=cycles -c b.c -o b.o");
+    place.cc("--trodden=events=tsc -c a.c -o a.o");
+    place.cc("--trodden=events=cycles -c b.c -o b.o");
     for (arguments, message) in [
         ("cc a.o b.o -o mixed", "__trodden_event"),
-        ("cc --trodden-events=sneezes -c a.c -o c.o", "events takes tsc|cycles"),
-        ("cc --trodden-events=tsc --trodden-sample -c a.c -o c.o", "does not go together"),
+        ("cc --trodden=events=sneezes -c a.c -o c.o", "events takes tsc|cycles"),
+        ("cc --trodden=events=tsc --trodden=sample -c a.c -o c.o", "does not go together"),
         ("build --events tsc --sample -- true", "does not go together"),
         ("build --events sneezes -- true", "possible values: tsc, cycles"),
     ] {

@@ -26,7 +26,7 @@ fn limited(place: &Place, blocks: u32, arguments: &str) -> Output {
 #[test]
 fn a_stream_without_room_is_lost_aloud() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     let output = limited(&place, 600, "record --whole-program --no-store -o lost.trodden -- ./prog");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");

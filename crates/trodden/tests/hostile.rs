@@ -39,7 +39,7 @@ fn slices_nested_without_end_take_memory_in_proportion() {
     let overlap = |n: u32| format!(r#"{{"name":"g{n}","ph":"X","ts":{n},"dur":100000,"pid":1,"tid":1}}"#);
     place.write("overlap.json", &chrome((0..20_000).map(overlap)));
     for trace in ["open.json", "closed.json", "overlap.json"] {
-        let output = limited(&place, 2_000, &format!("waits report {trace}"));
+        let output = limited(&place, 2_000, &format!("report {trace}"));
         assert_eq!(output.status.code(), Some(0), "{trace}: {}", error(&output));
         let said = [output.stdout, output.stderr].concat();
         assert!(String::from_utf8_lossy(&said).contains("nested deeper than 128"), "{trace}");
@@ -74,15 +74,8 @@ const SYMBOLS: [u64; 3] = [3, 8, 9];
 /// The index of a piece: the number of its first block, no frames, one function.
 const INDEX: [u8; 4] = [0, 0, 1, 0];
 
-const COMMANDS: [&str; 7] = [
-    "trace show t",
-    "trace show --blocks t",
-    "trace show --addresses t",
-    "trace find main t",
-    "trace diff t t",
-    "trace export html t",
-    "trace export folded t",
-];
+const COMMANDS: [&str; 7] =
+    ["report t", "show --count 0 t", "export addresses t", "find main t", "diff --fail t t", "export html t", "export folded t"];
 
 #[test]
 fn crafted_traces_are_refused_with_their_place() {
@@ -152,15 +145,15 @@ fn deep_recursion_is_shown_or_refused() {
     )]);
     must(place.command("cc").args(["-O1", "-fno-optimize-sibling-calls", "-g", "deep.c", "-o", "deep"]));
     must(place.command(trodden()).args(["trace", "record", "--output", "t", "--", "./deep"]));
-    let output = limited(&place, 4_000, "trace show --depth 1000000 t");
+    let output = limited(&place, 4_000, "show --depth 1000000 t");
     assert!(output.status.code() == Some(2) && error(&output).contains("--depth"), "{}", error(&output));
-    let output = limited(&place, 4_000, "trace show --depth 400 t");
+    let output = limited(&place, 4_000, "show --calls --depth 400 t");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.contains("down")).count(),
         398,
         "all but `_start` and `main`"
     );
-    for command in COMMANDS.into_iter().chain(["trace show --json --depth 400 t", "trace show --blocks --depth 400 t"]) {
+    for command in COMMANDS.into_iter().chain(["show --calls --json --depth 400 t", "show --count 0 --depth 400 t"]) {
         let output = limited(&place, 4_000, command);
         assert_eq!(output.status.code(), Some(0), "{command}: {}", error(&output));
     }
@@ -260,8 +253,7 @@ fn names_of_programs_do_not_steer_the_terminal() {
         vec!["advise", "run.trodden"],
         vec!["info", "missing\u{1b}[2J\nEVIL"],
         vec!["report", HOSTILE],
-        vec!["trace", "show", HOSTILE],
-        vec!["waits", "report", HOSTILE],
+        vec!["show", HOSTILE],
         vec!["simulate", "--from", HOSTILE],
         vec!["coverage", "show", &profile],
         vec!["coverage", "report", &profile],
@@ -281,7 +273,7 @@ fn names_in_traces_do_not_steer_the_terminal() {
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
     // Another path of the same blocks.
     write_trace(&place.path("u"), &about, (0, 4, &INDEX, &[3, 8, 9, 9]));
-    for command in COMMANDS.into_iter().chain(["trace show --json t", "trace diff t u", "trace diff --json t u", "trace export chrome t"]) {
+    for command in COMMANDS.into_iter().chain(["report --json t", "diff t u", "diff --json t u", "export chrome t"]) {
         is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());
     }
     let name = serde_json::to_string(HOSTILE).unwrap();
@@ -297,6 +289,6 @@ fn names_in_traces_do_not_steer_the_terminal() {
     ];
     place.write("waits.json", &chrome(events.into_iter()));
     for options in [&["--json"][..], &[]] {
-        is_harmless(&place, &[&["waits", "report", "waits.json"], options].concat());
+        is_harmless(&place, &[&["report", "waits.json"], options].concat());
     }
 }

@@ -1,4 +1,4 @@
-//! `trodden last` beside a debugger: unfinished paths of innermost frames, and the frames of a Rust program that panics.
+//! `trodden show` of flight recorders beside a debugger: unfinished paths of innermost frames, and the frames of a Rust program that panics.
 
 mod place;
 
@@ -66,7 +66,7 @@ fn in_gdb(place: &Place, program: &str, arguments: &str) -> Vec<(String, u64)> {
 }
 
 fn thread(place: &Place, more: &[&str]) -> Value {
-    let report = must(place.command(trodden()).args(["last", "flight", "--json"]).args(more));
+    let report = must(place.command(trodden()).args(["show", "flight", "--json"]).args(more));
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     report["streams"][0]["threads"][0].clone()
 }
@@ -74,7 +74,7 @@ fn thread(place: &Place, more: &[&str]) -> Value {
 /// The innermost frame's unfinished path is so many paths of a function, and ends where the debugger is.
 fn unfinished_in(which: &str, function: &str, paths: u64) {
     let place = Place::with(&[("prog.c", PICK)]);
-    place.cc("--trodden-stream -O1 -g prog.c -o prog");
+    place.cc("--trodden=stream -O1 -g prog.c -o prog");
     let frames = in_gdb(&place, "./prog", which);
     assert_eq!(frames[0].0, function, "{frames:?}");
     let found = thread(&place, &["--core", "prog.core"]);
@@ -84,7 +84,7 @@ fn unfinished_in(which: &str, function: &str, paths: u64) {
     // It ends where the debugger is, and the side that was not taken is not on it.
     assert_eq!(lines.last(), Some(&frames[0].1), "{found:#}");
     assert!([5, 7, 18].iter().all(|other| !lines.contains(other)), "{found:#}");
-    let text = String::from_utf8(place.trodden("last flight --core prog.core").stdout).unwrap();
+    let text = String::from_utf8(place.trodden("show flight --core prog.core").stdout).unwrap();
     let said =
         if paths == 1 { format!("by the path {}", unfinished["path"].as_str().unwrap()) } else { "by one of 2 paths of both".into() };
     assert!(text.contains(&said), "{text}");

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, trodden, with_choices};
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -66,7 +66,7 @@ fn what_copies_get_and_print_is_their_users_alone() {
     let place = place();
     place.write("input", "a secret");
     let mut command = place.command(trodden());
-    command.args("record --no-store -o run.trodden --copies 2 --no-first-run --work copies -- ./prog".split(' '));
+    with_choices(&mut command, "record --no-store -o run.trodden --copies 2 --no-first-run --work copies -- ./prog".split(' '));
     // By a pipe, of which a copy is kept.
     let mut recorder = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::io::Write::write_all(&mut recorder.stdin.take().unwrap(), b"a secret").unwrap();
@@ -84,7 +84,7 @@ fn what_copies_get_and_print_is_their_users_alone() {
 /// among temporary files.
 fn left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn() -> bool) -> Vec<String> {
     let mut command = place.command(trodden());
-    command.args(arguments);
+    with_choices(&mut command, arguments.iter().copied());
     left_by_command(place, command, signal, |_| has_begun())
 }
 

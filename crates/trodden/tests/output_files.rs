@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Disk, Place, must, program_of};
+use place::{Disk, Place, must, program_of, with_choices};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::{Output, Stdio};
@@ -21,22 +21,22 @@ const COMMANDS: [&str; 27] = [
     "record -o OUT -- ./prog",
     "record --no-store --copies 2 --costs OUT -o costly.trodden -- ./prog",
     "merge run.trodden -o OUT",
-    "collect --no-store raw -o OUT",
+    "import --no-store raw -o OUT",
     "export html run.trodden -o OUT",
     "export json run.trodden -o OUT",
     "export pprof run.trodden -o OUT",
     "report run.trodden --html OUT",
     "advise run.trodden --sarif OUT",
     "untested run.trodden --known run.trodden -o OUT",
-    "coverage export covered.trodden -o OUT",
-    "segments 1 -o OUT",
-    "stream phases 1 --html OUT",
+    "export llvm-json covered.trodden -o OUT",
+    "segments 1 --sarif OUT",
+    "patterns phases 1 --html OUT",
     "fleet pack run.trodden --known run.trodden -o OUT",
     "fleet pack run.trodden --known run.trodden --append -o OUT",
     "fleet aggregate report.field --rows OUT",
     "instrument prog -o OUT",
     "trace record --runs 1 -o OUT -- ./prog",
-    "trace profile whole.trace --no-store -o OUT",
+    "import whole.trace --no-store -o OUT",
     "simulate --from branches --record OUT",
     "simulate --from branches --sequence OUT",
     "simulate --from branches -o OUT",
@@ -51,8 +51,8 @@ const COMMANDS: [&str; 27] = [
 fn place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT)]);
     place.cc("-O1 -g prog.c -o prog");
-    place.cc("--trodden-coverage -O1 -g prog.c -o covered");
-    place.cc("--trodden-stream -O1 -g prog.c -o streamed");
+    place.cc("--trodden=coverage -O1 -g prog.c -o covered");
+    place.cc("--trodden=stream -O1 -g prog.c -o streamed");
     fs::create_dir(place.path("raw")).unwrap();
     must(place.command(place.path("prog")).env("TRODDEN_OUTPUT", place.path("raw/a.raw")));
     for arguments in [
@@ -70,8 +70,8 @@ fn place() -> Place {
 
 fn run(place: &Place, command: &str, file: &str) -> Output {
     let arguments = command.split(' ').map(|word| if word == "OUT" { file } else { word });
-    let program = program_of(command.split(' ').next().unwrap());
-    place.command(program).args(arguments).stdin(Stdio::null()).output().unwrap()
+    let program = program_of(command);
+    with_choices(&mut place.command(program), arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 #[test]

@@ -63,9 +63,9 @@ int main(void) {
 }
 "#;
 
-fn pgo(place: &Place, options: &[&str], flags: &str) -> Output {
+fn pgo(place: &Place, choices: &str, flags: &str) -> Output {
     let mut command = place.command(trodden());
-    command.arg("pgo").args(options).args(["--train", "./prog > trained || true", "-o", "fast", "--"]);
+    command.arg("pgo").env("TRODDEN_LABORATORY", choices).args(["--train", "./prog > trained || true", "-o", "fast", "--"]);
     command.args(["sh", "-c", &format!("$CC {flags} -w prog.c -o prog")]);
     must(&mut command)
 }
@@ -74,7 +74,7 @@ fn pgo(place: &Place, options: &[&str], flags: &str) -> Output {
 fn the_last_iterations_of_a_loop_are_split_from_it() {
     let place = Place::with(&[("prog.c", LOOPS)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
-    let reported = String::from_utf8(pgo(&place, &[], "-O2 -g").stderr).unwrap();
+    let reported = String::from_utf8(pgo(&place, "", "-O2 -g").stderr).unwrap();
     assert!(reported.contains("row") && reported.contains("loops whose last iteration has code of its own: 1"), "{reported}");
     for n in ["0", "1", "2", "3", "9", "1000"] {
         let run = |program: &str| place.command(place.path(program)).arg(n).output().unwrap().stdout;
@@ -89,12 +89,12 @@ fn the_last_iterations_of_a_loop_are_split_from_it() {
 fn paths_behind_a_decided_branch_are_copied() {
     let place = Place::with(&[("prog.c", DECIDED)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
-    let reported = String::from_utf8(pgo(&place, &[], "-O1 -g").stderr).unwrap();
+    let reported = String::from_utf8(pgo(&place, "", "-O1 -g").stderr).unwrap();
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
-    let reported = String::from_utf8(pgo(&place, &["--edges"], "-O1 -g").stderr).unwrap();
+    let reported = String::from_utf8(pgo(&place, "--edges", "-O1 -g").stderr).unwrap();
     assert!(reported.contains("the program is fast") && !reported.contains("warning"), "{reported}");
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
-    let reported = String::from_utf8(pgo(&place, &["--min-share", "100"], "-O1 -g").stderr).unwrap();
+    let reported = String::from_utf8(pgo(&place, "--min-share 100", "-O1 -g").stderr).unwrap();
     assert!(reported.contains("branches are weighed by the paths taken") && reported.contains("nothing is copied"), "{reported}");
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
 }

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, cargo_trodden, must, trodden};
+use place::{Place, cargo_trodden, must, trodden, with_choices};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -61,7 +61,7 @@ fn counters_of_random_programs_are_those_of_llvm() {
             // Ended by a signal or `_exit`: LLVM writes nothing.
             continue;
         }
-        must(place.command(trodden()).args([language, "--trodden-pgo", level, "-w", "-pthread", name, "-o", "prog"]));
+        must(place.command(trodden()).args([language, "--trodden=pgo", level, "-w", "-pthread", name, "-o", "prog"]));
         let recorded = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
         assert_eq!(recorded.status.code(), status.code(), "{what}");
         place.trodden("export profdata run.trodden -o own.profdata");
@@ -135,7 +135,7 @@ fn several_units_runs_and_merging() {
 #[test]
 fn foreign_profile_options_are_refused() {
     let place = Place::with(&[("a.c", "int main(void) { return 0; }\n")]);
-    let output = place.command(trodden()).args(["cc", "--trodden-pgo", "-fprofile-generate", "a.c"]).output().unwrap();
+    let output = place.command(trodden()).args(["cc", "--trodden=pgo", "-fprofile-generate", "a.c"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("-fprofile-generate cannot be used together"));
 }
@@ -215,7 +215,7 @@ fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let arguments =
         ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
     let mut command = without_cargos_variables(place.command(trodden()));
-    let reported = String::from_utf8(must(command.args(arguments)).stderr).unwrap();
+    let reported = String::from_utf8(must(with_choices(&mut command, arguments)).stderr).unwrap();
     assert_equal(llvm, &read(place, "kept.profdata"), "rust, in one command");
     assert!(reported.contains("step") && reported.contains("copies of paths behind branches that earlier ones decide: "), "{reported}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
@@ -254,7 +254,7 @@ fn copies_of_a_unit_with_renamed_folders_have_their_paths() {
     let place = Place::with(&[("src/part.c", PART), ("src/main.c", MAIN)]);
     let here = place.path("");
     let here = here.to_str().unwrap().trim_end_matches('/');
-    for counters in ["", "--trodden-pgo", "--trodden-coverage"] {
+    for counters in ["", "--trodden=pgo", "--trodden=coverage"] {
         for map in ["-g", "-fdebug-prefix-map=HERE=/usr/src", "-ffile-prefix-map=HERE=/usr/src", "-ffile-prefix-map=HERE=."] {
             let map = map.replace("HERE", here);
             place.trodden(&format!("cc {counters} -O1 -g -DNAME=work {map} -c {here}/src/part.c -o one.o"));

@@ -430,7 +430,7 @@ fn emulated_thread_local_storage_is_refused_by_name() {
     }
     place.cc("-O1 -femulated-tls -fno-emulated-tls main.c step.c -o prog");
     place.check("prog", PRINTED, &[("step", 10)]);
-    place.cc("-O1 -femulated-tls --trodden-addresses main.c step.c -o marked");
+    place.cc("-O1 -femulated-tls --trodden=addresses main.c step.c -o marked");
     assert_eq!(place.output("marked"), PRINTED);
 }
 

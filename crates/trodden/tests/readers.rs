@@ -10,7 +10,7 @@ use trodden_oracle::step;
 use trodden_profile::Profile;
 
 fn run(place: &Place, arguments: &str) -> Output {
-    place.command(program_of(arguments.split(' ').next().unwrap())).args(arguments.split_whitespace()).output().unwrap()
+    place.command(program_of(arguments)).args(arguments.split_whitespace()).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -20,31 +20,31 @@ fn said(output: &Output) -> String {
 #[test]
 fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
     let place = Place::with(&[("p.c", "int main(void) { return 0; }\n")]);
-    place.cc("--trodden-addresses -O1 p.c -o p");
+    place.cc("--trodden=addresses -O1 p.c -o p");
     fs::create_dir(place.path("folder")).unwrap();
     let bolt = "B 401150 401130 5000 3\n";
     let mapping = "4/4 1.0: PERF_RECORD_MMAP2 4/4: [0x400000(0x1000) @ 0 fe:00 1 1]: r-xp /nowhere/q\n";
     let outside = format!("{mapping}4/4 2.0: 0x400010/0x400020/P/-/-/1 0x400024/0x400008/P/-/-/1\n");
     // Command, text of the file, exit status, what is said.
     let cases = [
-        ("waits report F", "[]", 0, "no slices"),
-        ("waits report F", "{\"traceEvents\": []}", 0, "no slices"),
-        ("waits report F", "[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1}]", 0, "no slices"),
-        ("waits report F", "{}", 2, "traceEvents"),
-        ("waits report F", "{\"traceEvents\": 1}", 2, "not JSON"),
-        ("waits report F", "[1, 2]", 2, "no phase"),
-        ("waits report F", "[{\"name\":\"w\"", 2, "not JSON"),
-        ("waits report F", "[{\"ph\":\"M\"} {}]", 2, "not JSON"),
-        ("waits report F", "[{\"ph\":\"M\"}] x", 2, "not JSON"),
-        ("waits report F", "nothing of the kind", 2, "neither a recording"),
-        ("waits report F", "", 2, "neither a recording"),
-        ("waits report F", "sched_switch: nonsense", 2, "F"),
-        ("waits report folder", "", 2, "folder"),
+        ("report F", "[]", 0, "no slices"),
+        ("report F", "{\"traceEvents\": []}", 0, "no slices"),
+        ("report F", "[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1}]", 0, "no slices"),
+        ("report F", "{}", 2, "traceEvents"),
+        ("report F", "{\"traceEvents\": 1}", 2, "not JSON"),
+        ("report F", "[1, 2]", 2, "no phase"),
+        ("report F", "[{\"name\":\"w\"", 2, "not JSON"),
+        ("report F", "[{\"ph\":\"M\"} {}]", 2, "not JSON"),
+        ("report F", "[{\"ph\":\"M\"}] x", 2, "not JSON"),
+        ("report F", "nothing of the kind", 2, "neither a profile"),
+        ("report F", "", 2, "the file is empty"),
+        ("report F", "sched_switch: nonsense", 2, "F"),
+        ("report folder", "", 2, "folder"),
         ("simulate --from F", bolt, 2, "pre-aggregated"),
-        ("import --no-store -o o --perf F --program p", bolt, 2, "pre-aggregated"),
+        ("import --no-store -o o F --program p", bolt, 2, "pre-aggregated"),
         ("simulate --from F", "some words\n", 2, "neither a branch stack"),
         ("simulate --from F", "4/4 1.0: 401136\n", 2, "without branch stacks"),
-        ("import --no-store -o o --perf F --program p", "4/4 1.0: 401136\n", 2, "without branch stacks"),
+        ("import --no-store -o o F --program p", "4/4 1.0: 401136\n", 2, "without branch stacks"),
         ("simulate --format perf-script --from F", "\n\n", 2, "no line of `perf script`"),
         ("simulate --from F", outside.as_str(), 2, "/nowhere/q"),
         ("simulate --from F --program p", outside.as_str(), 2, "--program"),
@@ -57,10 +57,10 @@ fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
         ("convert --format bt9 F -o o", "some words\n", 2, "F"),
         ("simulate --from F", "BT9_SPA_TRACE_FORMAT\nBT9_EDGE_SEQUENCE\nEOF\n", 2, "trodden-lab convert"),
         ("sweep F", "some words\n", 2, "F"),
-        ("trace show F", "some words\n", 2, "no trace"),
+        ("show F", "some words\n", 2, "neither a profile, a trace"),
         ("report F", "some words\n", 2, "F"),
         ("merge F -o o", "some words\n", 2, "F"),
-        ("stream show F", "some words\n", 2, "F"),
+        ("show F", "some words\n", 2, "F"),
     ];
     for (command, text, status, words) in cases {
         answers(&place, command, text, status, words);
@@ -89,12 +89,12 @@ fn texts_of_perf_without_events_of_the_scheduler_are_named() {
     let place = Place::new();
     let cases = [
         (HEADER_OF_PERF, 0, "no events"),
-        ("# a comment\n", 2, "neither a recording"),
-        ("a 1 [000] 1.0: PERF_RECORD_COMM: a:1/1\n", 2, "neither a recording"),
-        ("a 1 [000] 1.0: 1 cpu-clock:\n", 2, "neither a recording"),
+        ("# a comment\n", 2, "neither a profile"),
+        ("a 1 [000] 1.0: PERF_RECORD_COMM: a:1/1\n", 2, "neither a profile"),
+        ("a 1 [000] 1.0: 1 cpu-clock:\n", 2, "neither a profile"),
     ];
     for (text, status, words) in cases {
-        answers(&place, "waits report F", text, status, words);
+        answers(&place, "report F", text, status, words);
     }
 }
 
@@ -121,7 +121,7 @@ fn traces_in_folders_without_events_say_so() {
         if let Some(stream) = stream {
             fs::write(place.path("trace/stream"), stream).unwrap();
         }
-        let output = run(&place, "waits report trace");
+        let output = run(&place, "report trace");
         let said = said(&output);
         assert!(output.status.code() == Some(status) && said.contains(words), "case {number}: {}: {said}", output.status);
     }
@@ -154,7 +154,7 @@ fn an_archive_without_events_says_so() {
     let is_reader_there = place.command("otf2-print").arg("--version").output().is_ok();
     // Without the reader, its package is named.
     let (status, words) = if is_reader_there { (0, "no events") } else { (2, "otf2-tools") };
-    let output = run(&place, "waits report a.otf2");
+    let output = run(&place, "report a.otf2");
     assert!(output.status.code() == Some(status) && said(&output).contains(words), "{output:?}");
 }
 
@@ -168,7 +168,7 @@ fn answers(place: &Place, command: &str, text: &str, status: i32, words: &str) {
 }
 
 fn report(place: &Place, file: &str) -> Value {
-    serde_json::from_slice(&must(place.command(trodden()).args(["waits", "report", "--json", file])).stdout).unwrap()
+    serde_json::from_slice(&must(place.command(trodden()).args(["report", "--json", file])).stdout).unwrap()
 }
 
 /// A hundred barriers of two threads, at times with fractions of nanoseconds: `slow` is late at each of them by about half a millisecond.
@@ -237,7 +237,7 @@ fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
 #[test]
 fn another_process_with_another_file_at_the_same_address_is_not_the_program() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-addresses -O1 -static prog.c -o marked");
+    place.cc("--trodden=addresses -O1 -static prog.c -o marked");
     let mut trace = Vec::new();
     step::record(&place.path("marked"), &[], Stdio::null(), &place.path(""), &mut trace).unwrap();
     let trace = String::from_utf8(trace).unwrap();
@@ -246,14 +246,14 @@ fn another_process_with_another_file_at_the_same_address_is_not_the_program() {
     place.write("other.txt", &other);
     place.write("both.txt", &(own + &other));
     for name in ["one", "both"] {
-        place.trodden(&format!("import --perf {name}.txt --program marked --no-store -o {name}.trodden"));
+        place.trodden(&format!("import {name}.txt --program marked --no-store -o {name}.trodden"));
     }
     let [one, both] = ["one", "both"].map(|name| Profile::read(&place.path(&format!("{name}.trodden"))).unwrap());
     for function in ["main", "collatz"] {
         assert!(!counts(&one, function).is_empty());
         assert_eq!(counts(&both, function), counts(&one, function), "{function}");
     }
-    let output = run(&place, "import --perf other.txt --program marked --no-store -o other.trodden");
+    let output = run(&place, "import other.txt --program marked --no-store -o other.trodden");
     assert!(output.status.code() == Some(2) && said(&output).contains("none of the"), "{}", said(&output));
     // The file is at another place than its mapping says.
     let simulated = |file: &str| -> Value {

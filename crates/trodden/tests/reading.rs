@@ -274,7 +274,7 @@ fn a_profile_of_a_raw_file_that_was_cut_is_not_exact() {
     // Where the regions begin (`RawHeader`): of the first one a counter is left.
     let start = u64::from_le_bytes(bytes[72..80].try_into().unwrap()) as usize;
     fs::write(place.path("raw/counts.raw"), &bytes[..start + 8]).unwrap();
-    let collected = run(&place, &["collect", "--no-store", "-o", "c.trodden", "raw"]);
+    let collected = run(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
     assert!(!collected.status.success() && said(&collected).contains("within region 0"), "{collected:?}");
     assert!(said(&run(&place, &["report", "c.trodden"])).contains("not exact"));
     assert!(!json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());

@@ -185,9 +185,9 @@ fn raw_files_of_other_launchers_are_collected() {
         let status = place.command("./prog").env("TRODDEN_OUTPUT", "raw/%m.%p.raw").status().unwrap();
         assert!(status.success());
     }
-    place.trodden("collect raw --no-store -o run.trodden");
+    place.trodden("import raw --no-store -o run.trodden");
     assert_eq!(executions(&profile(&place), "step"), Some(6));
-    let none = place.command(trodden()).args(["collect", ".", "-o", "x.trodden"]).output().unwrap();
+    let none = place.command(trodden()).args(["import", ".", "-o", "x.trodden"]).output().unwrap();
     assert!(String::from_utf8_lossy(&none.stderr).contains("no raw files"));
 }
 
@@ -233,7 +233,7 @@ fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
     }
     // The same of raw files of another launcher, and of a suite.
     must(place.command("./prog").arg("file").env("TRODDEN_OUTPUT", "raw/%m.raw"));
-    let output = place.command(trodden()).args(["collect", "raw", "--no-store", "-o", "of.trodden"]).output().unwrap();
+    let output = place.command(trodden()).args(["import", "raw", "--no-store", "-o", "of.trodden"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(Profile::read(&place.path("of.trodden")).unwrap().run.lost, 1);
     let output = place.command(trodden()).args(["record", "--suite", "tests", "--", "./prog", "file"]).output().unwrap();
@@ -298,7 +298,7 @@ fn each_program_of_a_suite_has_its_stream() {
          if (n == 6) { if (!fork()) { step(1); _exit(0); } wait(0); }\n\
          if (n == 7) execl(v[0], v[0], \"8\", (char *)0); return n + (s < 0); }\n",
     )]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     place.cc("-O1 prog.c -o counting");
     let script = "true; ./prog 3 & ./prog 4; wait; ./prog 5; ./prog 6; ./counting 2; TRODDEN_TEST=last exec ./prog 7";
     let output =
@@ -332,6 +332,6 @@ fn each_program_of_a_suite_has_its_stream() {
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     let calls: u64 = report["segments"].as_array().unwrap().iter().map(|row| row["count"].as_u64().unwrap()).sum();
     assert_eq!(calls, 4, "{report:#}");
-    let differ = place.command(trodden()).args(["stream", "diff", &number("3"), &number("4")]).output().unwrap();
+    let differ = place.command(trodden()).args(["diff", "--sequence", "--fail", &number("3"), &number("4")]).output().unwrap();
     assert_eq!(differ.status.code(), Some(1), "{}", String::from_utf8_lossy(&differ.stderr));
 }

@@ -70,7 +70,7 @@ fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     let raw = raw.display();
     assert_eq!(paths(&json(place, &format!("{raw} {raw}"))), *found);
     let said = |arguments: &str| String::from_utf8(place.trodden(arguments).stderr).unwrap();
-    must(place.command(trodden()).args(["collect", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
+    must(place.command(trodden()).args(["import", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
     for arguments in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
         assert!(said(arguments).contains("only paths that were unknown"), "{arguments}");
     }
@@ -242,7 +242,7 @@ fn programs_act_on_untested_paths() {
     // With a callback, which takes untested paths itself.
     place.cc("-O1 -g prog.c callback.c -o with");
     place.trodden("record --suite called -- ./with 1 1 20 20");
-    place.trodden("instrument ./with --residual called --on-untested callback -o with.field");
+    place.trodden("instrument ./with --residual called --action callback -o with.field");
     let called = run(&place, "with.field", &["1", "20", "1", "20"], &[("TRODDEN_OUTPUT", "")]);
     let lines = String::from_utf8(called.stdout).unwrap();
     let of_classify: Vec<&str> = lines.lines().filter(|l| l.starts_with("untested classify ")).collect();
@@ -315,7 +315,7 @@ fn callbacks_are_made_in_all_threads_and_after_one_was_left_by_a_jump_or_an_exce
     let place = Place::with(&[("prog.cc", LEAVING)]);
     place.cxx("-O1 -pthread prog.cc -o prog");
     place.trodden("record --suite known -- ./prog 0");
-    place.trodden("instrument ./prog --residual known --on-untested callback -o prog.field");
+    place.trodden("instrument ./prog --residual known --action callback -o prog.field");
     for (mode, expected) in [("0", "called 0"), ("1", "inside 80"), ("2", "called 12"), ("3", "called 12")] {
         let output = run(&place, "prog.field", &[mode], &[("TRODDEN_OUTPUT", "")]);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();

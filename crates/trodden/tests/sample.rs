@@ -18,7 +18,7 @@ const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h
 
 fn place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--sample -O2 prog.c -o prog");
+    place.cc("--trodden=sample -O2 prog.c -o prog");
     place
 }
 
@@ -65,7 +65,7 @@ fn without_a_recorder_nothing_is_counted() {
     let status =
         place.command(place.path("prog").to_str().unwrap()).arg("20").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).status().unwrap();
     assert_eq!(status.code(), Some(3));
-    let output = place.command(trodden()).args(["collect", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
+    let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(step(&Profile::read(&place.path("c.trodden")).unwrap()).0, 0);
 }
@@ -83,7 +83,15 @@ fn a_program_that_runs_is_sampled_by_its_number() {
     let mut seen = Vec::new();
     for name in ["one.trodden", "two.trodden"] {
         let mut sample = place.command(trodden());
-        sample.arg("sample").arg(child.id().to_string()).args(["--for", "800ms", "--every", "20ms", "--no-store", "-o", name]);
+        sample.args(["record", "--attach"]).arg(child.id().to_string()).args([
+            "--for",
+            "800ms",
+            "--every",
+            "20ms",
+            "--no-store",
+            "-o",
+            name,
+        ]);
         let output = sample.output().unwrap();
         assert!(output.status.success(), "{output:?}");
         seen.push(step(&Profile::read(&place.path(name)).unwrap()));
@@ -94,8 +102,8 @@ fn a_program_that_runs_is_sampled_by_its_number() {
         assert!(count > 100 && (share - 0.75).abs() < 0.02, "{count} {share}");
     }
     // Which part of the run these counts are, the file does not say.
-    let output = place.command(trodden()).args(["collect", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
-    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("`trodden sample`"), "{output:?}");
+    let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("`trodden record --attach`"), "{output:?}");
     let merged = place.command(trodden()).args(["merge", "-o", "both.trodden", "one.trodden", "one.trodden"]).status().unwrap();
     assert!(merged.success());
 }
@@ -104,10 +112,10 @@ fn a_program_that_runs_is_sampled_by_its_number() {
 fn what_cannot_be_sampled_is_refused() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O2 prog.c -o prog");
-    let output = record(&place, &["--sample"]).output().unwrap();
+    let output = record(&place, &["--burst", "500us"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("nothing was sampled"), "{output:?}");
     std::fs::rename(place.path("run.trodden"), place.path("full.trodden")).unwrap();
-    place.cc("--sample -O2 prog.c -o prog");
+    place.cc("--trodden=sample -O2 prog.c -o prog");
     assert_eq!(record(&place, &[]).output().unwrap().status.code(), Some(3));
     let merge =
         place.command(trodden()).args(["merge", "-o", "m.trodden", "--separate-builds", "full.trodden", "run.trodden"]).output().unwrap();
@@ -115,7 +123,9 @@ fn what_cannot_be_sampled_is_refused() {
     let diff = place.command(trodden()).args(["diff", "--across-builds", "--json", "full.trodden", "run.trodden"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
     assert!(json["overlap"]["executions"].as_f64().unwrap() > 0.95, "{}", json["overlap"]);
-    for (arguments, message) in [(["sample", "/nonexistent"], "no such file"), (["sample", "full.trodden"], "can be sampled")] {
+    for (arguments, message) in
+        [(["record", "--attach", "/nonexistent"], "no such file"), (["record", "--attach", "full.trodden"], "can be sampled")]
+    {
         let output = place.command(trodden()).args(arguments).args(["--no-store", "-o", "x.trodden"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -152,7 +162,7 @@ const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
 #[test]
 fn a_burst_begins_and_ends_within_a_short_loop() {
     let place = Place::with(&[("prog.c", LOOPS)]);
-    place.cc("--sample -O2 prog.c -o prog");
+    place.cc("--trodden=sample -O2 prog.c -o prog");
     let iterations = 500_000_000;
     let mut command = place.command(trodden());
     command.args([
@@ -186,7 +196,7 @@ const AT_ONCE: &str = "__attribute__((noinline)) void step(int n) { if (n & 3) _
 #[test]
 fn burst_as_long_as_the_time_to_the_next_counts_from_the_first_path_on() {
     let place = Place::with(&[("prog.c", AT_ONCE)]);
-    place.cc("--sample -O2 prog.c -o prog");
+    place.cc("--trodden=sample -O2 prog.c -o prog");
     let mut command = place.command(trodden());
     command.args(["record", "--no-store", "--burst", "100s", "--every", "100s", "-o", "run.trodden", "--", "./prog"]);
     assert!(command.output().unwrap().status.success());
@@ -218,7 +228,7 @@ end: print(a);
 #[test]
 fn the_fast_version_is_spared_what_two_versions_would_cost() {
     let place = Place::with(&[("prog.c", CODE)]);
-    place.cc("--sample -O2 -S prog.c -o prog.s");
+    place.cc("--trodden=sample -O2 -S prog.c -o prog.s");
     let assembly = std::fs::read_to_string(place.path("prog.s")).unwrap();
     let part = |from: &str| assembly.split_once(&format!("\n{from}:")).unwrap().1.split(".cfi_endproc").next().unwrap().to_owned();
     let times = |text: &str, what: &str| text.matches(what).count();
@@ -226,7 +236,7 @@ fn the_fast_version_is_spared_what_two_versions_would_cost() {
     let run = part("run");
     assert!(times(&run, "*") >= 4, "jumps of each version: {run}");
     assert_eq!(times(&run, "run.table("), 1, "the checking code has its table's address from the entry on: {run}");
-    place.cc("--sample -O2 -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir");
+    place.cc("--trodden=sample -O2 -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir");
     let code = std::fs::read_to_string(place.path("prog.mir")).unwrap();
     assert_eq!(times(&code, "function_entry_count"), 1, "one node, that of both functions");
     assert_eq!(times(&code, "phi i8"), 0, "what is extended is not merged");
@@ -256,7 +266,7 @@ int main(void) {
         &format!("{CODE}\n{}", CODE[CODE.find("struct item *find").unwrap()..CODE.find("void use").unwrap()].replace("find", "later")),
     );
     let counts = |arguments: &str| {
-        place.cc(&format!("--sample -O2 -w {arguments} -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir"));
+        place.cc(&format!("--trodden=sample -O2 -w {arguments} -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir"));
         let code = std::fs::read_to_string(place.path("prog.mir")).unwrap();
         let counts = code.lines().filter_map(|line| line.split_once("\"function_entry_count\", i64 "));
         counts.map(|(_, rest)| rest.trim_end_matches('}').to_owned()).collect::<Vec<_>>()
@@ -272,7 +282,7 @@ fn functions_that_are_never_sampled_are_named_first() {
         __attribute__((noinline)) int step(int n) { return n % 3 ? n / 3 : n + 1; }\n\
         int main(void) { for (int i = 0; i < 20000000; i++) sink += step(i) + tried(i); return 0; }\n";
     let place = Place::with(&[("prog.c", source)]);
-    place.cc("--sample -O1 prog.c -o prog");
+    place.cc("--trodden=sample -O1 prog.c -o prog");
     must(place.command(trodden()).args("record --no-store -o run.trodden --burst 1ms --every 10ms -- ./prog".split(' ')));
     let text = String::from_utf8(place.trodden("report run.trodden").stdout).unwrap();
     let line = text.lines().take(12).find(|line| line.contains("never sampled")).unwrap_or_else(|| panic!("{text}"));
@@ -309,6 +319,6 @@ fn of_two_nested_loops_only_one_is_copied() {
         printf(\"%d\\n\", nested(b, 30)); }\n";
     let place = Place::with(&[("nested.ll", &nested_loops()), ("main.c", main)]);
     place.tool("clang-22", "-O0 -Wno-override-module nested.ll main.c -o plain");
-    place.cc("--sample -O0 -Wno-override-module nested.ll main.c -o sampled");
+    place.cc("--trodden=sample -O0 -Wno-override-module nested.ll main.c -o sampled");
     assert_eq!(place.output("sampled"), place.output("plain"));
 }

@@ -52,8 +52,8 @@ fn seen(profile: &Profile, name: &str) -> (u64, f64) {
 fn threads_children_and_loaded_libraries_are_sampled() {
     let library = STEP.replace("NAME", "library_step");
     let place = Place::with(&[("step.h", STEP), ("prog.c", PROGRAM), ("library.c", &library)]);
-    place.cc("--sample -O2 -fPIC -shared library.c -o library.so");
-    place.cc("--sample -O2 prog.c -o prog -pthread -ldl");
+    place.cc("--trodden=sample -O2 -fPIC -shared library.c -o library.so");
+    place.cc("--trodden=sample -O2 prog.c -o prog -pthread -ldl");
     let record = ["record", "--no-store", "-o", "run.trodden", "--burst", "5ms", "--every", "20ms", "--", "./prog", "2000"];
     let output = place.command(trodden()).args(record).output().unwrap();
     assert!(output.status.success(), "{output:?}");

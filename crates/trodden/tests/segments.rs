@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, laboratory, must, trodden};
+use place::{Place, laboratory, must, trodden, with_choices};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -167,7 +167,7 @@ fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64
 #[test]
 fn pairs_of_paths_are_as_often_as_arithmetic_says() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o streaming");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
     let plain = record(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams");
@@ -178,12 +178,19 @@ fn pairs_of_paths_are_as_often_as_arithmetic_says() {
             assert_eq!(between(&found, caller, "callee"), [100, 100, 200, 200], "{wanted}: {found:?}");
         }
     }
-    place.trodden("segments counted.trodden --check stream.trodden.streams");
+    place.laboratory("sequence check counted.trodden stream.trodden.streams");
     let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
-    // Two paths behind each of two paths of three callers; and the same from anywhere else.
-    assert!(callee["interesting"] == 12 && callee["counters"].as_u64() >= Some(14), "{callee}");
+    // Two paths behind each of two paths of three callers; and everything else.
+    assert!(callee["interesting"] == 12 && callee["counters"] == 13, "{callee}");
     let found = segments(&place, "counted.trodden");
+    // By the numbering of Ball and Larus the same from anywhere else has counters, too.
+    place.laboratory("with --scheme ball-larus -- instrument prog -o all --segments stream.trodden.streams");
+    record(&place, "all", "all", &[], &[]);
+    assert!(segments(&place, "all.trodden") == found);
+    let answer: Value = serde_json::from_slice(&place.trodden("segments all.trodden --json").stdout).unwrap();
+    let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
+    assert!(callee["interesting"] == 12 && callee["counters"].as_u64() >= Some(14), "{callee}");
     // One of them alone; another input; the most frequent ones.
     let one = found.keys().find(|name| name.starts_with("direct:")).unwrap();
     must(place.command(trodden()).args(["instrument", "prog", "-o", "one", "--segments", "stream.trodden.streams", "--only", one]));
@@ -192,26 +199,26 @@ fn pairs_of_paths_are_as_often_as_arithmetic_says() {
     place.trodden("instrument prog -o top --segments top:3:stream.trodden.streams");
     record(&place, "top", "top", &[], &["60"]);
     record(&place, "streaming", "again", &["--whole-program"], &["60"]);
-    place.trodden("segments top.trodden --check again.trodden.streams");
+    place.laboratory("sequence check top.trodden again.trodden.streams");
 }
 
 #[test]
 fn segments_are_those_of_the_whole_program_path() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-stream -O1 -pthread prog.c -o prog");
+    place.cc("--trodden=stream -O1 -pthread prog.c -o prog");
     record(&place, "prog", "stream", &["--whole-program"], &[]);
     for depth in [1, 2, 3] {
         place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth {depth}"));
         record(&place, "counting", "counted", &[], &[]);
         for shorter in 1..=depth {
-            place.trodden(&format!("segments counted.trodden --check stream.trodden.streams --depth {shorter}"));
+            place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {shorter}"));
         }
     }
     // Without --depth all of them; what is deeper than the program counts is no success.
-    let said = String::from_utf8(place.trodden("segments counted.trodden --check stream.trodden.streams").stdout).unwrap();
+    let said = String::from_utf8(place.laboratory("sequence check counted.trodden stream.trodden.streams").stdout).unwrap();
     assert!([1, 2, 3].iter().all(|depth| said.contains(&format!("of depth {depth} compared"))), "{said}");
-    let deeper = ["segments", "counted.trodden", "--check", "stream.trodden.streams", "--depth", "4"];
-    assert_eq!(place.command(trodden()).args(deeper).output().unwrap().status.code(), Some(2));
+    let deeper = ["sequence", "check", "counted.trodden", "stream.trodden.streams", "--depth", "4"];
+    assert_eq!(place.command(laboratory()).args(deeper).output().unwrap().status.code(), Some(2));
     let report = String::from_utf8(place.trodden("report counted.trodden").stdout).unwrap();
     assert!(report.contains("ends of interprocedural segments") && !report.contains("ball-larus"), "{report}");
     let info = String::from_utf8(place.trodden("info counting").stdout).unwrap();
@@ -222,21 +229,21 @@ fn segments_are_those_of_the_whole_program_path() {
     // A build that counts something else says so.
     record(&place, "counting", "counted", &[], &[]);
     place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
-    place.cc("--trodden-stream -O1 -pthread less.c -o less");
+    place.cc("--trodden=stream -O1 -pthread less.c -o less");
     record(&place, "less", "less", &["--whole-program"], &[]);
-    let output = place.command(trodden()).args(["segments", "counted.trodden", "--check", "less.trodden.streams"]).output().unwrap();
+    let output = place.command(laboratory()).args(["sequence", "check", "counted.trodden", "less.trodden.streams"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
 fn exceptions_and_virtual_calls() {
     let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
-    place.cxx("--trodden-stream -O1 prog.cc -o prog");
+    place.cxx("--trodden=stream -O1 prog.cc -o prog");
     let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams --depth 2");
     assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
-    place.trodden("segments counted.trodden --check stream.trodden.streams --depth 1");
-    place.trodden("segments counted.trodden --check stream.trodden.streams --depth 2");
+    place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 1");
+    place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 2");
 }
 
 /// Callees are inlined, or copied, or get their context by the variable, as the limit of growth has it: what is counted is the same.
@@ -245,7 +252,7 @@ fn inlined_and_copied_callees_count_the_same() {
     let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS, "-O1"), ("levels.c", LEVELS, "-O2")];
     for (file, source, options) in sources {
         let place = Place::with(&[(file, source)]);
-        let line = format!("--trodden-stream {options} {file} -o prog");
+        let line = format!("--trodden=stream {options} {file} -o prog");
         if file.ends_with(".cc") {
             place.cxx(&line)
         } else {
@@ -256,9 +263,9 @@ fn inlined_and_copied_callees_count_the_same() {
         for (depth, growth) in [(1, 20), (1, 100_000), (2, 100), (3, 100_000)] {
             let (depth, growth) = (depth.to_string(), growth.to_string());
             let options = ["-o", "counting", "--segments", "stream.trodden.streams", "--depth", &depth, "--growth", &growth];
-            must(place.command(trodden()).args(["instrument", "prog"]).args(options));
+            must(with_choices(place.command(trodden()).args(["instrument", "prog"]), options));
             assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
-            place.trodden(&format!("segments counted.trodden --check stream.trodden.streams --depth {depth}"));
+            place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {depth}"));
             let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
             let sum = |what: &str| answer["counters"].as_array().unwrap().iter().map(|f| f[what].as_u64().unwrap()).sum::<u64>();
             ways.push((sum("inlined"), sum("duplicated")));
@@ -281,7 +288,7 @@ fn inlined_and_copied_callees_count_the_same() {
 fn copies_share_the_counting_of_segments() {
     for (file, source, options) in [("levels.c", LEVELS, "-O2"), ("prog.cc", EXCEPTIONS, "-O1")] {
         let place = Place::with(&[(file, source)]);
-        let line = format!("--trodden-stream {options} {file} -o prog");
+        let line = format!("--trodden=stream {options} {file} -o prog");
         if file.ends_with(".cc") {
             place.cxx(&line)
         } else {
@@ -289,9 +296,9 @@ fn copies_share_the_counting_of_segments() {
         };
         let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
         for (copies, depth) in [("3", "1"), ("2", "2")] {
-            let options = ["--copies", copies, "--segments", "stream.trodden.streams", "--depth", depth];
+            let options = ["--copies", copies, "--divide", "segments:stream.trodden.streams", "--depth", depth];
             assert_eq!(record(&place, "prog", "shared", &options, &[]), plain);
-            place.trodden(&format!("segments shared.trodden --check stream.trodden.streams --depth {depth}"));
+            place.laboratory(&format!("sequence check shared.trodden stream.trodden.streams --depth {depth}"));
             let depth = format!("--depth {depth}");
             assert_eq!(
                 segments(&place, &format!("shared.trodden {depth}")),
@@ -315,7 +322,7 @@ fn copies_share_the_counting_of_segments() {
 #[test]
 fn a_run_takes_the_place_of_another_in_the_same_file() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o prog");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     for (n, expected) in [("600", [100, 100, 200, 200]), ("60", [10, 10, 20, 20])] {
         record(&place, "prog", "run", &["--whole-program"], &[n]);
         assert_eq!(between(&segments(&place, "run.trodden.streams"), "direct", "callee"), expected);
@@ -329,9 +336,9 @@ fn a_run_takes_the_place_of_another_in_the_same_file() {
 #[test]
 fn call_segments_of_the_grammar_begin_with_the_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o prog");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     record(&place, "prog", "stream", &["--whole-program"], &[]);
-    let output = place.trodden("stream segments stream.trodden.streams --json --top 0");
+    let output = place.trodden("segments stream.trodden.streams --thread 0 --json");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     for row in answer["segments"].as_array().unwrap() {
@@ -353,7 +360,7 @@ fn call_segments_of_the_grammar_begin_with_the_segments() {
 #[test]
 fn both_schemes_find_the_same_untested_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o streaming");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
     // Tests come to x = 3: odd and divisible, odd and not, even and divisible (0), even and not (2).
     record(&place, "streaming", "tests", &["--whole-program"], &["2"]);
@@ -373,10 +380,10 @@ fn both_schemes_find_the_same_untested_segments() {
     for (caller, callee) in [("direct", "callee"), ("indirect", "callee"), ("tail", "callee"), ("main", "direct")] {
         assert_eq!(between(&by_stages, caller, callee), between(&untested, caller, callee), "{caller}, {callee}");
     }
-    let log = place.trodden("segments field.trodden --untested --format sarif");
-    let log: Value = serde_json::from_slice(&log.stdout).unwrap();
+    place.trodden("segments field.trodden --untested --sarif new.sarif");
+    let log: Value = serde_json::from_slice(&std::fs::read(place.path("new.sarif")).unwrap()).unwrap();
     assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), untested.len());
-    let output = place.command(trodden()).args(["segments", "field.trodden", "--untested", "--fail-if-new"]).output().unwrap();
+    let output = place.command(trodden()).args(["segments", "field.trodden", "--untested", "--fail"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -384,11 +391,11 @@ fn both_schemes_find_the_same_untested_segments() {
 #[test]
 fn a_stream_build_becomes_one_that_counts() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE), ("other.c", "int main(void) { return 0; }")]);
-    place.cc("--trodden-stream -O2 caller.c callee.c -o streaming");
+    place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     record(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument streaming -o counting --segments stream.trodden.streams");
     record(&place, "counting", "counted", &[], &[]);
-    place.trodden("segments counted.trodden --check stream.trodden.streams");
+    place.laboratory("sequence check counted.trodden stream.trodden.streams");
     place.cc("-O2 other.c -o other");
     let refused =
         place.command(trodden()).args(["instrument", "other", "-o", "none", "--segments", "stream.trodden.streams"]).output().unwrap();

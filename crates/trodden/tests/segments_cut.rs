@@ -19,12 +19,12 @@ fn functions_are_cut_where_the_run_cut_them() {
          int main(void) {{ int s = 0; for (int x = 0; x < 300; x++) s += many(x * 77); printf(\"%d\\n\", s); return 0; }}\n"
     );
     let place = Place::with(&[("prog.c", &source)]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     place.trodden("record --no-store -o stream.trodden --whole-program -- ./prog");
     for growth in ["0", "1000"] {
         place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth 2 --growth {growth}"));
         place.trodden("record --no-store -o counted.trodden -- ./counting");
-        place.trodden("segments counted.trodden --check stream.trodden.streams --depth 1");
+        place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 1");
         let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --top 0 --json").stdout).unwrap();
         let ends_in_low = |row: &&Value| row["paths"].as_array().unwrap().last().unwrap()["function"] == "low";
         let counts = answer["segments"].as_array().unwrap().iter().filter(ends_in_low).map(|row| row["count"].as_u64().unwrap());

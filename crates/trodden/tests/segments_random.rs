@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, laboratory, must, trodden, with_choices};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trodden_profile::Profile;
@@ -109,7 +109,7 @@ fn counts_are_those_of_the_whole_program_path() {
         let file = if throws { "prog.cc" } else { "prog.c" };
         let place = Place::with(&[(file, &program(seed, throws))]);
         let level = ["-O2", "-O1", "-O0"][seed as usize % 3];
-        for line in [format!("--trodden-stream {level} -w {file} -o prog"), format!("{level} -w {file} -o paths")] {
+        for line in [format!("--trodden=stream {level} -w {file} -o prog"), format!("{level} -w {file} -o paths")] {
             if throws {
                 place.cxx(&line)
             } else {
@@ -122,11 +122,11 @@ fn counts_are_those_of_the_whole_program_path() {
         for (depth, growth) in [(1, 0), (1, 15), (1, 5000), (2, 40), (3, 300)] {
             let (depth, growth) = (depth.to_string(), growth.to_string());
             let options = ["-o", "counting", "--segments", "stream.streams", "--depth", &depth, "--growth", &growth];
-            must(place.command(trodden()).args(["instrument", "prog"]).args(options));
+            must(with_choices(place.command(trodden()).args(["instrument", "prog"]), options));
             let counted = run(&place, "counting", &["--no-store", "-o", "counted"]);
             assert_eq!(counted, plain, "seed {seed}, depth {depth}, growth {growth}");
-            let check = ["segments", "counted", "--check", "stream.streams", "--depth", &depth];
-            let output = place.command(trodden()).args(check).output().unwrap();
+            let check = ["sequence", "check", "counted", "stream.streams", "--depth", &depth];
+            let output = place.command(laboratory()).args(check).output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && !said.starts_with("0 segments"), "seed {seed}, growth {growth}: {said}");
         }

@@ -1,10 +1,11 @@
-//! `trodden stream`: questions asked of sequences, of text and of recorded programs.
+//! Questions asked of sequences, of text and of recorded programs.
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, program_of, trodden};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::process::Command;
 use trodden_profile::{FunctionPaths, Profile};
 
 /// The sequence of section 3.4.2 of the thesis.
@@ -32,8 +33,15 @@ leave
 leave
 ";
 
+/// A question of either program.
+fn asked(place: &Place, arguments: &[&str]) -> Command {
+    let mut command = place.command(program_of(arguments[0]));
+    command.args(arguments);
+    command
+}
+
 fn ask(place: &Place, status: i32, arguments: &[&str]) -> Value {
-    let output = place.command(trodden()).arg("stream").args(arguments).arg("--json").output().unwrap();
+    let output = asked(place, arguments).arg("--json").output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {error}"));
@@ -42,7 +50,7 @@ fn ask(place: &Place, status: i32, arguments: &[&str]) -> Value {
 }
 
 fn error(place: &Place, arguments: &[&str]) -> String {
-    let output = place.command(trodden()).arg("stream").args(arguments).output().unwrap();
+    let output = asked(place, arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -62,9 +70,9 @@ fn the_example_of_the_thesis_as_text() {
     segments.sort();
     let expected = ["f1:p1 enter f2 f2:p2", "f2:p2 enter f3 f3:p3", "f3:p3 enter f4 f4:p4", "f3:p7 enter f5 f5:p8 leave f3:p9"];
     assert_eq!(segments, expected);
-    let answer = ask(&place, 0, &["segments", "example.events", "--supergraph"]);
+    let answer = ask(&place, 0, &["sequence", "supergraph", "example.events"]);
     assert!(rows(&answer, "segments").contains(&"f4:p6 leave f3:p7 enter f5 f5:p8 leave f3:p9".to_owned()));
-    let answer = ask(&place, 0, &["find", "example.events", "leave", "f3:p7"]);
+    let answer = ask(&place, 0, &["find", "--events", "leave; f3:p7", "example.events"]);
     assert_eq!((&answer["occurrences"], &answer["found"][0]["position"]), (&1.into(), &10.into()));
     assert_eq!(answer["found"][0]["open_calls"].as_array().unwrap().len(), 4);
     let answer: Value = serde_json::from_slice(&place.laboratory("grammar --json example.events").stdout).unwrap();
@@ -76,28 +84,32 @@ fn what_is_not_understood_is_an_error_with_its_line() {
     let place = Place::with(&[("bad.events", "#trodden events 1\nenter\tf\npath\tf\tp\tsomewhere\n"), ("other.txt", "hello\n")]);
     let message = error(&place, &["segments", "bad.events"]);
     assert!(message.contains("line 3") && message.contains("call, loop or return"), "{message}");
-    assert!(error(&place, &["hot", "other.txt"]).contains("#trodden events 1"));
+    assert!(error(&place, &["patterns", "hot", "other.txt"]).contains("other.txt is neither"));
     let place = Place::with(&[("example.events", EXAMPLE)]);
-    assert!(error(&place, &["segments", "example.events", "--depth", "0"]).contains("1 to 100"));
-    assert!(error(&place, &["find", "example.events", "f9:p9"]).contains("no event `f9:p9`"));
-    assert!(error(&place, &["hot", "example.events", "--thread", "4"]).contains("has 1 threads (main)"));
-    assert!(error(&place, &["iterations", "example.events", "--branches", "2"]).contains("does not name its blocks"));
-    assert!(error(&place, &["show", "example.events"]).contains("is a sequence as text"));
+    assert!(error(&place, &["segments", "example.events", "--depth", "0"]).contains("1..=16"));
+    assert!(error(&place, &["find", "--events", "f9:p9", "example.events"]).contains("no event `f9:p9`"));
+    assert!(error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has 1 threads (main)"));
+    assert!(error(&place, &["sequence", "branches", "example.events", "--length", "2"]).contains("does not name its blocks"));
+    assert!(error(&place, &["show", "example.events"]).contains("is a sequence of events as text, which `trodden show` does not take"));
+    assert!(error(&place, &["find", "f1:p1", "example.events"]).contains("--events"));
+    assert!(error(&place, &["segments", "example.events", "--function", "f1"]).contains("--function does not apply"));
 }
 
 #[test]
 fn numbers_out_of_range_and_contradictions_are_refused_by_option() {
     let place = Place::with(&[("example.events", EXAMPLE)]);
-    let questions: [(&str, &[&str], &str); 6] = [
-        ("iterations", &["--iterations", "2", "--branches", "3"], "cannot be used with"),
-        ("iterations", &["--share", "150"], "--share"),
-        ("iterations", &["--iterations", "0"], "--iterations"),
-        ("phases", &["--most", "0"], "--most"),
-        ("hot", &["--shortest", "5", "--longest", "4"], "--shortest 5 is more than --longest 4"),
-        ("segments", &["--depth", "101"], "--depth"),
+    let questions: [(&[&str], &str); 8] = [
+        (&["patterns", "iterations", "--length", "2-3"], "--length of iterations is one number"),
+        (&["patterns", "iterations", "--threshold", "150"], "--threshold"),
+        (&["patterns", "iterations", "--interval", "5"], "--interval does not apply to iterations"),
+        (&["patterns", "phases", "--top", "0"], "--top"),
+        (&["patterns", "phases", "--length", "3"], "--length does not apply to phases"),
+        (&["patterns", "hot", "--length", "5-4"], "5 is more than 4"),
+        (&["patterns", "hot", "--html", "page.html"], "--html does not apply to hot"),
+        (&["segments", "--depth", "101"], "--depth"),
     ];
-    for (question, options, expected) in questions {
-        let said = error(&place, &[&[question, "example.events"], options].concat());
+    for (question, expected) in questions {
+        let said = error(&place, &[question, &["example.events"]].concat());
         assert!(said.contains(expected), "{said}");
     }
 }
@@ -113,7 +125,7 @@ fn damaged_texts_are_refused_with_their_line() {
     ];
     for (lines, line, expected) in damaged {
         let place = Place::with(&[("bad.events", &format!("#trodden events 1\n{lines}"))]);
-        let said = error(&place, &["hot", "bad.events"]);
+        let said = error(&place, &["patterns", "hot", "bad.events"]);
         assert!(said.contains(line) && said.contains(expected), "{said}");
     }
 }
@@ -127,14 +139,19 @@ int main(int argc, char **) { return half(argc) + half(2.5 * argc) > 100; }
 #[test]
 fn functions_of_one_short_name_have_longer_ones() {
     let place = Place::with(&[("prog.cc", TEMPLATE)]);
-    place.cxx("--trodden-stream -O1 prog.cc -o prog");
+    place.cxx("--trodden=stream -O1 prog.cc -o prog");
     place.trodden("record --whole-program --no-store -o run -- ./prog");
-    let answer = ask(&place, 0, &["segments", "run.streams", "--depth", "1", "--top", "0"]);
+    let answer = ask(&place, 0, &["segments", "run.streams", "--thread", "0"]);
     let text = rows(&answer, "segments").join("\n");
     assert!(text.contains("enter half<int> half<int>:") && text.contains("enter half<double> half<double>:"), "{text}");
-    // The file of the profile is not that of the streams, and says where they are.
-    assert!(error(&place, &["show", "run"]).contains("run.streams"));
-    let output = place.trodden("stream show run.streams --from 1000000");
+    // A profile stands for the streams beside it.
+    let shown = place.trodden("show run --count 0").stdout;
+    assert_eq!(shown, place.trodden("show run.streams --count 0").stdout);
+    let answer = ask(&place, 0, &["show", "run"]);
+    let events = answer["events"].as_array().unwrap();
+    assert_eq!((events.len(), &events[0]["kind"]), (String::from_utf8(shown).unwrap().lines().count(), &"enter".into()), "{answer}");
+    assert!(error(&place, &["show", "run", "--to", "5"]).contains("--to does not apply to a stream of paths"));
+    let output = place.trodden("show run.streams --from 1000000");
     assert!(output.stdout.is_empty() && String::from_utf8_lossy(&output.stderr).contains("there is no event from number 1000000"));
 }
 
@@ -146,16 +163,17 @@ fn branches_and_differences_of_text() {
         format!("#trodden events 1\nenter\tf\n{body}path\tf\tout\treturn\thead\nleave\n")
     };
     let place = Place::with(&[("a.events", &events(20)), ("b.events", &events(21))]);
-    let answer = ask(&place, 0, &["iterations", "a.events"]);
+    let answer = ask(&place, 0, &["patterns", "iterations", "a.events"]);
     assert_eq!(answer["patterns"][0]["period"], 2);
     assert_eq!(answer["paths"][0]["iterations"].as_array().unwrap().len(), 4);
-    let answer = ask(&place, 0, &["iterations", "a.events", "--branches", "2"]);
+    let answer = ask(&place, 0, &["sequence", "branches", "a.events", "--length", "2"]);
     // head-left, left-head, head-right, right-head: each after its predecessor, and the first alone.
     assert_eq!(answer["distinct"], 5);
-    let answer = ask(&place, 1, &["diff", "a.events", "b.events"]);
+    let answer = ask(&place, 1, &["diff", "--fail", "a.events", "b.events"]);
     assert_eq!(answer["differences"].as_array().unwrap().len(), 1);
     assert_eq!(answer["differences"][0]["right"]["events"][0], "f:0");
-    assert_eq!(ask(&place, 0, &["diff", "a.events", "a.events"])["equal"], true);
+    assert_eq!(ask(&place, 0, &["diff", "--fail", "a.events", "a.events"])["equal"], true);
+    assert_eq!(ask(&place, 0, &["diff", "a.events", "b.events"])["equal"], false);
 }
 
 /// Two diamonds in series: in two phases of four their sides agree, in two they do not, and each side is as frequent in all.
@@ -194,9 +212,9 @@ fn record(place: &Place, name: &str, arguments: &[&str]) -> Profile {
 #[test]
 fn phases_that_differ_in_paths_but_not_in_blocks() {
     let place = Place::with(&[("prog.c", PHASES)]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     let profile = record(&place, "a", &[]);
-    let answer = ask(&place, 0, &["phases", "a.trodden.streams", "--html", "phases.html"]);
+    let answer = ask(&place, 0, &["patterns", "phases", "a.trodden.streams", "--html", "phases.html"]);
     let changes: Vec<u64> = answer["by_paths"]["changes"].as_array().unwrap().iter().map(|c| c.as_u64().unwrap()).collect();
     assert_eq!((changes.len(), answer["by_paths"]["phases"].as_array().unwrap().len()), (3, 2), "{changes:?}");
     assert!(changes.iter().zip([25, 50, 75]).all(|(change, expected)| change.abs_diff(expected) <= 1), "{changes:?}");
@@ -205,10 +223,10 @@ fn phases_that_differ_in_paths_but_not_in_blocks() {
     counts_are_those_of_the_profile(&place, &profile);
     numbers_of_events_are_those_that_find_gives(&place);
     record(&place, "b", &["1"]);
-    let answer = ask(&place, 1, &["diff", "a.trodden.streams", "b.trodden.streams"]);
+    let answer = ask(&place, 1, &["diff", "--sequence", "--fail", "a.trodden", "b.trodden"]);
     let first = &answer["differences"][0];
     assert!(first["left"]["start"].as_u64() == answer["first_difference"].as_u64(), "{answer}");
-    let answer = ask(&place, 0, &["hot", "a.trodden.streams", "--threshold", "5"]);
+    let answer = ask(&place, 0, &["patterns", "hot", "a.trodden", "--threshold", "5"]);
     assert!(!rows(&answer, "subpaths").is_empty());
     assert!(!answer["sources"].as_object().unwrap().is_empty());
 }
@@ -221,7 +239,7 @@ fn iterations_that_take_turns_are_in_reports_and_advice() {
         else\n      __asm__ volatile(\"# even\" : \"+r\"(sum));\n  }\n  \
         printf(\"%d\\n\", sum);\n  return 0;\n}\n";
     let place = Place::with(&[("turns.c", TURNS)]);
-    place.cc("--trodden-stream -O1 -g turns.c -o prog");
+    place.cc("--trodden=stream -O1 -g turns.c -o prog");
     record(&place, "turns", &[]);
     let asked = |arguments: &str| must(place.command(trodden()).args(arguments.split(' '))).stdout;
     let report: Value = serde_json::from_slice(&asked("report turns.trodden --json")).unwrap();
@@ -246,11 +264,11 @@ fn iterations_that_take_turns_are_in_reports_and_advice() {
     assert!(std::fs::read_to_string(place.path("turns.html")).unwrap().contains("Iterations that take turns"));
 }
 
-/// `stream show` numbers events as `stream find` does, though it prints a path and the return behind it in one line.
+/// `show` numbers events as `find --events` does, though it prints a path and the return behind it in one line.
 fn numbers_of_events_are_those_that_find_gives(place: &Place) {
     let show = |arguments: &str| {
         let mut command = place.command(trodden());
-        must(command.args(["stream", "show", "a.trodden.streams", "--count", "0"]).args(arguments.split_whitespace())).stdout
+        must(command.args(["show", "a.trodden.streams", "--count", "0"]).args(arguments.split_whitespace())).stdout
     };
     let all = String::from_utf8(show("")).unwrap();
     let mut shown: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
@@ -262,7 +280,7 @@ fn numbers_of_events_are_those_that_find_gives(place: &Place) {
     shown.remove("enter");
     assert!(shown.len() >= 6, "{all}");
     for (event, numbers) in shown {
-        let answer = ask(place, 0, &["find", "a.trodden.streams", event, "--top", "0"]);
+        let answer = ask(place, 0, &["find", "--events", event, "a.trodden.streams"]);
         let found: Vec<u64> = answer["found"].as_array().unwrap().iter().map(|f| f["position"].as_u64().unwrap()).collect();
         assert_eq!(found, numbers, "{event}");
         let last = numbers[numbers.len() - 1];
@@ -273,7 +291,7 @@ fn numbers_of_events_are_those_that_find_gives(place: &Place) {
 
 /// Supergraph paths of depth 0 are the paths of the functions: their counts are those of the profile.
 fn counts_are_those_of_the_profile(place: &Place, profile: &Profile) {
-    let answer = ask(place, 0, &["segments", "a.trodden.streams", "--supergraph", "--depth", "0", "--top", "0"]);
+    let answer = ask(place, 0, &["sequence", "supergraph", "a.trodden.streams", "--length", "0", "--top", "0"]);
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
     for (row, events) in answer["segments"].as_array().unwrap().iter().zip(rows(&answer, "segments")) {
         *found.entry(events.rsplit(' ').next().unwrap().to_owned()).or_default() += row["count"].as_u64().unwrap();

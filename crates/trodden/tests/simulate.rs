@@ -6,7 +6,25 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+/// Options that only the laboratory has.
+const MODEL: [&str; 10] = [
+    "--branch-queue",
+    "--counter-bits",
+    "--extensions",
+    "--mapping",
+    "--model",
+    "--path-limit",
+    "--preset",
+    "--processor",
+    "--profile-of",
+    "--sequence",
+];
+
+/// `trodden simulate`, or that of the laboratory.
 fn simulate(folder: &Path, arguments: &[&str]) -> Output {
+    if arguments.iter().any(|option| MODEL.contains(option)) {
+        return laboratory(folder, &[&["simulate"], arguments].concat());
+    }
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     command.arg("simulate").args(arguments).current_dir(folder).env_remove("TRODDEN_QUIET");
     command.output().unwrap()
@@ -260,7 +278,8 @@ fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u
 
 /// Runs trodden in a folder with a store of its own; gives what it says.
 fn trodden_in(folder: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+    let program = if arguments.contains(&"--profile-of") { "trodden-lab" } else { "trodden" };
+    let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name(program));
     let out = command.args(arguments).current_dir(folder).env("TRODDEN_CACHE", folder.join("store")).output().unwrap();
     assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stderr).into_owned()
@@ -272,7 +291,7 @@ fn nothing_is_lost_of_the_complete_profile() {
     let at = folder.path();
     fs::write(at.join("arms.c"), ARMS).unwrap();
     trodden_in(at, &["cc", "-O2", "-g", "arms.c", "-o", "counted"]);
-    trodden_in(at, &["cc", "--trodden-addresses", "-O2", "-g", "arms.c", "-o", "arms"]);
+    trodden_in(at, &["cc", "--trodden=addresses", "-O2", "-g", "arms.c", "-o", "arms"]);
     trodden_in(at, &["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
     let said = trodden_in(at, &["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./arms"]);
     assert!(said.contains("executions of paths") && !said.contains("not counted"), "{said}");
@@ -292,7 +311,7 @@ fn the_detectors_paths_become_paths_of_functions() {
     fs::write(at.join("paths.c"), PATHS).unwrap();
     let trodden = |arguments: &[&str]| trodden_in(at, arguments);
     trodden(&["cc", "-O1", "-g", "paths.c", "-o", "counted"]);
-    trodden(&["cc", "--trodden-addresses", "-O1", "-g", "paths.c", "-o", "paths"]);
+    trodden(&["cc", "--trodden=addresses", "-O1", "-g", "paths.c", "-o", "paths"]);
     trodden(&["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
     let said = trodden(&["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./paths"]);
     assert!(said.contains("executions of paths"), "{said}");

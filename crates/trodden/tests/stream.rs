@@ -201,7 +201,7 @@ fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
 fn counts_of_a_c_program_with_threads_forks_signals_and_longjmp() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 -pthread prog.c -o counting");
-    place.cc("--trodden-stream -O1 -pthread prog.c -o streaming");
+    place.cc("--trodden=stream -O1 -pthread prog.c -o streaming");
     let profile = same(&place);
     let threads = nests(&place, &profile);
     // The process, its threads, two children, the program that one of them became.
@@ -213,7 +213,7 @@ fn counts_of_a_c_program_with_threads_forks_signals_and_longjmp() {
 fn counts_of_a_cxx_program_with_exceptions() {
     let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
     place.cxx("-O1 prog.cc -o counting");
-    place.cxx("--trodden-stream -O1 prog.cc -o streaming");
+    place.cxx("--trodden=stream -O1 prog.cc -o streaming");
     let profile = same(&place);
     let threads = nests(&place, &profile);
     assert!(threads.len() == 1 && threads[0].0 > 0, "{threads:?}");
@@ -250,7 +250,7 @@ fn path_numbers_and_counts_of_random_programs_are_those_of_a_counting_build() {
         let source = if is_c { "subject.c" } else { "subject.cpp" };
         place.write(source, &program.text);
         let level = ["-O0", "-O2", "-O1"][seed as usize % 3];
-        for line in ["-o counting", "--trodden-stream -o streaming"].map(|line| format!("{level} -w -pthread {source} {line}")) {
+        for line in ["-o counting", "--trodden=stream -o streaming"].map(|line| format!("{level} -w -pthread {source} {line}")) {
             if is_c {
                 place.cc(&line)
             } else {
@@ -280,7 +280,7 @@ fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>
 #[test]
 fn a_damaged_log_is_never_read_as_another() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-stream -O1 -pthread prog.c -o prog");
+    place.cc("--trodden=stream -O1 -pthread prog.c -o prog");
     must(place.command(trodden()).args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--"]).arg(place.path("prog")));
     let logs = std::fs::read_dir(place.path("whole.trodden.streams")).unwrap().map(|e| e.unwrap().path());
     let log = logs.max_by_key(|file| StreamLog::open(file).unwrap().threads().len()).unwrap();
@@ -311,7 +311,7 @@ fn a_damaged_log_is_never_read_as_another() {
         let log = StreamLog::open(&file).unwrap();
         assert_eq!((log.is_cut(), log.damaged_bytes()), (true, 0));
     }
-    let shown = must(place.command(trodden()).args(["stream", "statistics"]).arg(&file));
+    let shown = must(place.command(trodden()).arg("info").arg(&file));
     assert!(String::from_utf8_lossy(&shown.stderr).contains("is cut: events that were in the rest are missing"));
 }
 
@@ -327,7 +327,7 @@ fn the_last_paths_of_a_process_that_runs_are_of_one_moment() {
          int main(void) { pid_t parent = getppid(); for (;;) {\n\
          for (int i = 0; i < 1000000; i++) { step0(); step1(); step2(); step3(); step4(); } if (getppid() != parent) return 0; } }\n",
     )]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     let mut child = Command::new(place.path("prog"));
     let mut child = child.env("TRODDEN_OUTPUT", place.path("%p.stream")).env("TRODDEN_STREAM", "4100").spawn().unwrap();
     let file = place.path(&format!("{}.stream", child.id()));
@@ -401,7 +401,7 @@ int main(void) {
     for level in ["-O0", "-O1", "-O2"] {
         let place = Place::with(&[("prog.c", RECURSIVE)]);
         place.cc(&format!("{level} prog.c -o counting"));
-        place.cc(&format!("--trodden-stream {level} prog.c -o streaming"));
+        place.cc(&format!("--trodden=stream {level} prog.c -o streaming"));
         let profile = same(&place);
         assert_eq!(nests(&place, &profile), [(0, 0)]);
         let is_walk = |f: &&FunctionMap| f.name == "walk";
@@ -437,13 +437,13 @@ int main(int argc, char **argv) {
 }
 "#;
     let place = Place::with(&[("prog.c", FORKS)]);
-    place.cc("--trodden-stream -O0 prog.c -o prog");
+    place.cc("--trodden=stream -O0 prog.c -o prog");
     for us in ["0", "20000"] {
         let mut record = place.command(trodden());
         record.args(["record", "--whole-program", "--no-store", "-o", "f.trodden", "--"]).arg(place.path("prog")).arg(us);
         let said = String::from_utf8(must(&mut record).stderr).unwrap();
         assert!(!said.contains("no events"), "{said}");
-        let shown = must(place.command(trodden()).args(["stream", "show", "f.trodden.streams", "--thread", "1", "--count", "4"])).stdout;
+        let shown = must(place.command(trodden()).args(["show", "f.trodden.streams", "--thread", "1", "--count", "4"])).stdout;
         let shown = String::from_utf8(shown).unwrap();
         let begins: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().skip(1).collect()).collect();
         assert_eq!(begins, ["main", "outer", "middle", "forks"].map(|name| vec!["enter", name]), "{shown}");
@@ -463,12 +463,12 @@ fn ending(how: &str) -> Place {
              int main(int c, char **v) {{\n  int s = step(c);\n  return middle((int *)(long)(c - 1), 5) + s;\n}}\n"
         ),
     )]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     place
 }
 
 fn last(place: &Place) -> serde_json::Value {
-    let output = must(place.command(trodden()).args(["last", "--json", "--paths", "0"]));
+    let output = must(place.command(trodden()).args(["show", "--json", "--count", "0"]));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -518,7 +518,7 @@ fn a_killed_recorder_loses_nothing() {
          1);\n\
          for (int i = 0; i < 300000; i++) s += step(i); FILE *f = fopen(\"done\", \"w\"); fclose(f); return s == 1; }\n",
     )]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     let mut child = place.command(trodden());
     let mut child = child
         .args(["record", "--whole-program", "--"])
@@ -540,10 +540,10 @@ fn a_killed_recorder_loses_nothing() {
     }
     let left = std::fs::read_dir(place.path(".trodden")).unwrap().map(|e| e.unwrap().path());
     let left = left.into_iter().find(|p| p.file_name().unwrap().to_string_lossy().starts_with("raw-")).unwrap();
-    must(place.command(trodden()).args(["stream", "collect"]).arg(&left));
-    let report = must(place.command(trodden()).args(["stream", "statistics", "--json"]));
+    must(place.command(trodden()).args(["import"]).arg(&left));
+    let report = must(place.command(trodden()).args(["info", "last", "--json"]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
-    let thread = &report["logs"][0]["threads"][0];
+    let thread = &report["streams"]["logs"][0]["threads"][0];
     assert_eq!((thread["calls"].as_u64(), thread["lost"].as_u64()), (Some(600_001), Some(0)), "{report:#}");
 }
 
@@ -569,21 +569,21 @@ int main(int argc, char **argv) {
 "##;
 
 fn statistics(place: &Place, of: &str) -> (u64, u64) {
-    let report = must(place.command(trodden()).args(["stream", "statistics", "--json", of]));
+    let report = must(place.command(trodden()).args(["info", "--json", of]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
-    let thread = &report["logs"][0]["threads"][0];
+    let thread = &report["streams"]["logs"][0]["threads"][0];
     (thread["events"].as_u64().unwrap(), thread["lost"].as_u64().unwrap())
 }
 
 #[test]
 fn what_there_was_no_room_for_is_counted() {
     let place = Place::with(&[("fast.c", FAST)]);
-    place.cc("--trodden-stream -O1 fast.c -o fast");
+    place.cc("--trodden=stream -O1 fast.c -o fast");
     // No recorder, one region, and no patience.
     let mut alone = place.command(place.path("fast"));
     alone.arg("200000").env("TRODDEN_OUTPUT", place.path("alone/%m.%p.stream")).env("TRODDEN_STREAM", "whole,1,0");
     let expected = must(&mut alone).stdout;
-    let collected = place.command(trodden()).args(["stream", "collect", "alone"]).output().unwrap();
+    let collected = place.command(trodden()).args(["import", "alone"]).output().unwrap();
     assert_eq!(collected.status.code(), Some(2), "{}", String::from_utf8_lossy(&collected.stderr));
     assert!(String::from_utf8_lossy(&collected.stderr).contains("are lost, since there was no room for them"));
     let (events, lost) = statistics(&place, "last");
@@ -591,12 +591,12 @@ fn what_there_was_no_room_for_is_counted() {
     // With a recorder, but the file may have two regions at most: 2 MiB, in blocks of 512 bytes.
     let limited = "ulimit -f 4200; exec ./fast 3000000";
     let mut recorded = place.command(trodden());
-    recorded.args(["record", "--whole-program", "--patience", "0", "--no-store", "-o", "few.trodden", "--", "sh", "-c", limited]);
+    recorded.args(["record", "--whole-program", "--max-wait", "0", "--no-store", "-o", "few.trodden", "--", "sh", "-c", limited]);
     let recorded = recorded.output().unwrap();
     let said = String::from_utf8_lossy(&recorded.stderr);
     assert_eq!(recorded.status.code(), Some(2), "{said}");
     assert_eq!(said.matches("raise the limit (ulimit -f)").count(), 1, "{said}");
-    let (events, lost) = statistics(&place, "few.trodden.streams");
+    let (events, lost) = statistics(&place, "few.trodden");
     assert!(lost > 0 && events + lost == 12_000_002, "{events} and {lost}");
     let report = String::from_utf8(place.trodden("report few.trodden").stdout).unwrap();
     assert!(report.contains("not exact"), "{report}");
@@ -643,7 +643,7 @@ int main() {
 #[test]
 fn the_last_frames_are_those_of_a_debugger() {
     let place = Place::with(&[("prog.cc", CRASH)]);
-    place.cxx("--trodden-stream -O1 -g prog.cc -o prog");
+    place.cxx("--trodden=stream -O1 -g prog.cc -o prog");
     let mut gdb = place.command("gdb");
     gdb.args(["-nx", "-batch", "-ex", "run", "-ex", "generate-core-file prog.core", "-ex", "bt", "./prog"]);
     gdb.env("TRODDEN_OUTPUT", place.path("flight/%m.%p.stream")).env("TRODDEN_STREAM", "50").env("DEBUGINFOD_URLS", "");
@@ -657,7 +657,7 @@ fn the_last_frames_are_those_of_a_debugger() {
     let line = |frame: &str| frame.rsplit_once(':').unwrap().1.parse::<u64>().unwrap();
     let expected: Vec<String> = frames.iter().map(|f| function(f)).collect();
     assert_eq!(expected, ["Square::area", "measure", "total", "main"], "{said}");
-    let report = must(place.command(trodden()).args(["last", "flight", "--core", "prog.core", "--json"]));
+    let report = must(place.command(trodden()).args(["show", "flight", "--core", "prog.core", "--json"]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     let thread = &report["streams"][0]["threads"][0];
     let live: Vec<&str> = thread["frames"].as_array().unwrap().iter().map(|f| f["function"].as_str().unwrap()).collect();
@@ -673,10 +673,10 @@ fn the_last_frames_are_those_of_a_debugger() {
         "{stopped}"
     );
     assert!(stopped["lines"][0]["text"].as_str().unwrap().contains("// here"));
-    let text = String::from_utf8(place.trodden("last flight --core prog.core").stdout).unwrap();
+    let text = String::from_utf8(place.trodden("show flight --core prog.core").stdout).unwrap();
     assert!(text.contains("stopped in Square::area of prog, instruction 0x"), "{text}");
     // A core file of another process, and a file that is none.
-    let refused = place.command(trodden()).args(["last", "flight", "--core", "prog"]).output().unwrap();
+    let refused = place.command(trodden()).args(["show", "flight", "--core", "prog"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no core file; name the core file"));
 }
 

@@ -96,7 +96,7 @@ fn collected(stream: &Path, to: &Path) -> Option<Collected> {
 #[test]
 fn a_damaged_journal_is_an_error_or_lost_events() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
-    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("--trodden=stream -O1 prog.c -o prog");
     let stream = killed(&place);
     let journal = journals_of(&stream).remove(0);
     let whole = collected(&stream, &place.path("whole.log")).unwrap();
@@ -141,10 +141,10 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
 
     // What the command makes of it: a run whose counts are known to be too few, and a status that says so.
     fs::write(&journal, &bytes[..frames[1]]).unwrap();
-    let output = place.command(trodden()).args(["stream", "collect"]).arg(&stream).output().unwrap();
+    let output = place.command(trodden()).args(["import"]).arg(&stream).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("lost"), "{said}");
-    let shown = place.command(trodden()).args(["stream", "statistics", "--json"]).output().unwrap();
+    let shown = place.command(trodden()).args(["info", "last", "--json"]).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
-    assert!(report["logs"][0]["threads"][0]["lost"].as_u64().unwrap() > 0, "{report:#}");
+    assert!(report["streams"]["logs"][0]["threads"][0]["lost"].as_u64().unwrap() > 0, "{report:#}");
 }

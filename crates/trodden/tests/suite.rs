@@ -261,7 +261,7 @@ fn watching_programs_act_where_the_path_ends() {
     let place = Place::with(&[("a.c", LOOPS)]);
     place.cc("-O1 -g a.c -o prog");
     let made = |expression: &str, action: &str| {
-        let arguments = ["instrument", "prog", "-o", "prog.watch", "--watch", expression, "--on-match", action];
+        let arguments = ["instrument", "prog", "-o", "prog.watch", "--watch", expression, "--action", action];
         let output = place.command(trodden()).args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };

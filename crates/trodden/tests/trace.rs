@@ -18,7 +18,7 @@ fn gzip_is_traced_as_it_is_stepped() {
     }
     // Each strategy gives the same trace.
     for strategy in ["fine", "grouped", "weighted"] {
-        must(folder.record(&["--runs", "3", "--strategy", strategy], "other.trace", &["/usr/bin/gzip", "-c", "input"]));
+        must(folder.record(&["--runs", "3", "--witness-strategy", strategy], "other.trace", &["/usr/bin/gzip", "-c", "input"]));
         assert!(folder.addresses("other.trace") == blocks, "strategy {strategy}");
     }
     let hardware = folder.record_with("--collector hardware", &["--runs", "1"], "no.trace", &["/usr/bin/gzip", "-c", "input"]);
@@ -68,7 +68,7 @@ fn callbacks_are_followed() {
     folder.compile("cc", "back.c", CALLED_BACK);
     folder.agrees(&["./app"], 0);
     must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
-    let calls = must(folder.trodden(&["trace", "show", "one.trace"]));
+    let calls = must(folder.trodden(&["report", "one.trace"]));
     // Names stand behind two columns of numbers, deeper calls further to the right.
     let tree: Vec<(usize, &str)> = calls.lines().map(|line| (line.rfind(' ').unwrap(), line.rsplit(' ').next().unwrap())).collect();
     let main = tree.iter().find(|(_, name)| *name == "main").unwrap_or_else(|| panic!("{calls}")).0;
@@ -127,10 +127,10 @@ fn exceptions_are_followed() {
     let folder = Folder::new();
     folder.compile("c++", "throws.cc", THROWS);
     folder.agrees(&["./app"], 0);
-    let tree = must(folder.trodden(&["trace", "show", "merged.trace"]));
+    let tree = must(folder.trodden(&["report", "merged.trace"]));
     assert!(tree.lines().any(|l| l.contains("careful(int)") && l.trim_start().starts_with("8 ")), "{tree}");
     // The line of the throw is executed three times: for 0, 3 and 6.
-    let found = must(folder.trodden(&["trace", "find", "risky", "merged.trace", "--json"]));
+    let found = must(folder.trodden(&["find", "risky", "merged.trace", "--json"]));
     assert_eq!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"], 8);
 }
 
@@ -217,11 +217,11 @@ fn threads_have_streams_of_their_own_in_one_run() {
     must(folder.record(&["--runs", "1"], "t.trace", &["./app"]));
     must(folder.record(&["--collector", "single-step"], "s.trace", &["./app"]));
     for thread in ["0", "1", "2"] {
-        let of = |trace: &str| must(folder.trodden(&["trace", "show", "--addresses", "--thread", thread, trace]));
+        let of = |trace: &str| must(folder.trodden(&["export", "addresses", "--thread", thread, trace]));
         assert!(!of("t.trace").is_empty());
         assert_eq!(of("t.trace"), of("s.trace"), "thread {thread}");
     }
-    let absent = folder.trodden(&["trace", "show", "--addresses", "--thread", "7", "t.trace"]);
+    let absent = folder.trodden(&["export", "addresses", "--thread", "7", "t.trace"]);
     assert!(errors(&absent).contains("no thread 7"), "{}", errors(&absent));
 }
 
@@ -277,7 +277,7 @@ fn a_killed_program_leaves_a_trace_up_to_there() {
         let output = folder.record(&options, "t.trace", &["./app"]);
         assert_eq!(output.status.code(), Some(128 + 9), "{}", errors(&output));
         assert!(errors(&output).contains("signal 9 ended the program"), "{}", errors(&output));
-        let found = must(folder.trodden(&["trace", "find", "deep", "t.trace", "--json"]));
+        let found = must(folder.trodden(&["find", "deep", "t.trace", "--json"]));
         assert_eq!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"], 6, "{options:?}");
     }
 }
@@ -311,16 +311,16 @@ fn two_traces_are_compared_by_their_calls() {
     folder.compile("cc", "branches.c", BRANCHES);
     must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
     must(folder.record(&["--runs", "2"], "b.trace", &["./app", "x"]));
-    let equal = folder.trodden(&["trace", "diff", "a.trace", "a.trace"]);
+    let equal = folder.trodden(&["diff", "--fail", "a.trace", "a.trace"]);
     assert_eq!(must(equal), "the traces are equal\n");
-    let differ = folder.trodden(&["trace", "diff", "a.trace", "b.trace"]);
+    let differ = folder.trodden(&["diff", "--fail", "a.trace", "b.trace"]);
     assert_eq!(differ.status.code(), Some(1));
     let text = String::from_utf8(differ.stdout).unwrap();
     assert!(text.contains("> main") && text.contains("common") && text.contains("other") && text.contains("branches.c:"), "{text}");
-    let absent = folder.trodden(&["trace", "diff", "a.trace", "b.trace", "--ignore", "nothing"]);
-    assert!(errors(&absent).contains("no function `nothing`"), "{}", errors(&absent));
+    let absent = folder.trodden(&["diff", "a.trace", "b.trace", "--ignore", "nothing"]);
+    assert!(errors(&absent).contains("no function and no source file `nothing`"), "{}", errors(&absent));
     // Of lines and functions by name.
-    let lines = must(folder.trodden(&["trace", "show", "--blocks", "--from", "main", "--to", "log_it 2", "a.trace"]));
+    let lines = must(folder.trodden(&["show", "--from", "main", "--to", "log_it 2", "a.trace"]));
     assert!(lines.lines().next().unwrap().contains("main branches.c:"), "{lines}");
     assert!(lines.lines().last().unwrap().contains("log_it"), "{lines}");
 }
@@ -330,7 +330,7 @@ fn a_profile_of_a_trace_has_its_paths() {
     let folder = Folder::new();
     folder.compile("cc", "branches.c", BRANCHES);
     must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
-    must(folder.trodden(&["trace", "profile", "a.trace", "--output", "a.trodden", "--no-store"]));
+    must(folder.trodden(&["import", "a.trace", "--output", "a.trodden", "--no-store"]));
     let report = must(folder.trodden(&["report", "a.trodden", "--json"]));
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     let common = report["functions"].as_array().unwrap().iter().find(|f| f["name"] == "common").unwrap();
@@ -369,21 +369,21 @@ fn what_cannot_be_traced_is_named() {
     assert!(errors(&missing).contains("process 999999999 cannot be traced: there is no such process"), "{}", errors(&missing));
     let several = folder.trodden(&["trace", "record", "--pid", "1", "--runs", "3"]);
     assert!(errors(&several).contains("leave --runs out"), "{}", errors(&several));
-    let foreign = folder.trodden(&["trace", "show", "input"]);
-    assert!(errors(&foreign).contains("is no trace"), "{}", errors(&foreign));
+    let foreign = folder.trodden(&["show", "input"]);
+    assert!(errors(&foreign).contains("input is neither a profile, a trace"), "{}", errors(&foreign));
     std::fs::write(folder.path("empty"), "").unwrap();
-    let empty = folder.trodden(&["trace", "show", "empty"]);
+    let empty = folder.trodden(&["report", "empty"]);
     assert!(errors(&empty).contains("the file is empty"), "{}", errors(&empty));
     must(folder.record(&["--runs", "1"], "t.trace", &["/usr/bin/gzip", "-c", "input"]));
     let whole = std::fs::read(folder.path("t.trace")).unwrap();
     std::fs::write(folder.path("begun"), &whole[..100]).unwrap();
-    let begun = folder.trodden(&["trace", "show", "begun"]);
+    let begun = folder.trodden(&["report", "begun"]);
     assert!(errors(&begun).contains("the file ends before it says what it is about"), "{}", errors(&begun));
     // Output that is buffered is not lost in silence.
-    for options in [&["--json"][..], &[], &["--blocks"]] {
+    for options in [&["report", "--json"][..], &["report"], &["show", "--count", "0"]] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_trodden"));
-        let output = command.args(["trace", "show"]).arg(folder.path("t.trace")).args(options).stdout(full).output().unwrap();
+        let output = command.args(options).arg(folder.path("t.trace")).stdout(full).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{options:?}");
         assert!(errors(&output).contains("cannot write to standard output"), "{options:?}: {}", errors(&output));
     }

@@ -97,8 +97,8 @@ fn a_jump_to_behind_a_call_of_another_function_leaves_both_functions_whole() {
     equal(&folder, &said);
     // Not every collector sees the returns at the end.
     must(folder.record(&["--runs", "1"], "two.trace", &["./app"]));
-    must(folder.trodden(&["trace", "diff", "one.trace", "two.trace"]));
-    let tree = must(folder.trodden(&["trace", "show", "one.trace"]));
+    must(folder.trodden(&["diff", "--fail", "one.trace", "two.trace"]));
+    let tree = must(folder.trodden(&["report", "one.trace"]));
     let row = |name: &str| tree.lines().find(|line| line.split_whitespace().last() == Some(name)).map(str::to_owned);
     assert!(row("attempt").is_some_and(|row| row.trim_start().starts_with("4 ")), "{tree}");
     assert!(row("restore").is_some(), "{tree}");
@@ -139,7 +139,7 @@ fn an_instruction_that_faults_is_recorded_once_whatever_its_handler_does() {
     let folder = Folder::new();
     folder.compile("cc", "faults.c", FAULTS);
     equal(&folder, "3 4\n");
-    let tree = must(folder.trodden(&["trace", "show", "one.trace"]));
+    let tree = must(folder.trodden(&["report", "one.trace"]));
     let rows = || tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let calls = |name: &str| -> u32 { rows().filter(|row| row.last() == Some(&name)).map(|row| row[0].parse::<u32>().unwrap()).sum() };
     assert_eq!(["poke", "leave", "mend"].map(calls), [5, 3, 4], "{tree}");
@@ -179,7 +179,7 @@ fn what_only_a_jump_leads_to_is_found_by_a_run_in_assembly_without_sizes() {
     let folder = Folder::new();
     folder.compile("cc", "bare.s", BARE);
     let blocks = stepped(&folder, "").len();
-    let alone = must(folder.trodden(&["trace", "show", "--blocks", "one.trace"]));
+    let alone = must(folder.trodden(&["show", "--count", "0", "one.trace"]));
     let of_main = alone.lines().filter(|line| line.contains(" main+")).count();
     // Five iterations of the loop: each has a block that the table leads to, and all but the last the loop's end.
     assert!(of_main >= 5 + 4 + 4, "{blocks} blocks: {alone}");
@@ -360,7 +360,7 @@ fn jumps_behind_jumps_that_runs_resolve_are_traced() {
     std::fs::write(folder.path("distances.c"), DISTANCES).unwrap();
     must(Command::new("gcc").args(["-O2", "-o"]).arg(folder.path("app")).arg(folder.path("distances.c")).output().unwrap());
     equal(&folder, "17\n");
-    let shown = must(folder.trodden(&["trace", "show", "one.trace"]));
+    let shown = must(folder.trodden(&["report", "one.trace"]));
     let run: Vec<&str> = shown.lines().find(|line| line.ends_with(" run")).unwrap().split_whitespace().collect();
     // The entry, and a block for each of seven instructions.
     assert_eq!(run, ["1", "8", "run"], "{shown}");
@@ -411,7 +411,7 @@ fn code_behind_retpolines_and_returns_used_as_jumps_is_in_the_trace() {
     folder.compile("cc", "returns.c", RETURNS_AS_JUMPS);
     for options in IN_ONE_RUN.iter().copied().chain([&["--runs", "4"][..]]) {
         must(folder.record(options, "one.trace", &["./app"]));
-        let tree = must(folder.trodden(&["trace", "show", "one.trace"]));
+        let tree = must(folder.trodden(&["report", "one.trace"]));
         // At least a block for each of the eight rounds, and one behind the loop.
         let blocks = tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|row| row.last() == Some(&"main"));
         assert!(blocks.is_some_and(|row| row[1].parse::<u32>().unwrap() >= 9), "{options:?}: {tree}");
@@ -444,7 +444,7 @@ fn code_behind_a_trap_that_a_handler_skips_is_in_the_trace() {
         let folder = Folder::new();
         folder.compile("cc", "skipped.c", &format!("#define TRAP \"{trap}\"\n{SKIPPED}"));
         equal(&folder, "20\n");
-        let tree = must(folder.trodden(&["trace", "show", "one.trace"]));
+        let tree = must(folder.trodden(&["report", "one.trace"]));
         for name in ["check", "after"] {
             let row = tree.lines().find(|line| line.split_whitespace().last() == Some(name));
             assert!(row.is_some_and(|row| row.trim_start().starts_with("10 ")), "{trap}: {tree}");

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, laboratory, must, trodden, with_choices};
 use std::process::Command;
 
 /// A switch with a jump table, recursion, an indirect call, a loop of short blocks, and a signal that the program raises itself.
@@ -57,7 +57,7 @@ int main() {
 impl Place {
     fn trace(&self, options: &str, file: &str) -> std::process::Output {
         let mut command = self.command(trodden());
-        command.args(["trace", "record", "--output", file]).args(options.split_whitespace()).args(["--", "./prog"]);
+        with_choices(command.args(["trace", "record", "--output", file]), options.split_whitespace()).args(["--", "./prog"]);
         command.output().unwrap()
     }
 
@@ -65,7 +65,7 @@ impl Place {
         let output = self.trace(options, "t.trace");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && !errors.contains("of one run instead"), "{options}: {errors}");
-        let shown = self.trodden("trace show --addresses t.trace").stdout;
+        let shown = self.trodden("export addresses t.trace").stdout;
         String::from_utf8(shown).unwrap().lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
     }
 }
@@ -73,7 +73,7 @@ impl Place {
 fn agrees(place: &Place) {
     let stepped = place.blocks("--collector single-step");
     assert!(stepped.len() > 150, "{}", stepped.len());
-    for options in ["--runs 4", "--runs 1", "--runs 3 --strategy weighted"] {
+    for options in ["--runs 4", "--runs 1", "--runs 3 --witness-strategy weighted"] {
         let compiled = place.blocks(&format!("--collector compiled {options}"));
         let parts = compiled.iter().zip(&stepped).position(|(a, b)| a != b);
         assert!(compiled == stepped, "{options}: {} and {} blocks, part at {parts:?}", compiled.len(), stepped.len());
@@ -84,7 +84,8 @@ fn agrees(place: &Place) {
 fn a_program_in_c_is_traced_by_sleds_as_it_is_stepped() {
     let place = Place::with(&[("prog.c", C)]);
     for optimisation in ["-O0", "-O2"] {
-        place.cc(&format!("--trodden-witnesses -g {optimisation} prog.c -o prog"));
+        let mut compile = place.command(trodden());
+        must(compile.args(["cc", "-g", optimisation, "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "observe=trace"));
         agrees(&place);
     }
     // It runs as any program: nothing of it counts, and there is no unit.
@@ -94,7 +95,8 @@ fn a_program_in_c_is_traced_by_sleds_as_it_is_stepped() {
 #[test]
 fn a_program_in_cxx_is_traced_by_sleds_as_it_is_stepped() {
     let place = Place::with(&[("prog.cc", CXX)]);
-    must(place.command(trodden()).args(["build", "--witnesses", "--", "sh", "-c", "$CXX -O1 prog.cc -o prog && strip prog"]));
+    let build = ["with", "--witnesses", "--", "build", "--", "sh", "-c", "$CXX -O1 prog.cc -o prog && strip prog"];
+    must(place.command(laboratory()).args(build));
     agrees(&place);
 }
 
@@ -105,8 +107,8 @@ fn what_has_no_sleds_is_refused_and_what_does_not_go_with_them() {
     let refused = place.trace("--collector compiled --runs 2", "t.trace");
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("prog has no sleds for witnesses") && errors.contains("--trodden-witnesses"), "{errors}");
-    let both = place.command(trodden()).args(["build", "--witnesses", "--sample", "--", "true"]).output().unwrap();
+    assert!(errors.contains("prog has no sleds for witnesses") && errors.contains("trodden-lab with --witnesses"), "{errors}");
+    let both = place.command(laboratory()).args("with --witnesses -- build --sample -- true".split(' ')).output().unwrap();
     let errors = String::from_utf8_lossy(&both.stderr).into_owned();
     assert!(!both.status.success() && errors.contains("--witnesses (observe=trace)"), "{errors}");
 }

@@ -90,14 +90,14 @@ fn a_library_is_traced_inside() {
     let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();
     assert!(of(" libtwice.so") > 40 && of(" app") > 20 && of(" libtwice.so") + of(" app") == blocks.len(), "{blocks:?}");
     // Calls go from file to file, and the constructor runs before all of them.
-    let tree = must(folder.trodden(&["trace", "show", "merged.trace"]));
+    let tree = must(folder.trodden(&["report", "merged.trace"]));
     let times = |name: &str| -> u64 {
         let calls = tree.lines().filter(|l| l.ends_with(&format!(" {name}")));
         calls.filter_map(|l| l.split_whitespace().next()?.parse::<u64>().ok()).sum()
     };
     assert_eq!([times("sum"), times("square"), times("begin")], [4, 10, 1], "{tree}");
     // Lines are those of the library's own source.
-    let found = must(folder.trodden(&["trace", "find", "twice.c:12", "merged.trace", "--json"]));
+    let found = must(folder.trodden(&["find", "twice.c:12", "merged.trace", "--json"]));
     assert!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"].as_u64().unwrap() >= 4, "{found}");
     // Without being asked for, it stays outside.
     must(folder.record(&["--runs", "2"], "plain.trace", &["./app"]));
@@ -123,13 +123,13 @@ fn a_library_of_the_system_is_traced_inside() {
         let blocks = folder.agrees_inside("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
         assert!(blocks.iter().filter(|line| line.contains(" libbz2.so")).count() > 1000, "{} blocks", blocks.len());
         // Both files have functions without symbols, some of the same name: in the profile each file has its own.
-        must(folder.trodden(&["trace", "profile", "merged.trace", "--output", "profile.trodden"]));
+        must(folder.trodden(&["import", "merged.trace", "--output", "profile.trodden"]));
         let report = must(folder.trodden(&["report", "profile.trodden", "--json"]));
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         let paths: Vec<&str> = report["images"].as_array().unwrap().iter().map(|i| i["path"].as_str().unwrap()).collect();
         assert!(matches!(paths[..], [program, library] if program.ends_with("/bzip2") && library.contains("libbz2.so")), "{paths:?}");
         // In the tree their files stand behind their names.
-        let tree = must(folder.trodden(&["trace", "show", "merged.trace"]));
+        let tree = must(folder.trodden(&["report", "merged.trace"]));
         assert!(tree.lines().any(|l| l.ends_with("@bzip2")) && tree.lines().any(|l| l.contains("@libbz2.so")), "{tree}");
         let totals = &report["totals"];
         assert_eq!(totals["functions_executed"], totals["functions_instrumented"], "{totals}");

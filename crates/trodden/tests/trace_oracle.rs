@@ -21,7 +21,7 @@ struct Steps {
 
 /// Steps a program.
 fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
-    let stepped = folder.record(&["--collector", "single-step", "--keep", "steps"], "steps.trace", program);
+    let stepped = folder.record(&["--collector", "single-step", "--keep-runs", "steps"], "steps.trace", program);
     assert_eq!(stepped.status.code(), Some(status), "{}", errors(&stepped));
     let binary = Binary::read(&folder.path(program[0])).unwrap();
     let (text, _) = binary.section(".text").unwrap();
@@ -155,7 +155,7 @@ fn calls_that_do_not_return_start_no_block_behind_them() {
     agrees(&folder, &["./app"], 0, &IN_ONE_RUN);
     let line = |text: &str| LEFT.lines().position(|line| line.contains(text)).unwrap() + 1;
     let executions = |text: &str| {
-        let found = folder.trodden(&["trace", "find", &format!("oracle.c:{}", line(text)), "one.trace"]);
+        let found = folder.trodden(&["find", "--top", "0", &format!("oracle.c:{}", line(text)), "one.trace"]);
         let output = String::from_utf8(found.stdout).unwrap();
         output.lines().last().unwrap_or_else(|| panic!("{text}")).trim_start_matches("executions: ").to_owned()
     };
@@ -193,7 +193,7 @@ fn code_that_goes_on_with_another_stack_loses_no_block_and_does_not_nest() {
             assert!((4..12).contains(&deepest(&folder)), "{way:?}: {}", deepest(&folder));
             let again = folder.record(way, "again.trace", &["./app"]);
             assert!(again.status.success(), "{}", errors(&again));
-            let compared = folder.trodden(&["trace", "diff", "one.trace", "again.trace"]);
+            let compared = folder.trodden(&["diff", "--fail", "one.trace", "again.trace"]);
             assert_eq!(String::from_utf8_lossy(&compared.stdout), "the traces are equal\n", "{way:?}");
         }
     }
@@ -284,18 +284,13 @@ int main(void) { puts(getauxval(AT_SYSINFO_EHDR) ? "present" : "absent"); return
     }
 }
 
-/// Blocks and addresses as JSON are those of the text.
+/// Blocks as JSON are those that are exported as addresses.
 #[test]
-fn blocks_and_addresses_are_shown_as_json() {
+fn blocks_are_shown_as_json() {
     let folder = compiled("int main(int n, char **a) { int s = 0; for (int i = 0; i < n + 2; i++) s += a[0][i]; return s & 0; }\n");
     traced::must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
-    let json = |option: &str| -> serde_json::Value {
-        serde_json::from_str(&traced::must(folder.trodden(&["trace", "show", "--json", option, "one.trace"]))).unwrap()
-    };
     let addresses = folder.addresses("one.trace");
-    let (shown, blocks) = (json("--addresses"), json("--blocks"));
-    let shown: Vec<&str> = shown["threads"][0]["addresses"].as_array().unwrap().iter().map(|a| a.as_str().unwrap()).collect();
-    assert_eq!(shown, addresses);
+    let blocks: serde_json::Value = serde_json::from_str(&traced::must(folder.trodden(&["show", "--json", "one.trace"]))).unwrap();
     let blocks = blocks["threads"][0]["blocks"].as_array().unwrap();
     assert_eq!(blocks.iter().map(|b| b["address"].as_str().unwrap()).collect::<Vec<_>>(), addresses);
     assert!(blocks.iter().any(|b| b["function"] == "main" && b["lines"][0][1] == 1 && b["depth"].as_u64() > Some(0)), "{blocks:?}");

@@ -63,7 +63,7 @@ int main(int count, char **arguments) {
 "#;
 
 fn calls(folder: &Folder, trace: &str, name: &str) -> u32 {
-    let tree = must(folder.trodden(&["trace", "show", trace]));
+    let tree = must(folder.trodden(&["report", trace]));
     let rows = tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.filter(|row| row.last() == Some(&name)).map(|row| row[0].parse::<u32>().unwrap()).sum()
 }
@@ -86,7 +86,7 @@ fn a_program_that_changes_its_code_executes_what_it_wrote() {
             assert!(first.get_or_insert_with(|| trace.clone()) == &trace, "{how} {options:?}");
         }
         // It is kept with the trace.
-        let shown = folder.trodden(&["trace", "show", "one.trace"]);
+        let shown = folder.trodden(&["report", "one.trace"]);
         assert!(errors(&shown).contains("changed its own code"), "{shown:?}");
     }
     let several = folder.record(&["--runs", "2"], "two.trace", &["./app", "store"]);

@@ -48,7 +48,7 @@ fn picture(browser: &Browser, name: &str) {
 /// A page of a trace, opened.
 fn opened(folder: &Path, trace: &str, options: &[&str]) -> Browser {
     let file = folder.join("page.html");
-    std::fs::write(&file, trodden(folder, &[&["trace", "export", "html", trace], options].concat())).unwrap();
+    std::fs::write(&file, trodden(folder, &[&["export", "html", trace], options].concat())).unwrap();
     let browser = Browser::start(&folder.join("browser"));
     browser.open(&file);
     browser
@@ -140,18 +140,17 @@ fn functions_are_left_out_of_every_export() {
     let home = folder("left-out");
     compile(&home, NESTED);
     trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app"]);
-    let export = |form: &str, options: &[&str]| {
-        String::from_utf8(trodden(&home, &[&["trace", "export", form, "t.trace"], options].concat())).unwrap()
-    };
+    let export =
+        |form: &str, options: &[&str]| String::from_utf8(trodden(&home, &[&["export", form, "t.trace"], options].concat())).unwrap();
     let folded = |options: &[&str]| -> u64 {
         let all = export("folded", options);
         all.lines().map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
     };
-    let lines = String::from_utf8(trodden(&home, &["trace", "show", "--addresses", "t.trace"])).unwrap().lines().count() as u64;
+    let lines = String::from_utf8(trodden(&home, &["export", "addresses", "t.trace"])).unwrap().lines().count() as u64;
     assert_eq!(folded(&[]), lines);
     assert!(!export("folded", &["--ignore", "leaf"]).contains("leaf"));
     assert!(folded(&["--ignore", "outer"]) < lines / 2);
-    let chrome: Value = serde_json::from_str(&export("chrome", &["--ignore-file", "app.c"])).unwrap();
+    let chrome: Value = serde_json::from_str(&export("chrome", &["--ignore", "app.c"])).unwrap();
     let names: Vec<&str> = chrome["traceEvents"].as_array().unwrap().iter().map(|e| e["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"_start") && !names.contains(&"main"), "{names:?}");
     let page = export("html", &["--ignore", "leaf"]);

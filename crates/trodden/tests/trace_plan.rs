@@ -36,7 +36,7 @@ fn looping() -> (Folder, serde_json::Value, Vec<String>) {
     let folder = Folder::new();
     folder.compile("cc", "loops.c", LOOPS);
     must(folder.record(&["--collector", "single-step"], "stepped.trace", &["./app"]));
-    let plan = must(folder.record(&["--plan", "--json", "--runs", "2"], "no.trace", &["./app"]));
+    let plan = must(folder.record(&["--plan=json", "--runs", "2"], "no.trace", &["./app"]));
     let stepped = folder.addresses("stepped.trace");
     (folder, serde_json::from_str(&plan).unwrap(), stepped)
 }
@@ -93,8 +93,8 @@ fn a_distribution_is_the_users() {
 fn weights_are_measured() {
     let (folder, _, stepped) = looping();
     let most = |weights: &str| {
-        let options = ["--runs", "2", "--strategy", "weighted", "--weights", weights];
-        let plan = must(folder.record(&[&options[..], &["--plan", "--json"]].concat(), "no.trace", &["./app"]));
+        let options = ["--runs", "2", "--witness-strategy", "weighted", "--witness-weights", weights];
+        let plan = must(folder.record(&[&options[..], &["--plan=json"]].concat(), "no.trace", &["./app"]));
         must(folder.record(&options, "t.trace", &["./app"]));
         assert!(folder.addresses("t.trace") == stepped, "{weights}");
         let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
@@ -104,7 +104,7 @@ fn weights_are_measured() {
     let (measured, first, guessed) = (most("stepped.trace"), most("first-run"), most("static"));
     assert!((900.0..4000.0).contains(&measured) && (900.0..4000.0).contains(&first), "{measured} {first} {guessed}");
     assert!(!(900.0..=4000.0).contains(&guessed), "{guessed}");
-    let foreign = folder.record(&["--weights", "input"], "t.trace", &["./app"]);
+    let foreign = folder.record(&["--witness-weights", "input"], "t.trace", &["./app"]);
     assert!(errors(&foreign).contains("is no trace"), "{}", errors(&foreign));
 }
 
@@ -112,7 +112,7 @@ fn weights_are_measured() {
 fn calls_are_nested_as_they_are_made() {
     let (folder, ..) = looping();
     must(folder.record(&["--runs", "2"], "two.trace", &["./app"]));
-    let tree = must(folder.trodden(&["trace", "show", "two.trace"]));
+    let tree = must(folder.trodden(&["report", "two.trace"]));
     let depth = |name: &str, calls: &str| {
         let line =
             tree.lines().find(|l| l.ends_with(name) && l.trim_start().starts_with(calls)).unwrap_or_else(|| panic!("{name}: {tree}"));
@@ -126,12 +126,12 @@ fn calls_are_nested_as_they_are_made() {
 #[test]
 fn plans_say_how_many_witnesses_repair_added() {
     let folder = Folder::new();
-    let plan = |options: &[&str]| must(folder.record(&[&["--plan"], options].concat(), "no.trace", &["/usr/bin/gzip", "-c", "input"]));
-    let json: serde_json::Value = serde_json::from_str(&plan(&["--json"])).unwrap();
+    let plan = |form: &str| must(folder.record(&[form], "no.trace", &["/usr/bin/gzip", "-c", "input"]));
+    let json: serde_json::Value = serde_json::from_str(&plan("--plan=json")).unwrap();
     let witnesses: usize = json["profiles"].as_array().unwrap().iter().map(|p| p.as_array().unwrap().len()).sum();
     let repaired = json["repaired"].as_u64().unwrap();
     // Calls from outside and unwinding go beyond what is placed function by function.
     assert!(repaired > 0 && (repaired as usize) < witnesses, "{repaired} of {witnesses}");
-    let text = plan(&[]);
+    let text = plan("--plan");
     assert!(text.contains(&format!("\n{repaired} of the witnesses were added by repair")), "{text}");
 }

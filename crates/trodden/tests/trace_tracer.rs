@@ -157,7 +157,7 @@ fn each_signal_ends_the_trace_of_a_process_and_keeps_it() {
         must(Command::new("kill").args(["-s", signal, &command.id().to_string()]).output().unwrap());
         let output = command.wait_with_output().unwrap();
         assert!(output.status.success(), "{signal}: {}", errors(&output));
-        must(folder.trodden(&["trace", "show", "t.trace"]));
+        must(folder.trodden(&["report", "t.trace"]));
         goes_on(&folder, &program.id().to_string(), signal);
         assert!(program.wait().unwrap().success(), "{signal}");
     }
@@ -253,7 +253,7 @@ fn the_terminal_interrupts_the_program_once_and_the_trace_is_kept() {
         let (said, status) = in_terminal(&folder, &line, Some(("ready", b"\x03")));
         assert_eq!(status.code(), Some(code), "{said}");
         assert_eq!(said.contains("1 interrupt"), code == 5, "{said}");
-        let trace = must(folder.trodden(&["trace", "show", "t.trace"]));
+        let trace = must(folder.trodden(&["report", "t.trace"]));
         assert!(trace.lines().any(|line| line.ends_with(" main")) && folder.addresses("t.trace").len() > 10, "{said}\n{trace}");
         assert!(temporary(&folder).is_empty(), "{:?}", temporary(&folder));
         ["ready", "t.trace"].iter().for_each(|name| fs::remove_file(folder.path(name)).unwrap());

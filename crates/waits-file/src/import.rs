@@ -17,6 +17,7 @@ mod perf;
 mod scheduler;
 
 pub use otf2::read_text as read_otf2_text;
+pub use perf::is_header_alone;
 
 use crate::blocks::BlockNames;
 use crate::codes::CodeLocation;
@@ -103,6 +104,11 @@ pub fn report(path: &Path, asked: &ReportOptions, decompressed: Decompress) -> R
 /// How a file of `perf record` begins.
 const PERF_DATA: &[u8] = b"PERFILE2";
 
+/// Whether a line of a text is an event by which the scheduler's traces are recognised.
+pub fn is_scheduler_line(line: &str) -> bool {
+    line.contains("sched_switch:")
+}
+
 fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
     if path.extension().is_some_and(|e| e == "otf2") {
         return otf2::read(path);
@@ -118,7 +124,7 @@ fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
     match text.trim_start().chars().next() {
         _ if ctf::is_text(&text) => ctf::read(path, &text),
         Some('{' | '[') => chrome::read(path, &text),
-        _ if text.contains("sched_switch:") => perf::read(path, &text),
+        _ if is_scheduler_line(&text) => perf::read(path, &text),
         _ if perf::is_header_alone(&text) => Ok(Imported::without_events("the recording of perf has no events")),
         _ => bail!(
             "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` or \

@@ -60,7 +60,7 @@ impl RecordedProgram<'_> {
         } else {
             let folder = self.output.to_string_lossy();
             let folder = shell_word(&folder);
-            log::info!("{} recorded; show them by `trodden waits report {folder}`", plural(threads as u128, "thread", "threads"));
+            log::info!("{} recorded; show them by `trodden report {folder}`", plural(threads as u128, "thread", "threads"));
         }
         Ok(status)
     }

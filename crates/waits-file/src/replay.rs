@@ -71,6 +71,14 @@ pub struct ReportOptions {
     pub timeline: bool,
 }
 
+impl Default for ReportOptions {
+    /// Nothing is predicted. The rule tells paths without common code apart, which that of the paper takes for equivalent.
+    fn default() -> Self {
+        let AnalysisOptions { threshold, rule, .. } = AnalysisOptions::default();
+        ReportOptions { threshold, rule, what_if: Vec::new(), timeline: false }
+    }
+}
+
 /// Analyses a recording, once, and once more for each question.
 ///
 /// # Errors

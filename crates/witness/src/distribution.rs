@@ -3,7 +3,8 @@
 //! Source: D. Saha et al., section 4.1: jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the least load, whose
 //! witnesses are found again without starting afresh: the region of the new job is filled with witnesses, which are then eliminated
 //! ([`eliminate`](super::eliminate)). Beside it the longest-processing-time order (Graham 1969), and [`DistributionStrategy::Weighted`]:
-//! each job goes where the greatest load grows least, what the profile has already counting in; of all groupings the best is taken. The
+//! each job goes where the load of the machine grows least, what the profile has already counting in; of all groupings, and of what the
+//! others come to, the best is taken. Under a limit, what elimination leaves too great is searched for ([`fewest`](super::fewest)). The
 //! result is checked as a whole and repaired ([`repair`](super::repair)).
 //!
 //! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
@@ -11,6 +12,7 @@
 use super::automaton::AutomatonState;
 use super::condition::{Check, Lookahead};
 use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
+use super::fewest::{FewestSearch, fewest};
 use super::jobs::{Grouping, WitnessJob, jobs};
 use super::placement::OtherKind;
 use super::program::{Witness, WitnessKind, WitnessProgram};
@@ -26,7 +28,7 @@ use std::rc::Rc;
 /// How jobs are formed and assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DistributionStrategy {
-    /// Fine-grained: a job for each branch.
+    /// Fine-grained: a job for each branch that diamonds begin at, or a cycle without diamonds.
     Fine,
     /// Function-wise: a job for each function.
     Function,
@@ -75,6 +77,20 @@ pub enum PlanError {
         /// The limit.
         limit: usize,
     },
+    /// Maybe more witnesses must be in one profile than the limit allows: the search was given up.
+    #[error(
+        "no {limit} witnesses of function {} were found that distinguish two successors of a branch, in {SEARCHED} tries: \
+         raise the limit to {enough}, which suffices",
+        .function.0
+    )]
+    LimitNotMet {
+        /// The function.
+        function: WitnessFunctionId,
+        /// The limit.
+        limit: usize,
+        /// With as many it can be done.
+        enough: usize,
+    },
     /// The placement is for the other kind of witnesses.
     #[error(transparent)]
     OtherKind(#[from] OtherKind),
@@ -94,6 +110,12 @@ pub struct PlannedJob {
     /// What each machine's profiles cost together.
     pub costs: Vec<f64>,
 }
+
+/// Sets of witnesses that are tried for two successors of a branch, which have to be within the limit.
+const SEARCHED: usize = 1 << 16;
+/// Sets that are tried in all, to have another job in a profile that is all but full; and for each job and profile.
+const SQUEEZED: usize = 1 << 15;
+const SQUEEZED_EACH: usize = 1 << 8;
 
 /// Plans a distribution.
 ///
@@ -183,15 +205,26 @@ struct Slot {
 
 impl Slot {
     /// The function's plan with one more job. More witnesses never distinguish less, so that what the plan has stays as it is, and only
-    /// states of the new job's region are tried, for the new job alone.
+    /// states of the new job's region are tried, for the new job alone: dropped in the order of their costs, or the farthest first, as the
+    /// paper's witnesses are edges of the diamond itself. The cheaper is taken.
     fn with(&self, view: &View, job: &Rc<WitnessJob>) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
-        let mut member = self.functions.get(&job.view).map_or_else(|| view.separated(), |p| p.member.clone());
-        let new: Vec<u32> = job.region.iter().copied().filter(|s| !member[*s as usize]).collect();
-        new.iter().for_each(|s| member[*s as usize] = true);
-        eliminate(view, &job.required, &mut member, &most_expensive_first(view, &new));
+        let before = self.functions.get(&job.view).map_or_else(|| view.separated(), |p| p.member.clone());
+        let new: Vec<u32> = job.region.iter().copied().filter(|s| !before[*s as usize]).collect();
+        let eliminated = |order: &[u32]| {
+            let mut member = before.clone();
+            new.iter().for_each(|s| member[*s as usize] = true);
+            eliminate(view, &job.required, &mut member, order);
+            (view.sum(&member), member)
+        };
+        let mut best = eliminated(&most_expensive_first(view, &new));
+        if !job.whole {
+            let local = eliminated(&new.iter().rev().copied().collect::<Vec<_>>());
+            best = if local.0 < best.0 { local } else { best };
+        }
+        let (cost, member) = best;
         jobs.push(Rc::clone(job));
-        FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
+        FunctionPlan { cost, size: view.count(&member), jobs, member }
     }
 
     /// Drops what later jobs have made superfluous.
@@ -238,15 +271,30 @@ struct Slots<'a> {
     views: &'a [View],
     slots: Vec<Slot>,
     limit: Option<usize>,
+    machines: Option<usize>,
+    /// What is left of [`SQUEEZED`].
+    effort: usize,
 }
 
 impl<'a> Slots<'a> {
     fn new(views: &'a [View], options: &DistributionOptions) -> Slots<'a> {
-        Slots { views, slots: vec![Slot::default(); options.profiles.max(1)], limit: options.limit }
+        let slots = vec![Slot::default(); options.profiles.max(1)];
+        Slots { views, slots, limit: options.limit, machines: options.machines, effort: SQUEEZED }
     }
 
+    /// What the dearest machine has to do.
     fn greatest(&self) -> f64 {
-        self.slots.iter().map(|s| s.cost).fold(0.0, f64::max)
+        (0..self.slots.len()).map(|at| self.machine_load(at, self.slots[at].cost)).fold(0.0, f64::max)
+    }
+
+    /// What the machine that runs a profile has to do if the profile costs this.
+    fn machine_load(&self, at: usize, cost: f64) -> f64 {
+        // Where very many profiles share machines, they fill them evenly whatever one of them costs.
+        const FEW: usize = 64;
+        let Some(machines) = self.machines.filter(|m| *m < self.slots.len() && self.slots.len() <= FEW) else { return cost };
+        let loads: Vec<f64> = self.slots.iter().enumerate().map(|(i, s)| if i == at { cost } else { s.cost }).collect();
+        let machine_of = assign_to_machines(&loads, machines.max(1));
+        loads.iter().zip(&machine_of).filter(|(_, m)| **m == machine_of[at]).map(|(load, _)| load).sum()
     }
 
     /// Which profile is to distinguish the successors of each branch.
@@ -272,9 +320,10 @@ impl<'a> Slots<'a> {
 
     /// Adds a job to the profile with the least load into which it fits; splits it if it fits into none.
     fn add(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
-        let mut order: Vec<usize> = (0..self.slots.len()).collect();
-        order.sort_by(|a, b| self.slots[*a].cost.total_cmp(&self.slots[*b].cost));
-        for at in order {
+        if job.follows {
+            return self.add_cheapest(job);
+        }
+        for at in self.by_load() {
             let plan = self.slots[at].with(&self.views[job.view], &job);
             if self.fits(at, job.view, &plan) {
                 self.slots[at].put(job.view, Some(plan));
@@ -284,9 +333,22 @@ impl<'a> Slots<'a> {
         self.open(job)
     }
 
-    /// Adds a job where the greatest load grows least, then where the job adds least.
+    /// Adds a job where the load of the machine grows least, then where the job adds least.
     fn add_best(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
-        let mut best: Option<(f64, f64, usize, FunctionPlan)> = None;
+        if job.follows {
+            return self.add_cheapest(job);
+        }
+        self.add_where(job, |slots, at, cost, added| (slots.machine_load(at, cost), added))
+    }
+
+    /// Adds a job where it adds least: mostly nothing.
+    fn add_cheapest(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
+        self.add_where(job, |_, _, cost, added| (added, cost))
+    }
+
+    /// Adds a job to the profile for which the key of its new cost and of what is added is least.
+    fn add_where(&mut self, job: Rc<WitnessJob>, key: impl Fn(&Self, usize, f64, f64) -> (f64, f64)) -> Result<(), PlanError> {
+        let mut best: Option<((f64, f64), usize, FunctionPlan)> = None;
         for at in 0..self.slots.len() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);
             let plan = slot.with(view, &job);
@@ -294,13 +356,13 @@ impl<'a> Slots<'a> {
                 continue;
             }
             let added = plan.cost - slot.functions.get(&job.view).map_or(0.0, |p| p.cost);
-            let load = slot.cost + added;
-            if best.as_ref().is_none_or(|(l, a, ..)| (load, added) < (*l, *a)) {
-                best = Some((load, added, at, plan));
+            let key = key(self, at, slot.cost + added, added);
+            if best.as_ref().is_none_or(|(least, ..)| key < *least) {
+                best = Some((key, at, plan));
             }
         }
         match best {
-            Some((_, _, at, plan)) => {
+            Some((_, at, plan)) => {
                 self.slots[at].put(job.view, Some(plan));
                 Ok(())
             }
@@ -308,24 +370,74 @@ impl<'a> Slots<'a> {
         }
     }
 
+    fn by_load(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        order.sort_by(|a, b| self.slots[*a].cost.total_cmp(&self.slots[*b].cost));
+        order
+    }
+
+    /// Adds a job to a profile whose witnesses of the function are found again, as few as there can be; whether there is one.
+    fn squeeze(&mut self, job: &Rc<WitnessJob>, limit: usize) -> bool {
+        for at in self.by_load() {
+            let (slot, view) = (&self.slots[at], &self.views[job.view]);
+            let known = slot.functions.get(&job.view);
+            let room = limit.saturating_sub(slot.size - known.map_or(0, |p| p.size));
+            let mut jobs = known.map_or(Vec::new(), |p| p.jobs.clone());
+            jobs.push(Rc::clone(job));
+            let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
+            let mut effort = self.effort.min(SQUEEZED_EACH);
+            let before = effort;
+            let found = fewest(view, &required, room, &mut effort);
+            let plan = match found {
+                FewestSearch::Found(member) => Some(planned(view, jobs, member)),
+                FewestSearch::Nothing | FewestSearch::GivenUp => None,
+            };
+            self.effort -= before - effort;
+            if plan.is_some() {
+                self.slots[at].put(job.view, plan);
+                return true;
+            }
+        }
+        false
+    }
+
     /// Adds a job in a new profile, or its halves, if it needs more than a profile may have.
     fn open(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
-        let plan = Slot::default().with(&self.views[job.view], &job);
-        let Some(limit) = self.limit.filter(|limit| plan.size > *limit) else {
-            let mut slot = Slot::default();
-            slot.put(job.view, Some(plan));
-            self.slots.push(slot);
-            return Ok(());
-        };
         let view = &self.views[job.view];
-        let halves = halves(view, &job).ok_or(PlanError::LimitTooSmall { function: view.function, needs: plan.size, limit })?;
-        halves.into_iter().try_for_each(|half| self.add(half))
+        let mut plan = Slot::default().with(view, &job);
+        if let Some(limit) = self.limit {
+            if self.squeeze(&job, limit) {
+                return Ok(());
+            }
+            if plan.size > limit {
+                match halves(view, &job) {
+                    Some(halves) => return halves.into_iter().try_for_each(|half| self.add(half)),
+                    None => plan = within(view, &job, limit, plan.size)?,
+                }
+            }
+        }
+        let mut slot = Slot::default();
+        slot.put(job.view, Some(plan));
+        self.slots.push(slot);
+        Ok(())
+    }
+}
+
+/// The fewest witnesses for a single pair of successors, if they are no more than the limit; `enough` suffice.
+fn within(view: &View, job: &Rc<WitnessJob>, limit: usize, enough: usize) -> Result<FunctionPlan, PlanError> {
+    let (function, mut effort) = (view.function, SEARCHED);
+    let found = fewest(view, &job.required, enough, &mut effort);
+    match found {
+        FewestSearch::Found(member) if view.count(&member) <= limit => Ok(planned(view, vec![Rc::clone(job)], member)),
+        FewestSearch::Found(member) => Err(PlanError::LimitTooSmall { function, needs: view.count(&member), limit }),
+        FewestSearch::Nothing => Err(PlanError::LimitTooSmall { function, needs: enough, limit }),
+        FewestSearch::GivenUp => Err(PlanError::LimitNotMet { function, limit, enough }),
     }
 }
 
 /// A job in two; `None` for a single pair of successors.
 fn halves(view: &View, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
-    let of = |required: Vec<Requirement>| Rc::new(WitnessJob { view: job.view, required, region: job.region.clone() });
+    let of = |required: Vec<Requirement>| Rc::new(WitnessJob { required, ..WitnessJob::clone(job) });
     if let [only] = job.required.as_slice() {
         let count = view.branches[only.branch].next.len() as u32;
         let all = || (0..count).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
@@ -340,7 +452,7 @@ fn halves(view: &View, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
     Some([of(a.to_vec()), of(b.to_vec())])
 }
 
-/// All jobs, in the order that was asked for.
+/// All jobs, in the order that was asked for; those that follow from others at last.
 fn ordered(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
     let mut all: Vec<Rc<WitnessJob>> =
         views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
@@ -351,6 +463,7 @@ fn ordered(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc
             std::cmp::Reverse(cost.max(0.0).to_bits())
         });
     }
+    all.sort_by_key(|job| job.follows);
     all
 }
 
@@ -362,15 +475,19 @@ fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &DistributionO
     Ok(slots)
 }
 
+/// The best of each job where it adds least to a machine, and of the published assignment, for each grouping.
 fn best_of_groupings<'a>(views: &'a [View], options: &DistributionOptions) -> Result<Slots<'a>, PlanError> {
     let mut best: Option<Slots> = None;
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
-        let mut slots = Slots::new(views, options);
+        let mut added = Slots::new(views, options);
         for job in ordered(views, grouping, WitnessJobOrder::LongestFirst) {
-            slots.add_best(job)?;
+            added.add_best(job)?;
         }
-        if best.as_ref().is_none_or(|b| slots.greatest() < b.greatest()) {
-            best = Some(slots);
+        for mut slots in [added, assign_all(views, grouping, options)?] {
+            slots.slots.iter_mut().for_each(|s| s.polish(views));
+            if best.as_ref().is_none_or(|b| slots.greatest() < b.greatest()) {
+                best = Some(slots);
+            }
         }
     }
     Ok(best.expect("there are groupings"))

@@ -10,7 +10,7 @@
 
 use super::eliminate::Requirement;
 use super::sets::{Lists, components};
-use super::view::View;
+use super::view::{View, ViewBranch};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
 use trodden_flow::placement::DisjointSets;
@@ -33,15 +33,21 @@ pub struct WitnessJob {
     pub view: usize,
     /// What must be distinguished.
     pub required: Vec<Requirement>,
-    /// States on which witnesses may be, besides those that are witnesses already.
+    /// States on which witnesses may be, besides those that are witnesses already; the nearest first.
     pub region: Vec<u32>,
+    /// The region is the whole function, in no order.
+    pub whole: bool,
+    /// It is no job of the paper: a branch where no diamond begins, on cycles with branches where some do. Who breaks these
+    /// breaks the cycles, mostly, and distinguishes the branch.
+    pub follows: bool,
 }
 
 /// As many states of a region are found from each successor of a branch. With 8, plans for three programs cost a third less to a tenth
 /// more, by the weights; with 512, up to 2 % less, and take up to five times as long (docs/benchmarks/constants.md).
 const NEAR: usize = 64;
-/// Functions with more branches are not searched for branches between others and their postdominators: bounds the time, which is quadratic
-/// where branches are nested. Three programs' plans cost the same with 0 and with 100,000 (docs/benchmarks/constants.md).
+/// Functions with more branches are not searched for branches between others and their postdominators, nor for branches without diamonds:
+/// bounds the time, which is quadratic where branches are nested. Three programs' plans cost the same with 0 and with 100,000
+/// (docs/benchmarks/constants.md).
 const MOST_NESTED: usize = 2000;
 
 /// The jobs of a function.
@@ -54,24 +60,66 @@ pub fn jobs(view: &View, place: usize, grouping: Grouping) -> Vec<WitnessJob> {
         Grouping::Grouped => groups(view),
     };
     let whole = grouping == Grouping::Function;
-    groups.into_iter().map(|g| job(view, place, g, whole)).collect()
+    let follows = if grouping == Grouping::Fine { follow(view) } else { vec![false; view.branches.len()] };
+    groups.into_iter().map(|g| WitnessJob { follows: follows[g[0]], ..job(view, place, g, whole) }).collect()
+}
+
+/// Branches on cycles where no diamond begins, while one begins at another branch of the same component.
+fn follow(view: &View) -> Vec<bool> {
+    if view.branches.len() > MOST_NESTED {
+        return vec![false; view.branches.len()];
+    }
+    let pairs: Vec<(u32, u32)> = (0u32..).zip(&view.next).flat_map(|(s, next)| next.iter().map(move |n| (s, *n))).collect();
+    let component = components(&Lists::new(view.state_count(), &pairs));
+    let of = |state: u32| component[state as usize];
+    let cyclic: Vec<bool> = view.branches.iter().map(|b| b.next.iter().any(|n| of(*n) == of(b.state))).collect();
+    let begins: Vec<bool> = view.branches.iter().zip(&cyclic).map(|(b, cyclic)| *cyclic && diamond_begins(view, b)).collect();
+    let with: HashSet<u32> = view.branches.iter().zip(&begins).filter(|(_, begins)| **begins).map(|(b, _)| of(b.state)).collect();
+    (0..view.branches.len()).map(|at| cyclic[at] && !begins[at] && with.contains(&of(view.branches[at].state))).collect()
+}
+
+/// Whether from two successors of a branch paths that do not come back to it meet.
+fn diamond_begins(view: &View, branch: &ViewBranch) -> bool {
+    let mut reached: Vec<Option<usize>> = vec![None; view.state_count()];
+    let mut ended = None;
+    branch.next.iter().enumerate().any(|(at, successor)| {
+        let mut work = vec![*successor];
+        while let Some(state) = work.pop() {
+            match reached[state as usize] {
+                _ if state == branch.state => continue,
+                Some(other) if other == at => continue,
+                Some(_) => return true,
+                None => reached[state as usize] = Some(at),
+            }
+            if view.ends[state as usize] && *ended.get_or_insert(at) != at {
+                return true;
+            }
+            work.extend(&view.next[state as usize]);
+        }
+        false
+    })
 }
 
 fn job(view: &View, place: usize, branches: Vec<usize>, whole: bool) -> WitnessJob {
     let region = match whole {
         true => (0..view.state_count() as u32).filter(|s| view.witness[*s as usize].is_some()).collect(),
         false => {
-            let near: HashSet<u32> = branches.iter().flat_map(|b| near(view, *b)).collect();
-            let mut near: Vec<u32> = near.into_iter().collect();
+            let mut rank: BTreeMap<u32, usize> = BTreeMap::new();
+            for (at, state) in branches.iter().flat_map(|b| near(view, *b)) {
+                let known = rank.entry(state).or_insert(at);
+                *known = at.min(*known);
+            }
+            let mut near: Vec<(usize, u32)> = rank.into_iter().map(|(state, at)| (at, state)).collect();
             near.sort_unstable();
-            near
+            near.into_iter().map(|(_, state)| state).collect()
         }
     };
-    WitnessJob { view: place, required: branches.into_iter().map(Requirement::all).collect(), region }
+    WitnessJob { view: place, required: branches.into_iter().map(Requirement::all).collect(), region, whole, follows: false }
 }
 
-/// States near the successors of a branch; the first that can carry a witness behind each of them are always among them.
-pub fn near(view: &View, branch: usize) -> Vec<u32> {
+/// States near the successors of a branch, each with how many were found before; the first that can carry a witness behind each of them are
+/// always among them.
+pub fn near(view: &View, branch: usize) -> Vec<(usize, u32)> {
     let mut all = Vec::new();
     for &successor in &view.branches[branch].next {
         let (mut seen, mut queue, mut found) = (HashSet::from([successor]), VecDeque::from([(successor, false)]), 0);
@@ -81,8 +129,8 @@ pub fn near(view: &View, branch: usize) -> Vec<u32> {
                 if behind && found >= NEAR {
                     continue;
                 }
+                all.push((found, state));
                 found += 1;
-                all.push(state);
             }
             for &next in &view.next[state as usize] {
                 if seen.insert(next) {

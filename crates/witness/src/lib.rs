@@ -32,7 +32,7 @@
 //! 1. [`program`]: functions, calls, entries. [`pushdown`]: the automaton of a program.
 //! 2. [`first`]: which witness can be the first one behind a state. [`condition`]: the pairwise condition.
 //!    [`ambiguous`]: two executions for what violates it. [`paper`]: the paper's two conditions, to compare with.
-//! 3. [`weights`]: what each witness costs. [`view`]: a function by itself. [`placement`], [`eliminate`], [`exact`]:
+//! 3. [`weights`]: what each witness costs. [`view`]: a function by itself. [`placement`], [`eliminate`], [`exact`], [`fewest`]:
 //!    witnesses of a function.
 //! 4. [`jobs`], [`distribution`]: branches divided among profiles and machines. [`placed`]: whole functions divided.
 //!    [`repair`]: what the check of the whole asks for besides. [`mod@bound`]: what no distribution can go below.
@@ -46,6 +46,7 @@ pub mod condition;
 pub mod distribution;
 pub mod eliminate;
 pub mod exact;
+pub mod fewest;
 pub mod first;
 pub mod jobs;
 mod lower;

@@ -79,10 +79,10 @@ impl Schemes {
         let stages = Stages { job, folder, folders };
         let (first, segments) = stages.whole_program_path()?;
         let (second, paths) = stages.three_stages()?;
-        let known = stages.instrument("residual", &["--residual", words(&paths)?, "--reach", "calls"])?;
+        let known = stages.instrument("residual", &["--residual", words(&paths)?], REACHES_CALLS)?;
         let unknown = stages.record(&known, job.field, &[])?;
         let (counts_segments, across_calls) = (stages.place("segments")?, stages.place("stage-2")?);
-        let (plain, every) = (stages.instrument("plain", &["--addresses"])?, stages.instrument("paths", &[])?);
+        let (plain, every) = (stages.instrument("plain", &["--addresses"], "")?, stages.instrument("paths", &[], "")?);
         let builds = [
             ("nothing is counted", &*plain),
             ("all paths", &*every),
@@ -97,6 +97,9 @@ impl Schemes {
     }
 }
 
+/// Choices of a build that counts at which calls its paths arrive.
+const REACHES_CALLS: &str = "--reach calls";
+
 struct Stages<'a> {
     job: &'a SchemeJob<'a>,
     folder: &'a Path,
@@ -106,21 +109,21 @@ struct Stages<'a> {
 impl Stages<'_> {
     /// Scheme 1: gives the field's profile, too.
     fn whole_program_path(&self) -> Result<(Scheme, PathBuf)> {
-        let writes = self.instrument("stream", &["--stream"])?;
+        let writes = self.instrument("stream", &["--stream"], "")?;
         let (tests, time) = self.record(&writes, self.job.tests, &["--whole-program"])?;
         let streams = tests.with_extension("trodden.streams");
-        let deployed = self.instrument("segments", &["--tested-segments", words(&streams)?])?;
+        let deployed = self.instrument("segments", &["--tested-segments", words(&streams)?], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("whole program path", 1, time, (&profile, self.folders))?, profile))
     }
 
     /// Scheme 2: gives the paths of the tests, too.
     fn three_stages(&self) -> Result<(Scheme, PathBuf)> {
-        let counts_paths = self.instrument("stage-1", &["--reach", "calls"])?;
+        let counts_paths = self.instrument("stage-1", &[], REACHES_CALLS)?;
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
-        let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", words(&paths)?)])?;
+        let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", words(&paths)?)], "")?;
         let (segments, second) = self.record(&follows, self.job.tests, &[])?;
-        let deployed = self.instrument("stage-3", &["--tested-segments", words(&segments)?])?;
+        let deployed = self.instrument("stage-3", &["--tested-segments", words(&segments)?], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("three stages", 2, first + second, (&profile, self.folders))?, paths))
     }
@@ -131,13 +134,13 @@ impl Stages<'_> {
         Ok(self.folder.join(format!("{name:-<8}")).join(self.job.program.file_name().context("--schemes: the program has no name")?))
     }
 
-    /// Makes a build of the program.
-    fn instrument(&self, name: &str, options: &[&str]) -> Result<PathBuf> {
+    /// Makes a build of the program; choices are those of the laboratory.
+    fn instrument(&self, name: &str, options: &[&str], choices: &str) -> Result<PathBuf> {
         let output = self.place(name)?;
         trodden_profile::temporary::create_folders(output.parent().unwrap_or(self.folder))?;
         log::info!("making the build `{name}`");
         let arguments = [OsStr::new("instrument"), self.job.program.as_os_str(), OsStr::new("-o"), output.as_os_str()];
-        self.trodden(arguments.into_iter().chain(options.iter().map(OsStr::new)))?;
+        self.trodden(arguments.into_iter().chain(options.iter().map(OsStr::new)), choices)?;
         Ok(output)
     }
 
@@ -150,7 +153,7 @@ impl Stages<'_> {
         let before = [OsStr::new("record"), OsStr::new("--no-store"), OsStr::new("-o"), output.as_os_str()];
         let behind = ["--", "sh", "-c", &command].map(OsStr::new);
         let begun = Instant::now();
-        let ran = self.trodden(before.into_iter().chain(options.iter().map(OsStr::new)).chain(behind));
+        let ran = self.trodden(before.into_iter().chain(options.iter().map(OsStr::new)).chain(behind), "");
         let time = begun.elapsed();
         match ran {
             Err(error) if !output.is_file() => return Err(error),
@@ -161,9 +164,15 @@ impl Stages<'_> {
     }
 
     /// Runs a command of this tool; what it says is shown if it fails.
-    fn trodden<'w>(&self, arguments: impl Iterator<Item = &'w OsStr>) -> Result<()> {
+    fn trodden<'w>(&self, arguments: impl Iterator<Item = &'w OsStr>, choices: &str) -> Result<()> {
         let mut command = Command::new(self.job.trodden);
-        let output = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).output().context("cannot run trodden")?;
+        let output = command
+            .args(arguments)
+            .env("TRODDEN_LABORATORY", choices)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .output()
+            .context("cannot run trodden")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {}", output.status, said.trim());
         Ok(())

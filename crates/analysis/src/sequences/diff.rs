@@ -1,4 +1,4 @@
-//! Where two recordings differ, aligned by calls, as `trodden trace diff` does for traces (`trodden stream diff`).
+//! Where two recordings differ, aligned by calls, as the differences of traces are (`trodden diff --sequence`).
 
 use super::recording::EventTable;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Where a string of events occurs (`trodden stream find`).
+//! Where a string of events occurs (`trodden find --events`).
 
 use super::numbers::first;
 use super::recording::{EventTable, Opened};

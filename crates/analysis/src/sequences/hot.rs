@@ -1,4 +1,4 @@
-//! Minimal hot subpaths, of the sequence of paths alone, as they ended (`trodden stream hot`). A path weighs one.
+//! Minimal hot subpaths, of the sequence of paths alone, as they ended (`trodden patterns hot`). A path weighs one.
 
 use super::numbers::{first, percent};
 use super::recording::Opened;
@@ -53,7 +53,7 @@ impl HotQuestion {
     /// One is out of its range.
     pub fn check(&self) -> Result<()> {
         ensure!(self.threshold > 0.0 && self.threshold <= 100.0, "--threshold {}: more than 0, at most 100 percent", self.threshold);
-        ensure!(self.shortest <= self.longest, "--shortest {} is more than --longest {}", self.shortest, self.longest);
+        ensure!(self.shortest <= self.longest, "the shortest length {} is more than the longest {}", self.shortest, self.longest);
         Ok(())
     }
 }

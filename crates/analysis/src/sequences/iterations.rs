@@ -1,4 +1,4 @@
-//! k consecutive iterations as one path, and patterns that they repeat; or the last branches as a path (`trodden stream iterations`).
+//! k consecutive iterations as one path, and patterns that they repeat; or the last branches as a path (`trodden patterns iterations`).
 
 use super::numbers::{first, percent};
 use super::recording::{EventTable, Opened};

@@ -8,7 +8,7 @@
 //! | `diff.rs` | two recordings compared |
 //! | `phases.rs` | phases |
 //!
-//! Answers can be serialised as they are: the JSON of `trodden stream`.
+//! Answers can be serialised as they are: the JSON of `trodden patterns` and others.
 
 mod diff;
 mod find;

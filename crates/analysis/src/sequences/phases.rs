@@ -1,4 +1,4 @@
-//! Intervals that execute the same paths; beside them what a detector by basic blocks finds (`trodden stream phases`).
+//! Intervals that execute the same paths; beside them what a detector by basic blocks finds (`trodden patterns phases`).
 
 use super::recording::Opened;
 use anyhow::Result;

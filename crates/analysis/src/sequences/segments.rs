@@ -1,4 +1,4 @@
-//! Interprocedural path segments of depth k, most frequent first (`trodden stream segments`).
+//! Interprocedural path segments of depth k, most frequent first (`trodden segments --thread`).
 
 use super::numbers::first;
 use super::recording::Opened;
@@ -40,7 +40,7 @@ pub struct CountedSegment {
 /// # Errors
 /// It is not.
 pub fn check_depth(depth: usize, supergraph: bool) -> Result<()> {
-    ensure!(supergraph || depth > 0, "--depth 0: a call segment spans 1 to 100 calls; 0 goes with --supergraph");
+    ensure!(supergraph || depth > 0, "--depth 0: a call segment spans at least one call");
     Ok(())
 }
 

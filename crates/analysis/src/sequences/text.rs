@@ -26,6 +26,18 @@ use trodden_sequence::{CompressionMethod, WindowLimits};
 
 const HEADER: &str = "#trodden events 1";
 
+/// Ways in which `trodden simulate` says that a path ended, besides calls and returns.
+const ENDS: [&str; 5] = ["backward", "backward-not-taken", "indirect", "forward", "limit"];
+
+/// Whether a text that begins with this line is of either format.
+pub fn is_first_line(line: &str) -> bool {
+    let is_simulated = |end: &str| end == "call" || end == "return" || ENDS.contains(&end);
+    match line.split(' ').collect::<Vec<_>>()[..] {
+        [_, _, outcomes, end] if is_simulated(end) => outcomes.bytes().all(|b| b == b'0' || b == b'1'),
+        _ => line.starts_with("#trodden events"),
+    }
+}
+
 /// Reads a file of either format.
 ///
 /// # Errors
@@ -147,8 +159,8 @@ impl Events<'_> {
         let (end, is_return) = match end {
             "call" => (SubpathEnd::Call, false),
             "return" => (SubpathEnd::Return, true),
-            "backward" | "backward-not-taken" | "indirect" | "forward" | "limit" => (SubpathEnd::BackEdge, false),
-            _ => bail!("`{end}` ends no path: call, return, backward, backward-not-taken, indirect, forward or limit"),
+            end if ENDS.contains(&end) => (SubpathEnd::BackEdge, false),
+            _ => bail!("`{end}` ends no path: call, return, {}", ENDS.join(", ")),
         };
         let symbol =
             self.table.path(&PathEvent { function, end, is_prefix: false, source: None }, &format!("{start}/{outcomes}"), |_| Vec::new());

@@ -2,75 +2,45 @@
 //! [`trodden_unit::experiment::exclusions`], and files are read where the settings are resolved.
 
 use super::choices::{Choice, one_of, spelled};
+use super::laboratory::CountingChoices;
 use clap::{Args, Command, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, SettingsFile, Threads, Timing};
-use trodden_unit::{EventSource, experiment::spelling::MOST_PATHS};
+use trodden_unit::EventSource;
+use trodden_unit::experiment::{Observe, Settings, SettingsFile, Timing};
 
 /// How paths are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Parameters {
-    /// Numbering of paths, which only the laboratory chooses.
+    /// What only the laboratory chooses.
     #[arg(skip)]
-    pub scheme: Option<ExperimentScheme>,
-    /// Cut the paths of functions that have more than this many.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]
-    pub max_paths: Option<u64>,
-    /// Count functions with more paths than `--array-paths` in a table of so many slots, instead of cutting their paths (0: cut them).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MOST_PATHS))]
-    pub table_slots: Option<u64>,
-    /// Most paths of a function that counts in an array, where there are tables.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]
-    pub array_paths: Option<u64>,
-    /// Whose counters a thread increments: its own (no contention), or all threads' by atomic increments. Both are exact.
-    #[arg(long, value_parser = spelled::<Threads>())]
-    pub threads: Option<Threads>,
-    /// Count on the chords of a spanning tree rather than on every edge with a value.
-    #[arg(long, value_parser = spelled::<bool>())]
-    pub chords: Option<bool>,
-    /// At which calls to count that they were reached, and so to know the paths that did not come back.
-    #[arg(long, value_parser = spelled::<Reach>())]
-    pub reach: Option<Reach>,
-    /// What to keep of each unit; other variants of a program need the bitcode.
-    #[arg(long, value_parser = spelled::<Keep>())]
-    pub keep: Option<Keep>,
-    /// Measured frequencies (`trodden export weights`): probes go where the program hardly ever comes.
+    pub choices: CountingChoices,
+    /// Place probes by measured frequencies (`trodden export weights`), where the program hardly ever comes.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// Count nothing and change no code: only note where each block lies, for `trodden import` of branches that hardware recorded.
+    /// Count nothing, change no code: note where blocks lie, for branches that hardware records.
     #[arg(long, conflicts_with_all = ["pgo", "stream"])]
     pub addresses: bool,
-    /// Count nothing: only make room in each block for a witness of `trodden trace record --collector compiled`.
-    #[arg(long, conflicts_with_all = ["addresses", "pgo", "stream"])]
-    pub witnesses: bool,
-    /// With `--addresses`: whether code generation may merge equal ends of blocks, which then lose their addresses.
-    #[arg(long, value_parser = spelled::<bool>())]
-    pub tail_merging: Option<bool>,
-    /// Note where LLVM's edge counters would be, so that profiles can be exported for `-fprofile-use`.
+    /// Count so that profiles for -fprofile-use can be exported (`trodden export profdata`).
     #[arg(long, conflicts_with = "stream")]
     pub pgo: bool,
-    /// Have the compiler insert the counters of its source-based coverage, and compute them from the paths: for `trodden coverage`. With
-    /// `=mcdc` the conditions of each decision are observed as well (C and C++).
-    #[arg(long, value_parser = one_of(COVERAGES), value_name = "KIND", num_args = 0..=1, require_equals = true,
-          default_missing_value = "regions", conflicts_with_all = ["addresses", "pgo", "stream", "witnesses"])]
+    /// Count so that `trodden coverage` works; `=mcdc`: with the conditions of decisions (C and C++).
+    #[arg(long, value_parser = one_of(COVERAGES), value_name = "KIND", num_args = 0..=1, require_equals = true, hide_possible_values = true,
+          default_missing_value = "regions", conflicts_with_all = ["addresses", "pgo", "stream"])]
     pub coverage: Option<Observe>,
-    /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere;
-    /// hardware events need a machine that counts them.
-    #[arg(long, value_name = "EVENT", value_parser = spelled::<EventSource>())]
+    /// Sum up an event for each path: `tsc` (time) works everywhere, others need hardware that counts them.
+    #[arg(long, value_name = "EVENT", value_parser = spelled::<EventSource>(), hide_possible_values = true)]
     pub events: Option<EventSource>,
-    /// Count only paths that this profile does not have: a file, a run, a suite, known paths (`trodden export known`),
-    /// or several of these divided by commas. Known paths cost next to nothing.
+    /// Count only paths that these profiles lack (files, runs or suites, divided by commas); the others cost next to nothing.
     #[arg(long, value_name = "PROFILE")]
     pub residual: Option<OsString>,
-    /// Write the sequence of paths and calls instead of counting, for `trodden record --whole-program` and `--last`: counts follow from it.
+    /// Write the sequence of paths and calls, for `trodden record --whole-program` and `--last`.
     #[arg(long)]
     pub stream: bool,
-    /// With --stream: programs that are simply run keep the last paths and calls of each thread in files of this pattern
-    /// (%p process id, %m program, %h host), if the folder exists when they start.
+    /// With --stream: keep the last paths and calls of each run in a file of this pattern (%p process, %m program, %h host).
     #[arg(long, value_name = "PATTERN")]
     pub flight_recorder: Option<PathBuf>,
-    /// Count only in bursts, which `trodden record` or `trodden sample` ask for: next to no cost in between.
+    /// Count only in bursts, when `trodden record` asks for them; next to no cost otherwise.
     #[arg(long)]
     pub sample: bool,
 }
@@ -85,33 +55,35 @@ impl Parameters {
     /// The parameters as settings of a build.
     pub fn settings(&self) -> Settings {
         Settings {
-            scheme: self.scheme,
-            max_paths: self.max_paths,
-            table_slots: self.table_slots,
-            array_paths: self.array_paths,
-            threads: self.threads,
-            chords: self.chords,
-            reach: self.reach,
-            keep: self.keep,
             weights: self.weights.clone().map(SettingsFile::File),
             observe: self.observe(),
-            tail_merging: self.tail_merging,
             events: self.events,
             known: self.residual.as_ref().map(|profile| SettingsFile::File(profile.into())),
             recorder: self.flight_recorder.clone().map(Into::into),
             when: self.sample.then_some(Timing::Bursts),
             ..Settings::default()
         }
+        .over(self.choices.settings())
     }
 
-    /// What is observed: `--addresses`, `--pgo`, `--stream` and `--witnesses` are like values of one option.
+    /// Takes over what the laboratory chooses.
+    ///
+    /// # Errors
+    /// That does not go together with an option; says which.
+    pub fn choose(&mut self, choices: &CountingChoices) -> Result<(), String> {
+        if choices.witnesses && self.observe().is_some() {
+            return Err(
+                "--witnesses says that nothing is counted, and --addresses, --pgo, --stream and --coverage say what is: leave one out"
+                    .into(),
+            );
+        }
+        self.choices = choices.clone();
+        Ok(())
+    }
+
+    /// What is observed: `--addresses`, `--pgo` and `--stream` are like values of one option.
     fn observe(&self) -> Option<Observe> {
-        let asked = [
-            (self.addresses, Observe::Addresses),
-            (self.pgo, Observe::EdgeProfile),
-            (self.stream, Observe::Stream),
-            (self.witnesses, Observe::Trace),
-        ];
+        let asked = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
         let asked = asked.into_iter().find_map(|(is_asked, observe)| is_asked.then_some(observe));
         asked.or(self.coverage)
     }
@@ -157,6 +129,7 @@ mod tests {
     use std::ffi::OsStr;
     use trodden_flow::NumberingScheme;
     use trodden_unit::Experiment;
+    use trodden_unit::experiment::ExperimentScheme;
 
     fn taken(text: &str) -> (Parameters, String) {
         let mut command = text.split(' ').map(OsString::from).collect();
@@ -167,7 +140,7 @@ mod tests {
     #[test]
     fn schemes_that_count_interesting_paths_need_them_named() {
         let scheme = Some(ExperimentScheme::Interesting(NumberingScheme::Ppp));
-        let parameters = Parameters { scheme, ..Parameters::default() };
+        let parameters = Parameters { choices: CountingChoices { scheme, ..CountingChoices::default() }, ..Parameters::default() };
         let error = Experiment::new(&parameters.settings()).unwrap_err().to_string();
         assert!(error.contains("--interesting"), "{error}");
         let watched = Settings { watched: Some(SettingsFile::File("x".into())), ..parameters.settings() };
@@ -176,11 +149,20 @@ mod tests {
 
     #[test]
     fn parameters_are_found_among_others() {
-        let (parameters, others) = taken("run --max-paths=9 --bin x --weights a=b --sample --reach all --release");
+        let (parameters, others) = taken("run --weights=a=b --bin x --events tsc --sample --release --coverage");
         assert_eq!(others, "run --bin x --release");
         let settings = parameters.settings();
-        assert_eq!(settings.to_string(), "max-paths=9 reach=all when=bursts weights=a=b");
-        let mut command = vec![OsString::from("--max-paths")];
-        assert!(Parameters::taken_from(&mut command).unwrap_err().to_string().contains("--max-paths"));
+        assert_eq!(settings.to_string(), "when=bursts observe=coverage events=tsc weights=a=b");
+        let mut command = vec![OsString::from("--weights")];
+        assert!(Parameters::taken_from(&mut command).unwrap_err().to_string().contains("--weights"));
+    }
+
+    #[test]
+    fn choices_of_the_laboratory_are_settings_too() {
+        let choices = CountingChoices { max_paths: Some(9), witnesses: true, ..CountingChoices::default() };
+        let mut parameters = Parameters::default();
+        parameters.choose(&choices).unwrap();
+        assert_eq!(parameters.settings().to_string(), "max-paths=9 observe=trace");
+        assert!(Parameters { stream: true, ..Parameters::default() }.choose(&choices).unwrap_err().contains("--witnesses"));
     }
 }

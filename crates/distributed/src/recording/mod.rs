@@ -70,10 +70,10 @@ fn for_several_runs(options: &RecordOptions, host: &RecordingHost) -> Result<()>
         ("--machines", plan.machines.is_some()),
         ("--jobs", options.jobs.is_some()),
         ("--distribution", plan.distribution.is_some()),
-        ("--strategy", plan.strategy != DistributionStrategy::Fine),
-        ("--weights", options.weights != WeightsFrom::Static),
+        ("--witness-strategy", plan.strategy != DistributionStrategy::Fine),
+        ("--witness-weights", options.weights != WeightsFrom::Static),
         ("--check", plan.paper),
-        ("--engine slurm", host.machines.is_some()),
+        ("--engine", host.machines.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
         Some((option, _)) => bail!("{option} is for several runs, and this is one: leave it out, or take more --runs"),
@@ -92,7 +92,7 @@ fn check_files(options: &RecordOptions) -> Result<()> {
         ensure!(folder.is_dir(), "there is no folder {} for the trace (--output)", folder.display());
     }
     ensure!(!output.is_dir(), "{} is a folder: --output takes the file that the trace goes to", output.display());
-    let weights = if let WeightsFrom::Trace(file) = &options.weights { Some(("--weights", file)) } else { None };
+    let weights = if let WeightsFrom::Trace(file) = &options.weights { Some(("--witness-weights", file)) } else { None };
     for (option, file) in weights.into_iter().chain(options.plan.distribution.iter().map(|file| ("--distribution", file))) {
         ensure!(file.is_file(), "there is no file {} ({option})", file.display());
     }

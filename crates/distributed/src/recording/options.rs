@@ -4,7 +4,6 @@ use crate::plan::PlanOptions;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 use trodden_launch::Engine;
 use trodden_trace::{CollectorKind, OutputStream, RepeatRecipe};
@@ -91,14 +90,12 @@ pub enum WeightsFrom {
     Trace(PathBuf),
 }
 
-impl FromStr for WeightsFrom {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
+impl From<&str> for WeightsFrom {
+    fn from(text: &str) -> Self {
+        match text {
             "static" => Self::Static,
             "first-run" => Self::FirstRun,
             file => Self::Trace(file.into()),
-        })
+        }
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn list_opaque(model: &Model) {
     }
     let named: Vec<String> = model.opaque.iter().take(LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
     let more = model.opaque.len().saturating_sub(LISTED);
-    let more = if more > 0 { format!(" and {more} more (`trodden trace show --json` has them all)") } else { String::new() };
+    let more = if more > 0 { format!(" and {more} more (`trodden report --json` has them all)") } else { String::new() };
     log::info!(
         "{} of {} functions stay opaque: {}{more}",
         model.opaque.len(),

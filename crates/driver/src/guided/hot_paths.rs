@@ -1,7 +1,7 @@
-//! The second training of `trodden pgo --hot-paths`: the program runs under QEMU, and a model of the hardware path profiler
+//! The second training of `trodden-lab with --hot-paths -- pgo`: the program runs under QEMU, and a model of the hardware path profiler
 //! finds its paths (K. Vaswani, *Efficient Online Path Profiling*, figure 5.9).
 //!
-//! Trainings call the program by its name. So a script takes the program's place while they run, and starts `trodden
+//! Trainings call the program by its name. So a script takes the program's place while they run, and starts `trodden-lab
 //! simulate` on the program, which lies beside it.
 
 use crate::context::DriverContext;
@@ -16,6 +16,9 @@ use trodden_profile::{Merger, Profile};
 
 /// What is added to the program's name while the script is in its place.
 const ENDING: &str = ".trodden-trained";
+
+/// The program beside ours that has all parameters of the simulation.
+const SIMULATOR: &str = "trodden-lab";
 
 /// Runs the trainings, with the path of the program in a variable, and gives what the table held of all runs together.
 ///
@@ -59,7 +62,7 @@ impl TakenPlace {
             let text = path.to_str().with_context(|| format!("{} is no Unicode", path.display()))?;
             Ok(shlex::try_quote(text)?.into_owned())
         };
-        let (tool, folder) = (quoted(context.own_program()?)?, quoted(folder)?);
+        let (tool, folder) = (quoted(&context.own_folder()?.join(SIMULATOR))?, quoted(folder)?);
         let script = format!(
             "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {of} -o {folder}/$$.txt -- {} \"$@\"\n",
             quoted(&place.beside)?

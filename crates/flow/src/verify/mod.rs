@@ -1,5 +1,5 @@
-//! Verifiers, which share no code with what makes numbers and parts: of numberings of all paths, and of what one of several copies does, each
-//! in one pass or two.
+//! Verifiers, which share no code with what makes numbers and parts: of numberings of all paths, and of what one of
+//! several copies does, each in one pass or two.
 
 mod full;
 mod part;

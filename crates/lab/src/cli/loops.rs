@@ -3,7 +3,9 @@
 use clap::Args;
 use std::path::PathBuf;
 use trodden_console::arguments::Parameters;
+use trodden_console::arguments::laboratory::CountingChoices;
 use trodden_stored::named::LAST;
+use trodden_unit::Settings;
 
 /// `trodden-lab loops`
 #[derive(Debug, Args)]
@@ -36,4 +38,14 @@ pub struct Loops {
     /// How to count; by default as the program does.
     #[command(flatten)]
     pub parameters: Parameters,
+    /// The same, of what only the laboratory chooses.
+    #[command(flatten)]
+    pub choices: CountingChoices,
+}
+
+impl Loops {
+    /// How to count.
+    pub fn settings(&self) -> Settings {
+        self.parameters.settings().over(self.choices.settings())
+    }
 }

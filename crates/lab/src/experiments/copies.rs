@@ -261,7 +261,7 @@ impl<'a> Subject<'a> {
         let mut single = [[f64::INFINITY; 2]; 2];
         let mut each = [Vec::<f64>::new(), Vec::new()];
         for _ in 0..options.rounds {
-            self.record(&format!("{arguments} --baseline --parallel 1"), options)?;
+            self.record(&format!("{arguments} --baseline --jobs 1"), options)?;
             let costs = read_json(costs)?;
             for (kind, [of_copy, plain, sequential]) in
                 [["wall_ns", "plain_ns", "sequential_ns"], ["cpu_ns", "plain_cpu_ns", "sequential_cpu_ns"]].into_iter().enumerate()
@@ -313,8 +313,8 @@ fn runner(trodden: &Path, arguments: &str) -> String {
     let mut words = arguments.split_whitespace();
     while let Some(word) = words.next() {
         match word {
-            "--strategy" => choices.extend([Some(word), words.next()].into_iter().flatten()),
-            "--count-hits" => choices.push(word),
+            "--strategy" | "--costs" => choices.extend([Some(word), words.next()].into_iter().flatten()),
+            "--count-hits" | "--baseline" => choices.push(word),
             other => own.push(other),
         }
     }

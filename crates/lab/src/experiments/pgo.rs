@@ -118,8 +118,8 @@ fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) 
         use_profile(corpus, program, profile, build)?;
     }
     let bytes = |build: &str| fs::read(binary(corpus, build, program)).with_context(|| format!("{program}: no build {build}"));
-    by_trodden(corpus, program, BUILDS[3], &["--edges"])?;
-    by_trodden(corpus, program, BUILDS[4], &[])?;
+    by_trodden(corpus, program, BUILDS[3], "--edges")?;
+    by_trodden(corpus, program, BUILDS[4], "")?;
     let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;
     let user = timed(corpus, program, rounds)?;
     let count = |build: &str, counter: Counter| instructions(corpus, program, build, counter);
@@ -165,13 +165,13 @@ fn by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     corpus.run_as("trodden-pgo", program, Input::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
     let (stored, profile) = (work.join("paths.trodden"), work.join("paths.profdata"));
     let trodden = || Command::new(steps::target().join("release/trodden"));
-    steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
+    steps::output(trodden().args(["import", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
     steps::output(trodden().args(["export", "profdata"]).arg(&stored).arg("-o").arg(&profile))?;
     Ok(profile)
 }
 
 /// A program made by one command; gives what was changed by paths, a line for each function.
-fn by_trodden(corpus: &Corpus, program: &str, build: &str, options: &[&str]) -> Result<Vec<String>> {
+fn by_trodden(corpus: &Corpus, program: &str, build: &str, choices: &str) -> Result<Vec<String>> {
     let output = binary(corpus, build, program);
     fs::create_dir_all(output.parent().unwrap_or(Path::new("/")))
         .with_context(|| format!("cannot make the folder of {}", output.display()))?;
@@ -180,12 +180,11 @@ fn by_trodden(corpus: &Corpus, program: &str, build: &str, options: &[&str]) -> 
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
     };
     let mut command = Command::new(steps::target().join("release/trodden"));
-    command.arg("pgo").args(options).arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
+    command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
     command.arg("-o").arg(&output);
-    if corpus.is_rust(program)? {
-        // What is on the search path links build scripts.
-        command.arg("--only-variables");
-    }
+    // What is on the search path links build scripts.
+    let only_variables = if corpus.is_rust(program)? { "--only-variables" } else { "" };
+    command.env(steps::LABORATORY_VARIABLE, format!("{choices} {only_variables}"));
     command.args(["--", "sh", "-c"]).arg(recipe("build"));
     // Cargo's command is trodden's.
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));

@@ -209,7 +209,7 @@ impl<'a> Subject<'a> {
         std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
         self.corpus.run_as(build, self.program, input, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
         let stored = counts.with_extension("trodden");
-        steps::output(trodden().args(["collect", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
+        steps::output(trodden().args(["import", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
         Ok(stored)
     }
 

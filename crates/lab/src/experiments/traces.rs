@@ -136,22 +136,26 @@ impl Bench<'_> {
     }
 
     fn record(&self, collector: &str, arguments: &[&str], trace: &str) -> Result<Shown> {
-        let mut command = self.by(collector);
+        self.record_with(collector, "", arguments, trace)
+    }
+
+    fn record_with(&self, collector: &str, choices: &str, arguments: &[&str], trace: &str) -> Result<Shown> {
+        let mut command = self.by(collector, choices);
         command.args(["--jobs", "1", "--output", trace]).args(arguments).arg("--");
         command.args(&self.program).current_dir(self.folder).stdin(Stdio::null());
         steps::output(&mut command)?;
         let mut show = Command::new(&self.trodden);
-        show.args(["trace", "show", "--json", trace]).current_dir(self.folder);
-        serde_json::from_str(&steps::output(&mut show)?).context("what `trace show --json` prints")
+        show.args(["report", "--json", trace]).current_dir(self.folder);
+        serde_json::from_str(&steps::output(&mut show)?).context("what `report --json` prints")
     }
 
-    /// `trace record` by a collector: some are the laboratory's.
-    fn by(&self, collector: &str) -> Command {
+    /// `trace record` by a collector, with choices of the laboratory, among which are some collectors.
+    fn by(&self, collector: &str, choices: &str) -> Command {
         let mut command = Command::new(&self.trodden);
         command.args(["trace", "record"]);
         match collector {
-            "hardware" | "uprobes" => command.env(steps::LABORATORY_VARIABLE, format!("--collector {collector}")),
-            _ => command.args(["--collector", collector]),
+            "hardware" | "uprobes" => command.env(steps::LABORATORY_VARIABLE, format!("{choices} --collector {collector}")),
+            _ => command.env(steps::LABORATORY_VARIABLE, choices).args(["--collector", collector]),
         };
         command
     }
@@ -172,11 +176,12 @@ impl Bench<'_> {
     fn row_of(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
         // One run of all blocks needs no distribution; one machine with two profiles does.
         let (number, machines) = (runs.max(2).to_string(), runs.to_string());
-        let arguments = ["--runs", &number, "--machines", &machines, "--strategy", strategy, "--weights", weights];
-        let mut plan = self.by(collector);
-        plan.args(["--plan", "--json"]).args(arguments).arg("--").args(&self.program);
+        let choices = format!("--machines {machines} --witness-strategy {strategy} --witness-weights {weights}");
+        let arguments = ["--runs", &number];
+        let mut plan = self.by(collector, &format!("{choices} --plan=json"));
+        plan.args(arguments).arg("--").args(&self.program);
         let planned: Planned = serde_json::from_str(&steps::output(plan.current_dir(self.folder).stdin(Stdio::null()))?)?;
-        let shown = self.record(collector, &arguments, "other.trace")?;
+        let shown = self.record_with(collector, &choices, &arguments, "other.trace")?;
         let (hits, seconds) = match runs {
             1 => (shown.runs.iter().map(|r| r.hits).sum(), shown.runs.iter().map(|r| r.seconds).sum()),
             _ => (

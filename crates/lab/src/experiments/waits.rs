@@ -4,8 +4,8 @@
 //! |---|---|
 //! | a call of MPI, a free lock | a loop of them, alone and recorded; processor time of the loop |
 //! | analysis | `crates/waits/examples/throughput.rs`: calls in memory to classes |
-//! | own recording | a ring of two ranks, recorded, then `trodden waits report` |
-//! | OTF2 | an archive that Python's `otf2` wrote, then `trodden waits report` |
+//! | own recording | a ring of two ranks, recorded, then `trodden report` |
+//! | OTF2 | an archive that Python's `otf2` wrote, then `trodden report` |
 //! | Python's `otf2` | the same archive, its events only counted |
 //!
 //! Programs are in `experiments/waits/`. Processor time is of the whole command, its children included.
@@ -121,8 +121,8 @@ impl Bench<'_> {
         let _ = std::fs::remove_dir_all(self.path("archive"));
         let ranks = RANKS.to_string();
         steps::run(&mut self.command(&python, &["archive.py", "write", "archive", &ranks, &iterations]))?;
-        let own = self.used(&mut self.command(&self.trodden, &["waits", "report", "ring.waits", "--json"]))?;
-        let otf2 = self.used(&mut self.command(&self.trodden, &["waits", "report", "archive/traces.otf2", "--json"]))?;
+        let own = self.used(&mut self.command(&self.trodden, &["report", "ring.waits", "--json"]))?;
+        let otf2 = self.used(&mut self.command(&self.trodden, &["report", "archive/traces.otf2", "--json"]))?;
         let theirs = self.used(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
         let counted = steps::output(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
         let events = number(&counted)?;

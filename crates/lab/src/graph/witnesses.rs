@@ -44,6 +44,9 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
         "cost": costs,
         "bound": bound(&file.program, kind, &file.weights, costs.len()),
     });
+    if !file.unbalanced.is_empty() {
+        answer["unbalanced"] = json!(file.unbalanced.iter().map(|(f, n)| file.node(*f, *n)).collect::<Vec<_>>());
+    }
     if let Some(theorems) = theorems {
         answer["theorems"] = theorems;
     }
@@ -102,6 +105,12 @@ fn planned(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Di
         PlanError::LimitTooSmall { function, needs, limit } => {
             let function = file.function(function);
             anyhow!("`{function}` needs {needs} witnesses in one profile: raise --limit from {limit} to {needs}")
+        }
+        PlanError::LimitNotMet { function, limit, enough } => {
+            let function = file.function(function);
+            anyhow!(
+                "no {limit} witnesses were found that distinguish two successors of a branch in `{function}`: raise --limit to {enough}"
+            )
         }
         PlanError::OtherKind(OtherKind { needs: WitnessKind::Edges, .. }) => anyhow!("this placement is one of edges: add --edges"),
         PlanError::OtherKind(_) => anyhow!("this placement is one of nodes: leave out --edges"),

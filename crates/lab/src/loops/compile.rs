@@ -9,7 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_command::laboratory::context;
-use trodden_console::arguments::Parameters;
 use trodden_driver::assets;
 use trodden_driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use trodden_driver::experiment;
@@ -39,7 +38,7 @@ pub type Labels = HashMap<String, Vec<String>>;
 ///
 /// # Errors
 /// The bitcode was not kept, or a tool is missing or fails.
-pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
+pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let map = frame.map()?;
     let folder = folder_in(&std::env::temp_dir(), "trodden-loops-")?;
     let (bitcode, named) = (folder.path().join("unit.bc"), folder.path().join("named.ll"));
@@ -48,7 +47,7 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
     let text = fs::read_to_string(&named)?;
     let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
     // The unit with names is another unit, which does not belong in the store.
-    let settings = Settings { keep: Some(Keep::Map), ..parameters.settings().over(Settings::from(&map.experiment)) };
+    let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().over(Settings::from(&map.experiment)) };
     let request = experiment::resolve(context(), settings).and_then(|request| experiment::file(context(), &request));
     let request = request.with_context(|| format!("unit of {}", map.source))?;
     let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;

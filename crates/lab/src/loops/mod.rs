@@ -114,7 +114,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(place) => {
                 note(format_args!("compiling {} twice", function.units_map().source));
-                place.insert(compile::assemble(&frame(&image, unit)?, &job.parameters)?)
+                place.insert(compile::assemble(&frame(&image, unit)?, &job.settings())?)
             }
         };
         loops.push(compared(function, found, assembly, view.totals.instructions)?);

@@ -278,7 +278,7 @@ impl StreamLog {
         let content = self.content(frame)?;
         let damaged = |what: String| ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what };
         if frame.head.content != LogContent::Window {
-            return Err(damaged("events in the place of a window: it is a journal, which `trodden stream collect` reads".into()));
+            return Err(damaged("events in the place of a window: it is a journal, which `trodden import` reads".into()));
         }
         let (window, _) = read_window(&content).map_err(|e| damaged(e.to_string()))?;
         if window.grammar.len() != frame.head.events {

@@ -5,7 +5,7 @@
 //! what returns twice, are in all streams, since there frames end that do not say so.
 //!
 //! The counts are those of the paths, which follow from the streams. The streams are kept, in a folder for each copy;
-//! `trodden stream iterations` answers from all of them, for any k.
+//! `trodden patterns iterations` answers from all of them, for any k.
 
 use super::before::CopyInput;
 use super::shared::{self, Divided, Partition, divide};
@@ -128,7 +128,7 @@ impl Partition for IterationPartition {
             move_logs(&with_extension(&file(work, "logs", copy), LOG)?, &own)?;
         }
         let shown = run.map_or_else(|| place.display().to_string(), |run| run.to_string());
-        log::info!("`trodden stream iterations {}` shows paths across iterations", shell_word(&shown));
+        log::info!("`trodden patterns iterations {}` shows paths across iterations", shell_word(&shown));
         Ok(())
     }
 }

@@ -62,7 +62,7 @@ impl CopiedProgram {
 
     /// Divides the counting of its edges.
     fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<PathPartition> {
-        ensure!(!self.is_residual(), "{} counts unknown paths only: for --edges give one that counts all", self.divided.path);
+        ensure!(!self.is_residual(), "{} counts unknown paths only: for --divide edges give one that counts all", self.divided.path);
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
         let procedures = procedures_of_edges(&self.units, &edges, weights)?;
         let functions = edges.iter().flat_map(|(_, map)| &map.functions);

@@ -137,7 +137,7 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
 fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     log::info!(
         "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by \
-            (--no-first-run leaves that out)",
+            (--weights PROFILE says by what instead)",
     );
     let own = folder.join(FIRST);
     fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;

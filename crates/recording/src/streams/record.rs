@@ -1,15 +1,15 @@
 //! Recording what programs built with `--stream` write: whole programs, flight recorders, files that were left.
 //!
 //! A program writes chunks of events into a file that it maps; this process takes full ones, gives them back, and makes grammars of them.
-//! If it is slower, the file grows up to the bound of `--backlog`; then the program waits. If it is killed, the program goes on until the
-//! file has that size, and counts what it loses then; `trodden stream collect` makes the log later. If the program is killed, all it wrote
+//! If it is slower, the file grows up to the bound that `StreamOptions` gives; then the program waits. If it is killed, the program goes
+//! on until the file has that size, and counts what it loses then; `trodden import` makes the log later. If the program is killed, all it wrote
 //! is in the file.
 
 use super::recorder::{PAUSE, Recorder, longer, note_lost};
 use crate::runs::reasons;
 use crate::{
-    RecordedCommand, Surroundings, circumstances, command, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern,
-    run_folder,
+    Destination, RecordedCommand, Surroundings, circumstances, command, deliver, ending, exit_code_with, host, nothing_counted, one_run,
+    pattern, run_folder,
 };
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::wait_forwarding;
 use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_stream_file, write_raw};
-use trodden_profile::{ProcessEnding, Run, collect as collect_profile, raw_files};
+use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{self, LOG, STREAM, move_logs, streams_beside, with_extension};
 use trodden_text::words::{count, plural, shell_word};
@@ -73,7 +73,7 @@ pub fn record_last(arguments: &[OsString], last: u64, around: &Surroundings) -> 
         ProcessEnding::Exit(_) => "",
         ProcessEnding::Signal(_) => " what each thread did before the end",
     };
-    log::info!("the last paths are in {}; `trodden last` shows{}", folder.display(), if how.is_empty() { " them" } else { how });
+    log::info!("the last paths are in {}; `trodden show` shows{}", folder.display(), if how.is_empty() { " them" } else { how });
     let lost: u64 = streams.iter().filter_map(|file| Some(LiveStream::open(file, false).ok()?.lost_threads().ok()?.threads())).sum();
     if lost > 0 {
         log::warn!("{} could not be recorded: there was no room", plural(lost.into(), "thread", "threads"));
@@ -101,7 +101,7 @@ pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &Sur
         Err(error) => {
             let kept = folder.keep();
             log::warn!(
-                "no streams of this run: {1}; what was written is in {0} (`trodden stream collect {2}`)",
+                "no streams of this run: {1}; what was written is in {0} (`trodden import {2}`)",
                 kept.display(),
                 reasons(&error),
                 shell_word(&kept.to_string_lossy())
@@ -167,11 +167,12 @@ fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, arou
     };
     move_logs(&logs, &place)?;
     log::info!(
-        "{} in {} of {} bytes ({}); `trodden stream statistics` says more",
+        "{} in {} of {} bytes ({}); `trodden info {}` says more",
         plural(drained.events.into(), "event", "events"),
         plural(logs.len() as u128, "log", "logs"),
         count(drained.bytes.into()),
-        place.display()
+        place.display(),
+        lacking.run.map_or_else(|| shell_word(&place.to_string_lossy()).into_owned(), |run| run.to_string())
     );
     Ok(lacking.problems == 0 && lossy == 0)
 }
@@ -196,17 +197,9 @@ pub fn fold(path: &Path) -> Result<u64> {
 ///
 /// # Errors
 /// A file cannot be read, or there is no place for the run.
-pub fn collect(given: &[PathBuf], around: &Surroundings) -> Result<()> {
-    let mut streams = Vec::new();
-    for path in given {
-        match path.is_dir() {
-            true => streams.extend(with_extension(path, STREAM)?),
-            false => streams.push(path.clone()),
-        }
-    }
-    ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream) in the folders given");
-    let store = around.run_store()?;
-    let folder = trodden_launch::temporary::folder_of_users(store.folder(), "streams-")?;
+pub fn collect(given: &[PathBuf], destination: &Destination, around: &Surroundings) -> Result<()> {
+    let (streams, counted) = streams_in(given)?;
+    let folder = run_folder(destination, around)?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
         // What a recorder that was killed wrote before.
@@ -221,12 +214,33 @@ pub fn collect(given: &[PathBuf], around: &Surroundings) -> Result<()> {
         }
         lossy += fold(&log)? + drained.lost.threads() + u64::from(drained.damaged_bytes > 0);
     }
-    let run = Run { host: host(), ..one_run() };
-    let profile = collect_profile(raw_files(folder.path())?, run, around.units.as_ref());
-    profile.problems.iter().for_each(|text| log::warn!("{text}"));
-    let entry = store.add_run(&profile.profile)?;
-    move_logs(&with_extension(folder.path(), LOG)?, &store.streams(entry.number))?;
-    log::info!("recorded as run {}; `trodden report` shows it", entry.number);
+    let run = Run { host: host(), suite: destination.suite.clone(), ..one_run() };
+    let profile = collect_profile(raw_files(folder.path())?.into_iter().chain(counted), run, around.units.as_ref());
+    let delivered = deliver(&profile, destination, around)?;
+    let place = match (delivered.run, &destination.output) {
+        (Some(run), _) => around.run_store()?.streams(run),
+        (None, output) => streams_beside(&output.clone().unwrap_or_default()),
+    };
+    move_logs(&with_extension(folder.path(), LOG)?, &place)?;
     ensure!(lossy == 0, "events of {} are lost", plural(lossy.into(), "thread", "threads"));
-    Ok(())
+    delivered.check()
+}
+
+/// The stream files among files and in folders; and, in these folders, raw files of programs that only counted.
+fn streams_in(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let (mut streams, mut counted) = (Vec::new(), Vec::new());
+    for path in given {
+        if !path.is_dir() {
+            streams.push(path.clone());
+            continue;
+        }
+        let (raw, found): (Vec<PathBuf>, Vec<PathBuf>) = with_extension(path, STREAM)?.into_iter().partition(|file| is_raw_file(file));
+        streams.extend(found);
+        counted.extend(raw);
+        // A recorder folds a log into a raw file beside it: its counts are in the log.
+        let is_folded = |raw: &Path| raw.with_extension(LOG).exists() || raw.with_extension("").with_extension(LOG).exists();
+        counted.extend(raw_files(path)?.into_iter().filter(|raw| !is_folded(raw)));
+    }
+    ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream) in the folders given");
+    Ok((streams, counted))
 }

@@ -224,7 +224,7 @@ impl<'a> Recorder<'a> {
             let kept = raw.keep();
             let word = kept.to_string_lossy();
             let (place, word) = (kept.display(), shell_word(&word));
-            log::warn!("counts of the test `{name}` cannot be decoded; they are in {place} (`trodden collect {word}`)");
+            log::warn!("counts of the test `{name}` cannot be decoded; they are in {place} (`trodden import {word}`)");
             return Ok((status, TestCounts::Lost));
         }
         // A process that is killed as it starts leaves a file without anything in it.

@@ -97,7 +97,7 @@ impl Sequence {
     /// As of the writer.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
         let found = iterations_of(&self.opened, self.question())?;
-        writeln!(out, "\n{}; `trodden stream` says more", self.heading())?;
+        writeln!(out, "\n{}; `trodden patterns` says more", self.heading())?;
         iterations::write(out, &found)?;
         if let Some(branches) = self.branches() {
             iterations::write_branches(out, &branches)?;

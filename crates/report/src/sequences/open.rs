@@ -1,6 +1,7 @@
 //! Opening a recording: streams of a run, or a text; the thread that is asked for, as one grammar.
 
 use super::streams;
+use crate::input_kind::InputKind;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use trodden_analysis::sequences::{EventTable, Opened, RecordingWriter, text};
@@ -35,7 +36,7 @@ pub fn open(wanted: &str, input: RecordedThread, folders: &Folders) -> Result<Op
 pub fn open_into(wanted: &str, input: RecordedThread, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let (method, limits) = (input.method.unwrap_or(CompressionMethod::Phrases), WindowLimits::default());
     let file = Path::new(wanted);
-    if !file.is_file() || streams::is_log(file) {
+    if !file.is_file() || InputKind::of_file(file)? == Some(InputKind::StreamLogs) {
         let (convention, grammar) = streams::read(wanted, input.thread, table, folders)?;
         if input.method.is_none() {
             return Ok((convention, grammar));

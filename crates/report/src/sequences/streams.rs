@@ -17,13 +17,7 @@ use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, Thread
 use trodden_sequence::Grammar;
 use trodden_sequence::events::{Convention, SubpathEnd};
 use trodden_stored::maps::maps_of;
-use trodden_stored::place::LOG;
 use trodden_stored::{Folders, streams as kept};
-
-/// Whether a file is a log of streams.
-pub fn is_log(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension == LOG)
-}
 
 /// The sequence of one thread, by its place among those of all logs: the grammars of its windows as they are stored, with other symbols.
 ///

@@ -1,4 +1,4 @@
-//! What each thread did before the end (`trodden last`).
+//! What each thread did before the end (`trodden show`).
 //!
 //! Frames come from the shadow stack in the stream file: for each, the path up to its last call, and the lines of that
 //! call. The paths before come from the ring of events. Of the innermost frame nothing is known behind its last event:
@@ -77,7 +77,7 @@ struct EventReport {
 
 /// What is asked of ends.
 pub struct LastQuestion<'a> {
-    /// Stream files, or folders of them; none for the newest.
+    /// Stream files, or folders of them.
     pub files: &'a [PathBuf],
     /// At most this many paths and calls of each thread; 0 for all.
     pub paths: usize,
@@ -94,17 +94,10 @@ impl LastReport {
     /// There are no stream files, or they cannot be read.
     pub fn read(job: &LastQuestion, folders: &Folders) -> Result<LastReport> {
         let mut streams = Vec::new();
-        let given = if job.files.is_empty() { vec![kept::newest_last()?] } else { job.files.to_vec() };
-        for path in given {
-            ensure!(
-                path.exists(),
-                "{}: there is no such file or folder: name stream files, folders of them (`trodden record --last N` keeps some in \
-                    .trodden/last), or none for the newest",
-                path.display()
-            );
+        for path in job.files {
             match path.is_dir() {
-                true => streams.extend(kept::streams_in(&path)?),
-                false => streams.push(path),
+                true => streams.extend(kept::streams_in(path)?),
+                false => streams.push(path.clone()),
             }
         }
         let mut report = LastReport { schema_version: SCHEMA_VERSION, streams: Vec::new() };
@@ -265,7 +258,7 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
     }
     let before = match thread.known_before {
         0 => String::new(),
-        n => format!(" ({} before; --paths 0 shows all)", plural(n.into(), "more event", "more events")),
+        n => format!(" ({} before; --count 0 shows all)", plural(n.into(), "more event", "more events")),
     };
     let _ = writeln!(out, "  last events, newest last{before}:");
     for event in &thread.events {

@@ -1,8 +1,9 @@
-//! Paths and calls of a thread, from any place on (`trodden stream show`).
+//! Paths and calls of a thread, from any place on (`trodden show`).
 
 use super::event_names::EventNames;
 use crate::{SourceCache, View, source_files};
 use anyhow::{Context, Result};
+use serde::Serialize;
 use std::io::{self, Write};
 use std::iter;
 use std::path::PathBuf;
@@ -12,6 +13,8 @@ use trodden_sequence::grammar::Frames;
 use trodden_stored::maps::maps_of;
 use trodden_stored::{Folders, streams as kept};
 
+const SCHEMA_VERSION: u32 = 1;
+
 /// Which events of which thread are written.
 pub struct EventRange<'a> {
     /// The number of the thread among those of all logs.
@@ -20,6 +23,8 @@ pub struct EventRange<'a> {
     pub from: u64,
     /// So many events; 0 for all.
     pub count: u64,
+    /// JSON instead of text.
+    pub json: bool,
     /// Where source files are, if they have moved.
     pub source: &'a [PathBuf],
 }
@@ -59,16 +64,30 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
     let mut nesting = Nesting::within(&event_names.places, counters);
     let shown = if range.count == 0 { usize::MAX } else { usize::try_from(range.count)? };
     let numbers = (range.from..).zip(grammar.symbols_from(range.from));
+    let mut separator = "";
+    if range.json {
+        let (thread, image) = (range.thread, serde_json::to_string(&log.head().image_path.to_string_lossy())?);
+        write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"image":{image},"thread":{thread},"events":["#)?;
+    }
     let mut events = numbers.filter_map(|(number, symbol)| Some((number, Symbol::from_number(symbol)?)));
     for (number, symbol) in events.by_ref().take(shown) {
         let step = nesting.feed(symbol);
-        line(out, &event_names, number, step, nesting.frames().len())?;
+        let Some(event) = shown_event(&event_names, number, step, nesting.frames().len()) else { continue };
+        if range.json {
+            write!(out, "{separator}\n{}", serde_json::to_string(&event)?)?;
+            separator = ",";
+        } else {
+            event.write(out)?;
+        }
+    }
+    if range.json {
+        writeln!(out, "\n]}}")?;
     }
     let length = (range.from >= grammar.len()).then(|| grammar.len());
     Ok(RemainingEvents { next: events.next().map(|(next, _)| next), length })
 }
 
-/// The sequence with a place for each return, as `trodden stream find` counts events: a path that ends its frame has two, an unwinding
+/// The sequence with a place for each return, as `trodden find --events` counts events: a path that ends its frame has two, an unwinding
 /// one for each frame.
 fn numbered(stored: &Grammar) -> Result<Grammar> {
     /// What stands for a return: no symbol.
@@ -84,28 +103,52 @@ fn numbered(stored: &Grammar) -> Result<Grammar> {
     Ok(numbered?)
 }
 
-fn line(out: &mut dyn Write, event_names: &EventNames, number: u64, step: NestingStep, depth: usize) -> io::Result<()> {
-    let indent = |depth: usize| 2 * depth.saturating_sub(1).min(40);
-    match step {
-        NestingStep::Entered(frame) => {
-            writeln!(out, "#{number:<9} {:width$}enter   {}", "", event_names.name(frame.function), width = indent(depth))
-        }
+/// An event, as it is shown.
+#[derive(Serialize)]
+struct ShownEvent {
+    number: u64,
+    /// `enter`, `call`, `path`, `stop`, `exit`, `unwound`; `unknown` of a unit without a map.
+    kind: &'static str,
+    /// Open frames, its own included.
+    depth: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    /// The path, as `trodden find --events` takes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// The path's lines, and how it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<String>,
+    /// Frames that were unwound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames: Option<usize>,
+}
+
+/// What is shown of a step; nothing of an unwinding that left no frame.
+fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: usize) -> Option<ShownEvent> {
+    let event = ShownEvent { number, kind: "unknown", depth: live, function: None, path: None, lines: None, frames: None };
+    Some(match step {
+        NestingStep::Entered(frame) => ShownEvent { kind: "enter", function: Some(event_names.name(frame.function)), ..event },
         NestingStep::Path { counter, role, depth } => {
-            // As `trodden stream find` takes it.
             let function = event_names.places.path(counter).map(|(place, _)| event_names.name(place));
-            let name =
-                function.zip(event_names.number(counter)).map_or_else(String::new, |(function, number)| format!("{function}:{number}"));
-            writeln!(
-                out,
-                "#{number:<9} {:width$}{:<7} {name}  {}",
-                "",
-                event_names.role(role),
-                event_names.path(counter),
-                width = indent(depth)
-            )
+            let path = function.as_ref().zip(event_names.number(counter)).map(|(function, number)| format!("{function}:{number}"));
+            ShownEvent { kind: event_names.role(role), depth, function, path, lines: Some(event_names.path(counter)), ..event }
         }
-        NestingStep::Unwound(0) => Ok(()),
-        NestingStep::Unwound(frames) => writeln!(out, "#{number:<9} {:width$}unwound {frames}", "", width = indent(depth)),
-        NestingStep::Unknown => writeln!(out, "#{number:<9} of a unit without a map"),
+        NestingStep::Unwound(0) => return None,
+        NestingStep::Unwound(frames) => ShownEvent { kind: "unwound", frames: Some(frames), ..event },
+        NestingStep::Unknown => event,
+    })
+}
+
+impl ShownEvent {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (number, width) = (self.number, 2 * self.depth.saturating_sub(1).min(40));
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        match (self.kind, self.frames) {
+            ("unknown", _) => writeln!(out, "#{number:<9} of a unit without a map"),
+            (_, Some(frames)) => writeln!(out, "#{number:<9} {:width$}unwound {frames}", ""),
+            ("enter", _) => writeln!(out, "#{number:<9} {:width$}enter   {}", "", text(&self.function)),
+            (kind, _) => writeln!(out, "#{number:<9} {:width$}{kind:<7} {}  {}", "", text(&self.path), text(&self.lines)),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! How long streams are, and what they hold; read off the grammars, which are not expanded (`trodden stream statistics`).
+//! How long streams are, and what they hold; read off the grammars, which are not expanded (`trodden info RUN`).
 //!
 //! Complexity: O(items) for each window, times the frames that a rule leaves open or closes.
 
@@ -62,14 +62,22 @@ impl StreamStatistics {
     /// # Errors
     /// There are no streams, or they cannot be read.
     pub fn read(run: &str, folders: &Folders) -> Result<StreamStatistics> {
+        StreamStatistics::of_logs(&kept::logs(run)?, folders)
+    }
+
+    /// Reads logs.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn of_logs(logs: &[PathBuf], folders: &Folders) -> Result<StreamStatistics> {
         let mut report = StreamStatistics { schema_version: SCHEMA_VERSION, logs: Vec::new() };
-        for file in kept::logs(run)? {
-            let log = kept::open_log(&file)?;
+        for file in logs {
+            let log = kept::open_log(file)?;
             let maps = maps_of(&log, folders)?;
             let places = Places::new(log.head(), maps.image());
             let threads = log.threads().iter().map(|t| of_thread(&log, t, &places)).collect::<Result<_>>()?;
-            let bytes = std::fs::metadata(&file)?.len();
-            report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file });
+            let bytes = std::fs::metadata(file)?.len();
+            report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file: file.clone() });
         }
         Ok(report)
     }

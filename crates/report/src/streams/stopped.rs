@@ -1,4 +1,4 @@
-//! Where threads were when a core file was written: what `trodden last` cannot know of the innermost frame.
+//! Where threads were when a core file was written: what stream files cannot tell of the innermost frame.
 
 use super::event_names::SourceLine;
 use crate::{Name, SourceCache};

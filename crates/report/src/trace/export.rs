@@ -1,13 +1,15 @@
 //! A trace in forms that other tools show. Time is the number of blocks executed, since a trace has no clock.
 //!
 //! Folded stacks are those of flame graph tools: a line for each context of calls, with the blocks that its innermost
-//! function executed. Chrome's trace events (`B` and `E`) open in Perfetto and in the browser's own viewer.
+//! function executed. Chrome's trace events (`B` and `E`) open in Perfetto and in the browser's own viewer. Addresses are those of the
+//! executed blocks in their files.
 
 use crate::escape;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::io::Write;
 use trodden_distributed::calls::{CallStep, LeftOut, walk};
+use trodden_distributed::place::address;
 use trodden_trace::{TraceFile, TraceFunction};
 
 /// Maximum depth of a folded stack. What is deeper counts for the frame at this depth: the text would be quadratic in the depth.
@@ -17,7 +19,7 @@ const MAX_FOLDED: usize = 1000;
 ///
 /// # Errors
 /// The trace cannot be read, or nothing can be written.
-pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result<()> {
+pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
     let mut counts: BTreeMap<Vec<TraceFunction>, u64> = BTreeMap::new();
     for thread in left_out.threads(trace) {
         let (mut stack, mut since) = (Vec::new(), 0);
@@ -45,11 +47,29 @@ pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Re
     Ok(())
 }
 
+/// Writes the address of each executed block, a line each.
+///
+/// # Errors
+/// The trace cannot be read, or nothing can be written.
+pub fn addresses(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
+    let threads: Vec<_> = left_out.threads(trace).collect();
+    for thread in &threads {
+        if threads.len() > 1 {
+            writeln!(out, "# thread {}", thread.0)?;
+        }
+        walk(trace, *thread, left_out, |step, _| match step {
+            CallStep::Block(block) => Ok(writeln!(out, "{}", escape::line(&address(trace, trace.block(block).address)))?),
+            CallStep::Open(_) | CallStep::Close => Ok(()),
+        })?;
+    }
+    Ok(())
+}
+
 /// Writes Chrome's trace events.
 ///
 /// # Errors
 /// The trace cannot be read, or nothing can be written.
-pub fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result<()> {
+pub fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
     let mut first = true;
     let mut event = |out: &mut dyn Write, phase: &str, name: &str, thread: u32, time: u64| -> Result<()> {
         let separator = if std::mem::take(&mut first) { "\n" } else { ",\n" };

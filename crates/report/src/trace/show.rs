@@ -1,4 +1,4 @@
-//! A trace as a tree of calls with counts, block by block, or as addresses alone.
+//! A trace as a tree of calls with counts, or block by block.
 
 use crate::escape;
 use anyhow::{Result, bail};
@@ -6,20 +6,20 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use trodden_distributed::calls::LeftOut;
-use trodden_distributed::place::{TraceLocation, address, address_in_file, described, follow};
-use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames, TraceFunction};
+use trodden_distributed::place::{TraceLocation, address_in_file, described, follow};
+use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 1;
+/// Maximum depth of calls that are shown if nothing else is asked for.
+pub const DEPTH: usize = 40;
 
 /// How a trace is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceView {
     /// Calls, with how often and how long.
     Tree,
-    /// Blocks, with source lines.
-    Blocks,
-    /// Addresses of blocks.
-    Addresses,
+    /// Blocks, with source lines: at most so many of each thread; 0 for all.
+    Blocks(u64),
 }
 
 /// What is shown of a trace.
@@ -39,12 +39,13 @@ pub struct TraceShowOptions {
     pub json: bool,
 }
 
-/// Writes what is asked for of a trace.
+/// Writes what is asked for of a trace. Returns the number of the first block that was left out because of the maximum number, of the
+/// first such thread.
 ///
 /// # Errors
 /// The trace cannot be read, or has no such place; or nothing can be written.
-pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions) -> Result<()> {
-    let threads: Vec<ThreadNumber> = LeftOut::new(trace, &[], &[], options.thread)?.threads(trace).collect();
+pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
+    let threads: Vec<ThreadNumber> = LeftOut::new(trace, &[], options.thread)?.threads(trace).collect();
     let from = options.from.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
     let to = options.to.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
     let numbers = |place: &Option<TraceLocation>| place.as_ref().and_then(TraceLocation::number);
@@ -53,58 +54,68 @@ pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions)
     {
         bail!("--to #{last} comes before --from #{first}: change them over");
     }
+    let span = [from, to];
     match options.view {
-        TraceView::Tree => tree(trace, &threads, [from, to], options, out),
-        _ if options.json => json_blocks(trace, &threads, [from, to], options, out),
-        _ => text_blocks(trace, &threads, [from, to], options, out),
+        TraceView::Tree => tree(trace, &threads, span, options, out).map(|()| None),
+        TraceView::Blocks(count) => {
+            let blocks = Blocks { trace, span, depth: options.depth, count: if count == 0 { u64::MAX } else { count } };
+            if options.json { json_blocks(&blocks, &threads, out) } else { text_blocks(&blocks, &threads, out) }
+        }
     }
 }
 
-/// The blocks of threads, or their addresses, a line each.
-fn text_blocks(
-    trace: &TraceFile,
-    threads: &[ThreadNumber],
-    [from, to]: [Option<TraceLocation>; 2],
-    options: &TraceShowOptions,
-    out: &mut impl Write,
-) -> Result<()> {
+/// The blocks of a trace that are shown.
+struct Blocks<'a> {
+    trace: &'a TraceFile,
+    span: [Option<TraceLocation>; 2],
+    depth: usize,
+    /// At most so many of each thread.
+    count: u64,
+}
+
+impl Blocks<'_> {
+    /// Calls `see` with the number of each block of a thread, the open calls around its own, and the block. Returns the number of the
+    /// first one beyond the maximum.
+    fn each(&self, thread: ThreadNumber, mut see: impl FnMut(u64, usize, TraceBlock) -> Result<()>) -> Result<Option<u64>> {
+        let mut span = Span::new(self.span.clone());
+        let mut frames = TraceFrames::default();
+        let mut seen = 0;
+        for event in self.trace.stream(thread) {
+            let event = event?;
+            let is_call = follow(&mut frames, event, self.trace);
+            match (span.step(event, is_call, self.trace), event) {
+                (Position::Inside, TraceEvent::Block(block)) => {
+                    let (number, depth) = (span.blocks - 1, frames.open.len().saturating_sub(1));
+                    if depth > self.depth {
+                        continue;
+                    }
+                    if seen == self.count {
+                        return Ok(Some(number));
+                    }
+                    seen += 1;
+                    see(number, depth, block)?;
+                }
+                (Position::Behind, _) => break,
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The blocks of threads, a line each.
+fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
+    let mut remaining = None;
     for thread in threads {
         if threads.len() > 1 {
             writeln!(out, "# thread {}", thread.0)?;
         }
-        let mut span = Span::new([from.clone(), to.clone()]);
-        let mut frames = TraceFrames::default();
-        for event in trace.stream(*thread) {
-            let event = event?;
-            let is_call = follow(&mut frames, event, trace);
-            match span.step(event, is_call, trace) {
-                Position::Before => {}
-                Position::Inside => step(out, trace, options, event, &frames, &span)?,
-                Position::Behind => break,
-            }
-        }
+        let more = blocks.each(*thread, |number, depth, block| {
+            Ok(writeln!(out, "#{number:<8} {:indent$}{}", "", described(blocks.trace, block), indent = 2 * depth)?)
+        })?;
+        remaining = remaining.or(more);
     }
-    Ok(())
-}
-
-fn step(
-    out: &mut impl Write,
-    trace: &TraceFile,
-    options: &TraceShowOptions,
-    event: TraceEvent,
-    frames: &TraceFrames,
-    span: &Span,
-) -> Result<()> {
-    let TraceEvent::Block(block) = event else { return Ok(()) };
-    if options.view == TraceView::Addresses {
-        writeln!(out, "{}", escape::line(&address(trace, trace.block(block).address)))?;
-        return Ok(());
-    }
-    let depth = frames.open.len().saturating_sub(1);
-    if depth <= options.depth {
-        writeln!(out, "#{:<8} {:indent$}{}", span.blocks - 1, "", described(trace, block), indent = 2 * depth)?;
-    }
-    Ok(())
+    Ok(remaining)
 }
 
 /// A block that is executed.
@@ -124,51 +135,31 @@ struct ShownBlock<'a> {
     lines: Vec<(&'a str, u32)>,
 }
 
-/// The blocks of threads, or their addresses, as one document; written block by block, since there may be millions.
-fn json_blocks(
-    trace: &TraceFile,
-    threads: &[ThreadNumber],
-    [from, to]: [Option<TraceLocation>; 2],
-    options: &TraceShowOptions,
-    out: &mut impl Write,
-) -> Result<()> {
-    let about = trace.about();
-    let list = if options.view == TraceView::Addresses { "addresses" } else { "blocks" };
+/// The blocks of threads as one document; written block by block, since there may be millions.
+fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
+    let (trace, about) = (blocks.trace, blocks.trace.about());
     let command = serde_json::to_string(&about.command)?;
     write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"command":{command},"cut":{},"threads":["#, trace.end().cut)?;
+    let mut remaining = None;
     for (number, thread) in threads.iter().enumerate() {
         let separator = if number > 0 { "," } else { "" };
-        write!(out, r#"{separator}{{"thread":{},"{list}":["#, thread.0)?;
-        let mut span = Span::new([from.clone(), to.clone()]);
-        let mut frames = TraceFrames::default();
+        write!(out, r#"{separator}{{"thread":{},"blocks":["#, thread.0)?;
         let mut separator = "";
-        for event in trace.stream(*thread) {
-            let event = event?;
-            let is_call = follow(&mut frames, event, trace);
-            match (span.step(event, is_call, trace), event) {
-                (Position::Inside, TraceEvent::Block(block)) => {
-                    let depth = frames.open.len().saturating_sub(1);
-                    let data = trace.block(block);
-                    let (address, image) = address_in_file(trace, data.address);
-                    if options.view == TraceView::Addresses {
-                        write!(out, "{separator}\n\"{address:#x}\"")?;
-                        separator = ",";
-                    } else if depth <= options.depth {
-                        let lines = data.lines.iter().map(|(file, line)| (about.files[*file as usize].as_str(), *line)).collect();
-                        let function = trace.name(data.function);
-                        let shown = ShownBlock { block: span.blocks - 1, depth, address: format!("{address:#x}"), image, function, lines };
-                        write!(out, "{separator}\n{}", serde_json::to_string(&shown)?)?;
-                        separator = ",";
-                    }
-                }
-                (Position::Behind, _) => break,
-                _ => {}
-            }
-        }
+        let more = blocks.each(*thread, |number, depth, block| {
+            let data = trace.block(block);
+            let (address, image) = address_in_file(trace, data.address);
+            let lines = data.lines.iter().map(|(file, line)| (about.files[*file as usize].as_str(), *line)).collect();
+            let function = trace.name(data.function);
+            let shown = ShownBlock { block: number, depth, address: format!("{address:#x}"), image, function, lines };
+            write!(out, "{separator}\n{}", serde_json::to_string(&shown)?)?;
+            separator = ",";
+            Ok(())
+        })?;
+        remaining = remaining.or(more);
         write!(out, "\n]}}")?;
     }
     writeln!(out, "]}}")?;
-    Ok(())
+    Ok(remaining)
 }
 
 /// From one place to another.

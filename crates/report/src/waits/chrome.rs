@@ -1,6 +1,6 @@
 //! The time line as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show: a slice for each block, call
 //! and wait, an arrow
-//! from who released a wait to its end. `trodden waits report` reads it back.
+//! from who released a wait to its end. `trodden report` reads it back.
 
 use serde_json::{Value, json};
 use trodden_waits_file::summary::WaitSummary;

@@ -8,11 +8,13 @@
 //! A window of branch records gives estimates; a trace of all branches gives counts, exact where nothing was lost.
 
 mod frame;
+mod programs;
 mod tally;
 mod walk;
 
 use crate::perf_script::{self, Record, ScriptLine, ScriptThread};
 use crate::probe_graphs::ProbeGraphs;
+pub use programs::marked_programs;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};

@@ -80,7 +80,7 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
     if !parts.is_empty() {
         let mut why: Vec<String> = Vec::new();
         if kind == ProfileKind::Table {
-            why.push("the table holds only some of the paths (--profile-of complete takes all)".to_owned());
+            why.push("the table holds only some of the paths (`trodden-lab simulate --profile-of complete` takes all)".to_owned());
         }
         let is_dropped = detector.overflow == Overflow::Drop;
         for (number, what) in [

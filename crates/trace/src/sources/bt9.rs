@@ -15,24 +15,13 @@
 //! next branch; `inst_cnt` instructions that are no branches lie between them. Memory grows with the nodes and edges,
 //! not with the sequence.
 
-use super::bt9_opcode::never_taken;
+use super::bt9_opcode::{Node, never_taken};
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    pub address: u64,
-    pub size: u64,
-    /// The instruction as a number, if the trace has it.
-    pub opcode: Option<u64>,
-    pub kind: BranchKind,
-    /// Where it leads if taken; of a conditional branch that never is, unknown unless its opcode tells.
-    pub target: Option<u64>,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Edge {

@@ -4,10 +4,21 @@
 //! of which machine it is, nor in which order an opcode's bytes are printed. So each encoding is tried on the branches whose
 //! targets edges have: the one that gives all of these gives the others, too.
 
-use super::bt9::Node;
 use std::collections::HashMap;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_hardware::BranchKind;
+
+/// A branch instruction of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub address: u64,
+    pub size: u64,
+    /// The instruction as a number, if the trace has it.
+    pub opcode: Option<u64>,
+    pub kind: BranchKind,
+    /// Where it leads if taken; of a conditional branch that never is, unknown unless its opcode says so.
+    pub target: Option<u64>,
+}
 
 /// Finds targets; returns the number of branches whose target stays unknown.
 pub(super) fn never_taken(nodes: &mut HashMap<u64, Node>) -> usize {

@@ -7,7 +7,7 @@
 //! ```text
 //! file      "trodrec\n" | version u32 | chunks
 //! chunk     kind u32 | packed bytes u32 | content bytes u32 | xxh3 of the packed bytes u64 | packed bytes (zstd)
-//! Head      in version 2 properties (1: instructions; 2: no return addresses; 4: frames), a byte | text: where the recording comes from
+//! Head      in version 2 properties (1: instructions; 2: no return addresses; 4: frames), a byte | text: the recording's origin
 //! Instructions  see `recorded_instructions.rs`; in version 2 only, before each chunk of events
 //! Events    number of new events | new events | runs: thread, number of events, their numbers
 //! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
@@ -15,7 +15,8 @@
 //! ```
 //! All numbers in contents are LEB128; addresses of a branch's target and of what follows it are differences from its
 //! own, zigzag. With frames, calls and returns have where on the stack their return address lies, if that is known: the
-//! difference from that of the thread's call or return before, which is mostly the same at a place. Version 1 is written where no property is needed. Memory grows with the number of different events.
+//! difference from that of the thread's call or return before, which is mostly the same at a place. Version 1 is written where no
+//! property is needed. Memory grows with the number of different events.
 
 use super::recorded_instructions::InstructionEncoder;
 use super::{Batch, BranchSource, Level, SourceNotes};

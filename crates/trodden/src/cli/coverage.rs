@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use trodden_console::arguments::laboratory::CoverageChoices;
 use trodden_stored::named::LAST;
 
 /// `trodden coverage`
@@ -11,10 +12,16 @@ pub enum Coverage {
     Report(CoverageReport),
     /// Show the sources with the count of each line and region, as text or as pages for browsers.
     Show(CoverageShow),
-    /// Write coverage in a form that other tools read.
-    Export(CoverageExport),
-    /// Compare the coverage of two profiles: which lines and paths only one of them has.
-    Diff(CoverageDiff),
+}
+
+impl Coverage {
+    /// Which files.
+    pub fn files(&mut self) -> &mut CoveredFiles {
+        match self {
+            Coverage::Report(job) => &mut job.covered.files,
+            Coverage::Show(job) => &mut job.covered.files,
+        }
+    }
 }
 
 /// What coverage is shown of.
@@ -31,32 +38,19 @@ pub struct Covered {
 /// Which files of a program coverage is shown of.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CoveredFiles {
-    /// The program or library that ran, if it was moved; or one that did not run, all of which counts as not executed. May be given several
-    /// times.
+    /// Program or library that ran, if it was moved, or one that did not run, which counts as not executed (repeatable).
     #[arg(long, value_name = "FILE")]
     pub object: Vec<PathBuf>,
-    /// Only source files that match this pattern (src, src/*.c), or lie in a folder that does. May be given several times.
+    /// Show only source files that match this pattern (src, src/*.c) or lie in a folder that does (repeatable). '*': all, also Rust's
+    /// standard library and packages that cargo fetched.
     #[arg(long, value_name = "PATTERN")]
     pub include: Vec<String>,
-    /// No source files that match this pattern, or lie in a folder that does. May be given several times.
+    /// Leave out source files that match this pattern or lie in a folder that does (repeatable).
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
-    /// No source files whose path this regular expression matches.
-    #[arg(long, value_name = "REGEX")]
-    pub ignore_filename_regex: Option<String>,
-    /// Also files of Rust's standard library and of packages that cargo fetched, which are left out otherwise.
-    #[arg(long)]
-    pub all_files: bool,
-    /// Reproduce the counts of another tool. llvm-cov counts code behind a call as executed although the call did not return.
-    #[arg(long, value_name = "TOOL", value_enum)]
-    pub like: Option<CoverageTool>,
-}
-
-/// A tool whose counts can be reproduced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CoverageTool {
-    /// LLVM's.
-    LlvmCov,
+    /// What only the laboratory chooses.
+    #[arg(skip)]
+    pub choices: CoverageChoices,
 }
 
 /// `trodden coverage report`
@@ -65,55 +59,78 @@ pub enum CoverageTool {
 Examples:
   trodden coverage report                              the last run
   trodden coverage report tests --functions            all runs of a suite, added up, by function
-  trodden coverage report --include src --fail-under-lines 80
+  trodden coverage report --include src --fail-under lines=80,branches=70
+  trodden coverage report all-tests --baseline unit-tests   lines and paths that only one of them has
   trodden coverage report tests --changed-since HEAD~1 only lines that changed since that commit
 
-The program must be built with `trodden build --coverage` (`trodden cc --trodden-coverage`, `cargo trodden build --coverage`).
+The program must be built with `trodden build --coverage` (`trodden cc --trodden=coverage`, `cargo trodden build --coverage`).
 Paths are those of the optimised code; an untested combination is a path that no run took although some run took each of its edges.")]
 pub struct CoverageReport {
     /// Of what.
     #[command(flatten)]
     pub covered: Covered,
-    /// A row for each function instead of each file, those with most untested combinations first.
+    /// Show a row for each function instead of each file, most untested combinations first.
     #[arg(long)]
     pub functions: bool,
-    /// Show so many untested combinations of each function, as the lines that no run has executed together.
+    /// Show N untested combinations of each function: lines that no run has executed together.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub combinations: usize,
-    /// Only lines that were changed since this commit, and how many of these were executed.
-    #[arg(long, value_name = "COMMIT",
-        conflicts_with_all = ["functions", "combinations", "fail_under_regions", "fail_under_functions", "fail_under_branches"])]
+    /// Show only lines that were changed since this commit, and how many of them were executed.
+    #[arg(long, value_name = "COMMIT", conflicts_with_all = ["functions", "combinations"])]
     pub changed_since: Option<String>,
-    /// What is too little.
-    #[command(flatten)]
-    pub least: CoverageLeast,
+    /// Show the lines and paths that only one of this profile, of the same build, and PROFILE has.
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["functions", "combinations", "changed_since"])]
+    pub baseline: Option<String>,
+    /// Exit with status 1 if less was executed: percentages of lines, regions, functions, branches (lines=80,branches=70), or
+    /// `baseline` for a line that only the baseline has.
+    #[arg(long, value_name = "MEASURE=PERCENT,..", value_delimiter = ',', value_parser = threshold)]
+    pub fail_under: Vec<CoverageThreshold>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
 
-/// How much has to be covered: exit status 1 if it is less.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct CoverageLeast {
-    /// Fail if less than this share of the lines was executed.
-    #[arg(long, value_name = "PERCENT")]
-    pub fail_under_lines: Option<f64>,
-    /// Fail if less than this share of the regions was executed.
-    #[arg(long, value_name = "PERCENT")]
-    pub fail_under_regions: Option<f64>,
-    /// Fail if less than this share of the functions was executed.
-    #[arg(long, value_name = "PERCENT")]
-    pub fail_under_functions: Option<f64>,
-    /// Fail if less than this share of the branches was taken.
-    #[arg(long, value_name = "PERCENT")]
-    pub fail_under_branches: Option<f64>,
+/// What has to be covered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CoverageThreshold {
+    /// This share, in percent.
+    Share(CoverageMeasure, f64),
+    /// Each line that the baseline has.
+    Baseline,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CoverageMeasure {
+    /// Lines.
+    Lines,
+    /// Regions.
+    Regions,
+    /// Functions.
+    Functions,
+    /// Branches.
+    Branches,
+}
+
+/// Reads what has to be covered.
+fn threshold(text: &str) -> Result<CoverageThreshold, String> {
+    if text == "baseline" {
+        return Ok(CoverageThreshold::Baseline);
+    }
+    let expected = || "expected lines=, regions=, functions= or branches= with a percentage, or baseline".to_owned();
+    let (measure, percent) = text.split_once('=').ok_or_else(expected)?;
+    let measure = CoverageMeasure::from_str(measure, false).map_err(|_| expected())?;
+    match percent.trim_end_matches('%').parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(CoverageThreshold::Share(measure, percent)),
+        _ => Err(format!("`{percent}` must be a percentage between 0 and 100")),
+    }
 }
 
 /// `trodden coverage show`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden coverage show --branches
+  trodden coverage show --conditions
   trodden coverage show tests --html pages && xdg-open pages/index.html
   trodden coverage show --function parse")]
 pub struct CoverageShow {
@@ -123,70 +140,25 @@ pub struct CoverageShow {
     /// Write pages for browsers into this folder.
     #[arg(long, value_name = "FOLDER")]
     pub html: Option<PathBuf>,
-    /// Only functions whose name this regular expression matches.
+    /// Show only functions whose name this regular expression matches.
     #[arg(long, short, value_name = "REGEX")]
     pub function: Option<String>,
-    /// Also how often each branch was taken.
+    /// Also show how often each branch was taken, and the conditions of decisions of programs built with --coverage=mcdc.
     #[arg(long)]
-    pub branches: bool,
-    /// Also the conditions of each decision (MC/DC), of a program built with `--coverage=mcdc`.
-    #[arg(long)]
-    pub mcdc: bool,
-    /// Sources compiled in the folder FROM are now in TO.
-    #[arg(long, value_name = "FROM,TO")]
-    pub path_equivalence: Option<String>,
+    pub conditions: bool,
 }
 
-/// A form that other tools read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CoverageFormat {
-    /// JSON in the schema of `llvm-cov export`.
-    Json,
-    /// A tracefile of lcov.
-    Lcov,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// `trodden coverage export`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden coverage export --format lcov -o lcov.info
-  trodden coverage export tests --format json --summary-only")]
-pub struct CoverageExport {
-    /// Of what.
-    #[command(flatten)]
-    pub covered: Covered,
-    /// The form.
-    #[arg(long, value_enum, default_value_t = CoverageFormat::Json)]
-    pub format: CoverageFormat,
-    /// Sums by file only.
-    #[arg(long)]
-    pub summary_only: bool,
-    /// Where to write; by default standard output.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-}
-
-/// `trodden coverage diff`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden coverage diff last~1 last
-  trodden coverage diff unit-tests all-tests --json
-
-Both profiles must be of one build. With --fail, the exit status is 1 if the second lacks a line that the first has executed.")]
-pub struct CoverageDiff {
-    /// The first profile: a file, a run, or a suite.
-    pub before: String,
-    /// The second.
-    pub after: String,
-    /// Which files.
-    #[command(flatten)]
-    pub files: CoveredFiles,
-    /// Fail if the second lacks a line that the first has.
-    #[arg(long)]
-    pub fail: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
+    #[test]
+    fn thresholds_are_percentages() {
+        assert_eq!(threshold("lines=80"), Ok(CoverageThreshold::Share(CoverageMeasure::Lines, 80.0)));
+        assert_eq!(threshold("branches=7.5%"), Ok(CoverageThreshold::Share(CoverageMeasure::Branches, 7.5)));
+        assert_eq!(threshold("baseline"), Ok(CoverageThreshold::Baseline));
+        for wrong in ["", "80", "lines", "lines=", "lines=180", "lines=-1", "lines=NaN", "paths=50"] {
+            assert!(threshold(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,40 +1,45 @@
 //! Choices of the laboratory, which have no options here: where they go.
 
-use super::{Command, Fleet, Trace};
-use anyhow::Result;
+use super::{Command, Fleet, Trace, Waits};
+use anyhow::{Error, Result};
 use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollector};
 use trodden_trace::CollectorKind;
 
 impl Command {
-    /// Takes over what concerns this command.
+    /// Takes over what concerns this command. Commands that it runs read the same choices, so the others are left to them.
     ///
     /// # Errors
-    /// A choice does not concern it. Commands that trodden starts itself read the choices of the one that started them.
-    pub fn take_choices(&mut self, mut choices: LaboratoryChoices) -> Result<()> {
+    /// A choice does not go together with an option of the command.
+    pub fn take_choices(&mut self, choices: &LaboratoryChoices) -> Result<()> {
         match self {
-            Command::Build(job) => job.parameters.scheme = choices.scheme.take(),
-            Command::Instrument(job) => job.parameters.scheme = choices.scheme.take(),
+            Command::Build(job) => job.parameters.choose(&choices.counting).map_err(Error::msg)?,
+            Command::Instrument(job) => {
+                job.parameters.choose(&choices.counting).map_err(Error::msg)?;
+                job.choices = choices.variant.clone();
+            }
+            Command::Pgo(job) => job.choices = choices.guided.clone(),
             Command::Record(job) => {
-                let copies = &mut job.copies;
-                copies.strategy = choices.strategy.take().unwrap_or(copies.strategy);
-                copies.hits = choices.hits.take().unwrap_or(copies.hits);
-                copies.all_procedures = std::mem::take(&mut choices.all_procedures);
-                copies.count_hits = std::mem::take(&mut choices.count_hits);
+                job.copies.division = choices.division.clone();
+                job.copies.choices = choices.copies.clone();
+                job.stream.choices = choices.streams.clone();
             }
             Command::Fleet(Fleet::Copies(job)) => {
-                job.strategy = choices.strategy.take().unwrap_or(job.strategy);
-                job.all_procedures = std::mem::take(&mut choices.all_procedures);
+                job.strategy = choices.division.strategy.unwrap_or(job.strategy);
+                job.all_procedures = choices.division.all_procedures;
             }
             Command::Trace(Trace::Record(job)) => {
-                let kind = choices.collector.take().map(|collector| match collector {
+                let kind = choices.tracing.collector.map(|collector| match collector {
                     LaboratoryCollector::Hardware => CollectorKind::Hardware,
                     LaboratoryCollector::Uprobes => CollectorKind::Uprobes,
                 });
                 job.collector = kind.or(job.collector);
+                job.choices = choices.tracing.clone();
             }
-            Command::Copy { .. } | Command::Trace(Trace::Work { .. }) => return Ok(()),
+            Command::Waits(Waits::Record(job)) => job.choices = choices.waiting.clone(),
+            Command::Export(job) => job.choices = choices.coverage.clone(),
+            Command::Coverage(job) => job.files().choices = choices.coverage.clone(),
             _ => {}
         }
-        choices.all_taken()
+        Ok(())
     }
 }

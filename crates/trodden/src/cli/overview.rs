@@ -12,11 +12,11 @@ use std::fmt::Write;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Every day", &["build", "record", "report", "annotate", "diff"]),
     ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "cache"]),
-    ("Runs and profiles", &["runs", "merge", "collect", "export"]),
-    ("Reading paths", &["find", "stream", "segments", "advise"]),
+    ("Runs and files", &["runs", "import", "merge", "export"]),
+    ("Reading paths", &["find", "show", "segments", "patterns", "advise"]),
     ("Testing", &["coverage", "untested", "suite", "isolate"]),
-    ("Production and many users", &["sample", "last", "fleet"]),
-    ("Programs that were not built with trodden", &["trace", "simulate", "import"]),
+    ("Many users", &["fleet"]),
+    ("Programs that were not built with trodden", &["trace", "simulate"]),
     ("Waiting time", &["waits"]),
     ("trodden itself", &["doctor", "repeatable", "completions", "help"]),
 ];

@@ -1,25 +1,28 @@
-//! The syntax of commands that make profiles of what ran: `trodden record`, `sample`, `collect`, `import`.
+//! The syntax of commands that make profiles of what ran: `trodden record`, `import`.
 
-use super::branches::Branches;
+use super::branches::{Branches, branches};
 use super::copies::Copies;
-use super::stream::RecordStream;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use trodden_console::arguments::laboratory::StreamChoices;
 use trodden_console::arguments::times::duration;
 use trodden_recording::RecordedCommand;
+use trodden_recording::streams::record::StreamOptions;
+use trodden_sequence::CompressionMethod;
+use trodden_wire::stream::{DEFAULT_REGIONS, MOST_LAST, MOST_PATIENCE_MS};
 
 /// Where the profile of a run goes.
 #[derive(Debug, Args)]
 pub struct Destination {
-    /// Count the run to a suite of runs.
+    /// Put the run into this suite.
     #[arg(long, value_name = "SUITE")]
     pub suite: Option<String>,
     /// Write the profile to this file as well.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Do not enter the run in the run store (needs --output).
+    /// Do not put the run into the run store (needs --output).
     #[arg(long, requires = "output")]
     pub no_store: bool,
 }
@@ -38,41 +41,44 @@ Examples:
   trodden record -- ./prog args
   trodden record --suite nightly -- make check             a run for each program it runs
   trodden record -o one.trodden --no-store -- ./prog
-  trodden record --burst 1ms --every 100ms -- ./sampled-prog
+  trodden record --burst 1ms --every 100ms -- ./prog       built with --sample
+  trodden record --attach 4711 --for 30s                   the same of a process that runs
   trodden record --branches -- ./prog                      built with --addresses
-  trodden record --copies 4 --weights last -- ./prog args  four copies of the program count a part each
+  trodden record --copies 4 -- ./prog args < input         four copies of the program count a part each
 
-Programs built with --sample are counted in bursts (see `trodden sample`). All processes of the command are counted, those it starts \
-too. The exit status is the command's; 128+N if signal N ended it.
-
-With --suite, each program that the command runs is a run of its own, with its own command, status and duration; a script names its \
-tests by the variable TRODDEN_TEST. That follows
-the processes by ptrace, as a debugger does.")]
+All processes of the command are counted. The exit status is the command's (128+N if signal N ended it). With --suite, processes are
+followed by ptrace; a script names its tests by the variable TRODDEN_TEST.")]
 pub struct Record {
     /// Where its profile goes.
     #[command(flatten)]
     pub destination: Destination,
-    /// With --suite: make one run of all processes, without following them. So it is also with --sample, --branches and --no-store.
+    /// With --suite: make one run of all processes (as bursts, --branches and --no-store do anyway).
     #[arg(long, requires = "suite")]
     pub together: bool,
-    /// Only in bursts: fail if nothing that runs was built with --sample.
-    #[arg(long)]
-    pub sample: bool,
-    /// When to count programs of the sample tier.
+    /// Attach to a running program, built with --sample and started with TRODDEN_OUTPUT: its raw file, their folder, or its
+    /// process number (repeatable).
+    #[arg(long, value_name = "RAW|FOLDER|PID", conflicts_with_all = ["together", "branches", "whole_program", "last", "copies", "command"])]
+    pub attach: Vec<PathBuf>,
+    /// With --attach: how long (default: until Ctrl-C, or until the processes have ended).
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "attach")]
+    pub time: Option<Duration>,
+    /// When to count programs built with --sample.
     #[command(flatten)]
     pub bursts: Bursts,
-    /// Branches instead of counts.
-    #[command(flatten)]
-    pub branches: Branches,
+    /// Record branches with perf, of programs built with --addresses: records (the most recent at each sample), trace (all, by Intel
+    /// PT), or records at another event of perf.
+    #[arg(long, value_name = "records|trace|EVENT", num_args = 0..=1, require_equals = true, default_missing_value = "records",
+        conflicts_with_all = ["burst", "every"], value_parser = branches)]
+    pub branches: Option<Branches>,
     /// Streams besides counts.
     #[command(flatten)]
     pub stream: RecordStream,
+    /// The command to run.
+    #[arg(trailing_var_arg = true, required_unless_present = "attach", value_name = "COMMAND")]
+    pub command: Vec<OsString>,
     /// Several copies that share the counting.
     #[command(flatten)]
     pub copies: Copies,
-    /// The command to run.
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
 }
 
 impl Record {
@@ -85,80 +91,100 @@ impl Record {
 /// When a sampled program counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Bursts {
-    /// How long a burst is: 100us, 1ms, 2s.
-    #[arg(long, value_name = "TIME", default_value = "500us", value_parser = duration)]
-    pub burst: Duration,
-    /// From one burst to the next, on average.
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
-    pub every: Duration,
+    /// Count in bursts of this length, such as 100us, 1ms or 2s (default 500us).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub burst: Option<Duration>,
+    /// Count in bursts, one after this time on average (default 10ms).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub every: Option<Duration>,
 }
 
 impl Bursts {
+    /// Whether bursts are asked for. Programs built with --sample are counted in bursts in any case.
+    pub fn are_given(&self) -> bool {
+        self.burst.is_some() || self.every.is_some()
+    }
+
     /// For the library.
     pub fn value(&self) -> trodden_recording::Bursts {
-        trodden_recording::Bursts { burst: self.burst, every: self.every }
+        let (burst, every) = (self.burst.unwrap_or(Duration::from_micros(500)), self.every.unwrap_or(Duration::from_millis(10)));
+        trodden_recording::Bursts { burst, every }
     }
 }
 
-/// `trodden sample`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  TRODDEN_OUTPUT=/var/tmp/counts/%m.raw ./server &     a program built with --sample: costs next to nothing
-  trodden sample /var/tmp/counts --for 30s             half a minute of it, as a profile
-  trodden sample 4711 --burst 1ms --every 100ms        the process of that number, until Ctrl-C
-
-Switches the counting of programs on and off that run already; they are neither stopped nor changed. The profile has what was counted \
-while this
-command ran. Such programs must have been started with TRODDEN_OUTPUT.")]
-pub struct Sample {
-    /// Raw files, folders of them, or numbers of processes.
-    #[arg(required = true, value_name = "RAW|FOLDER|PID")]
-    pub subjects: Vec<PathBuf>,
-    /// How long; by default until Ctrl-C, or until all processes given by number have ended.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    pub time: Option<Duration>,
-    /// When to count.
-    #[command(flatten)]
-    pub bursts: Bursts,
-    /// Where the profile goes.
-    #[command(flatten)]
-    pub destination: Destination,
+/// What `trodden record` keeps besides counts, of programs built with --stream.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct RecordStream {
+    /// Keep the whole sequence of paths and calls of each thread, compressed (programs built with --stream).
+    #[arg(long, conflicts_with_all = ["last", "burst", "every", "branches", "copies"])]
+    pub whole_program: bool,
+    /// Keep the last N paths and calls of each thread and count nothing (programs built with --stream).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_LAST),
+        conflicts_with_all = ["burst", "every", "branches", "copies", "suite", "output", "no_store"])]
+    pub last: Option<u64>,
+    /// With --whole-program: longest time a thread may block when its buffer is full; after that it drops events and counts them
+    /// (0: never block).
+    #[arg(long, value_name = "TIME", requires = "whole_program", default_value = "2s", value_parser = max_wait)]
+    pub max_wait: Duration,
+    /// What only the laboratory chooses.
+    #[arg(skip)]
+    pub choices: StreamChoices,
 }
 
-/// `trodden collect`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  TRODDEN_OUTPUT=/var/tmp/counts/%m.raw ./server
-  trodden collect /var/tmp/counts")]
-pub struct Collect {
-    /// Where the profile goes.
-    #[command(flatten)]
-    pub destination: Destination,
-    /// Raw files, or folders of them.
-    #[arg(required = true, value_name = "RAW")]
-    pub files: Vec<PathBuf>,
+impl RecordStream {
+    /// How whole streams are recorded, for the library.
+    pub fn options(&self) -> StreamOptions {
+        StreamOptions {
+            method: self.choices.method.unwrap_or(CompressionMethod::Phrases),
+            backlog: self.choices.backlog.unwrap_or(DEFAULT_REGIONS),
+            patience: self.max_wait.as_millis() as u64,
+        }
+    }
+}
+
+/// Reads a time of whole milliseconds, or 0.
+fn max_wait(text: &str) -> Result<Duration, String> {
+    let time = if text == "0" { Duration::ZERO } else { duration(text)? };
+    let is_whole = time.subsec_nanos() % 1_000_000 == 0;
+    match is_whole && time <= Duration::from_millis(MOST_PATIENCE_MS) {
+        true => Ok(time),
+        false => Err(format!("it must be 0 or between 1ms and {}s", MOST_PATIENCE_MS / 1000)),
+    }
 }
 
 /// `trodden import`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden build --addresses -- make
+  TRODDEN_OUTPUT=/var/tmp/counts/%m.raw ./server
+  trodden import /var/tmp/counts                      what the server counted
+  trodden import .trodden/raw-*                       streams that a killed recorder left
+  trodden import t.trace                              paths of a trace
   perf record -b -e branches:u -o branches.data -- ./prog
-  perf script -i branches.data -F pid,tid,ip,brstack --show-mmap-events | trodden import --perf - --program ./prog
-  perf script -i trace.data --itrace=b -F pid,tid,ip,addr --show-mmap-events --show-task-events | trodden import --perf - --program ./prog
+  perf script -i branches.data -F pid,tid,ip,brstack --show-mmap-events | trodden import - --program ./prog
 
-Counts of branch stacks are estimates, and reports say so.")]
+Counts of branch stacks are estimates, and reports say so. Files of one call are all of the same kind.")]
 pub struct Import {
-    /// What `perf script` printed; `-` for standard input.
+    /// Raw files of counts, stream files, or folders of them; a trace; text of `perf script` with branches (`-` for standard input).
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Branches: an executable or shared library, built with `--addresses`, as it was when it ran. May be given several times.
     #[arg(long, value_name = "FILE")]
-    pub perf: PathBuf,
-    /// An executable or shared library, built with `--addresses`, as it was when it ran. May be given several times.
-    #[arg(long, value_name = "FILE", required = true)]
     pub program: Vec<PathBuf>,
     /// Where the profile goes.
     #[command(flatten)]
     pub destination: Destination,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trodden_wire::stream::DEFAULT_PATIENCE_MS;
+
+    #[test]
+    fn waits_are_whole_milliseconds() {
+        assert_eq!((max_wait("0"), max_wait("7ms")), (Ok(Duration::ZERO), Ok(Duration::from_millis(7))));
+        assert_eq!(max_wait("2s"), Ok(Duration::from_millis(DEFAULT_PATIENCE_MS)));
+        assert!(max_wait("10us").is_err() && max_wait("5").is_err() && max_wait("23h").is_err());
+    }
 }

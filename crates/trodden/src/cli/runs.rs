@@ -65,25 +65,36 @@ pub struct Merge {
 #[command(after_help = "\
 Examples:
   trodden diff last~1 last
-  trodden diff --fail --min-change 5 good.trodden now.trodden")]
+  trodden diff --fail --min-change 5 good.trodden now.trodden
+  trodden diff pass.trace fail.trace               where did the failing run do something else?
+  trodden diff old.trace new.trace --ignore log    two builds, aligned by function and line
+  trodden diff --sequence 12 13                    two runs of `record --whole-program`, aligned by calls
+
+Exit status: 0; with --fail 1 if there is a difference; 2 if they cannot be compared.")]
 pub struct Diff {
-    /// The profile before: a file, a run, a suite.
-    pub before: String,
-    /// The profile after.
-    pub after: String,
-    /// Compare functions that are the same in two builds.
+    /// The profile, run or suite, the trace, or the logs of a stream, before.
+    pub before: PathBuf,
+    /// The one after, of the same kind.
+    pub after: PathBuf,
+    /// Profiles: compare functions that are the same in two builds.
     #[arg(long)]
     pub across_builds: bool,
-    /// Only paths whose share of their function changed by at least so many percentage points.
-    #[arg(long, value_name = "POINTS", default_value_t = 0.0)]
-    pub min_change: f64,
-    /// Only paths that one side executed at least this often.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub min_count: u64,
-    /// Also show paths whose count changed, but not their share.
+    /// Profiles: only paths whose share of their function changed by at least so many percentage points.
+    #[arg(long, value_name = "POINTS")]
+    pub min_change: Option<f64>,
+    /// Profiles: also show paths whose count changed, but not their share.
     #[arg(long)]
     pub counts: bool,
-    /// At most this many paths of each function; 0 for all.
+    /// Compare the recorded streams of two runs rather than their counts.
+    #[arg(long)]
+    pub sequence: bool,
+    /// Traces: leave out this function, or the functions of this source file, with all that they call. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub ignore: Vec<String>,
+    /// Compare only this thread. [default: all of traces, 0 of streams]
+    #[arg(long, value_name = "N")]
+    pub thread: Option<u32>,
+    /// Maximum number of differences, of profiles in each function; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Exit with status 1 if there is a difference.
@@ -101,7 +112,7 @@ Examples:
   trodden info ./prog
   trodden info --json one.trodden")]
 pub struct Info {
-    /// An instrumented program, a shared library, or a stored profile.
+    /// An instrumented program or shared library; a profile or run, with its streams; logs of streams.
     pub file: PathBuf,
     /// List every unit and every function that is not instrumented.
     #[arg(long)]

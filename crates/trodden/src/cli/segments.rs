@@ -1,6 +1,6 @@
 //! The syntax of `trodden segments`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::PathBuf;
 use trodden_stored::named::LAST;
 
@@ -11,53 +11,39 @@ Examples:
   trodden segments                          of the last run, recorded by `record --whole-program`, or by a program made by
                                             `trodden instrument --segments`
   trodden segments 12 --function parse      those that end in a function
-  trodden segments last --check 12          did the program count what the whole program path of run 12 says?
-  trodden segments field --untested --known tests --format sarif
+  trodden segments 12 --thread 1            call segments of one thread's stream
+  trodden segments field --known tests --sarif new.sarif
 
-A segment is a caller's path up to a call and the callee's path behind it; of depth k, through k calls.")]
+A segment is a caller's path up to a call and the callee's path after it; of depth K, through K calls.")]
 pub struct Segments {
-    /// A run (12, last, last~1), a suite, a profile, or logs of a stream.
+    /// A run (12, last, last~1), suite or profile; logs of a stream; a sequence of events as text.
     #[arg(default_value = LAST)]
-    pub profile: String,
-    /// Calls that a segment runs through. [default: 1; with --check all depths that the program counts]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=16))]
-    pub depth: Option<u32>,
+    pub file: PathBuf,
+    /// Calls that a segment runs through.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub depth: u32,
     /// Only segments that end in functions of this name.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// Only segments that no test executed: those that the program was not made with, nor that --known names.
+    /// Only segments that no test executed: neither those that the program was built to know, nor those of --known.
     #[arg(long)]
     pub untested: bool,
-    /// With --untested: runs whose segments are tested, too. May be given several times.
-    #[arg(long, value_name = "PROFILE", requires = "untested")]
+    /// Only segments that are not in this profile, run or suite. May be given several times.
+    #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
-    /// Compare the counts of all segments that the program was made to count with those of another run; exit with status 1 if they differ.
-    #[arg(long, value_name = "PROFILE", conflicts_with = "untested")]
-    pub check: Option<String>,
-    /// Exit with status 1 if there is an untested segment.
-    #[arg(long, requires = "untested")]
-    pub fail_if_new: bool,
-    /// At most this many; 0 for all. [default: 10, of other forms than text all]
+    /// Count call segments of this thread's stream, which include what the caller does after the call.
+    #[arg(long, value_name = "N")]
+    pub thread: Option<usize>,
+    /// Maximum number of segments; 0 for all. [default: 10, of JSON and SARIF all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// In which form.
-    #[arg(long, value_enum, default_value_t = SegmentFormat::Text)]
-    pub format: SegmentFormat,
+    /// Exit with status 1 if a segment is found.
+    #[arg(long)]
+    pub fail: bool,
     /// Print JSON.
-    #[arg(long, conflicts_with = "format")]
+    #[arg(long, conflicts_with = "sarif")]
     pub json: bool,
-    /// Write to this file instead of standard output.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-}
-
-/// A form of a report of segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SegmentFormat {
-    /// For people: both paths beside each other.
-    Text,
-    /// JSON.
-    Json,
-    /// SARIF 2.1.0, with code flows through both functions.
-    Sarif,
+    /// Write the segments to a file in SARIF 2.1.0 instead.
+    #[arg(long, value_name = "FILE")]
+    pub sarif: Option<PathBuf>,
 }

@@ -1,54 +1,64 @@
-//! The syntax of the commands that show stored profiles: `report`, `annotate`, `export`, `advise`.
+//! The syntax of the commands that show what was recorded: `report`, `annotate`, `export`, `advise`.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
 use trodden_console::arguments::choices::spelled;
+use trodden_console::arguments::laboratory::CoverageChoices;
 use trodden_report::Measure;
 use trodden_stored::named::LAST;
-
-/// Which paths are shown.
-#[derive(Debug, Args)]
-pub struct Shown {
-    /// Only functions of this name, or whose full name matches this regular expression.
-    #[arg(long, short, value_name = "NAME")]
-    pub function: Option<String>,
-    /// Quantity that shares are computed from.
-    #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
-    pub measure: Measure,
-    /// Maximum number of paths; 0 for all. [default: 10, in JSON all]
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
-    /// Minimum share of the program, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
-    pub min_share: f64,
-}
 
 /// `trodden report`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   trodden report                           the last run
-  trodden report last~1 --top 30           the run before it
-  trodden report nightly                   all runs of a suite together
+  trodden report nightly --top 30          all runs of a suite, merged
   trodden report --measure events          of a program built with --events: what costs most
-  trodden report one.trodden --html page.html")]
+  trodden report one.trodden --html page.html
+  trodden report t.trace                   calls of a trace as a tree, with counts
+  trodden report app.waits --what-if compute_forces=50")]
 pub struct Report {
-    /// A profile: a file, a run (12, last, last~1) or a suite.
+    /// A profile, run (12, last, last~1) or suite; a trace; a recording of waits, or an OTF2, CTF, Chrome or perf trace of another tool.
     #[arg(default_value = LAST)]
-    pub profile: String,
-    /// What to show.
-    #[command(flatten)]
-    pub shown: Shown,
-    /// Maximum number of source lines of a path; 0 for all.
+    pub file: PathBuf,
+    /// Profiles: only functions of this name, or whose full name matches this regular expression.
+    #[arg(long, short, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Profiles: quantity that shares are computed from. [default: instructions]
+    #[arg(long, value_parser = spelled::<Measure>())]
+    pub measure: Option<Measure>,
+    /// Maximum number of paths, or of causes of waits; 0 for all. [default: 10, in JSON all]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Profiles: minimum share of the program, in percent.
+    #[arg(long, value_name = "PERCENT")]
+    pub min_share: Option<f64>,
+    /// Profiles: maximum number of source lines of a path; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub steps: usize,
+    /// Waits: predict the run's duration if this function took so many per cent less. May be given several times.
+    #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = prediction)]
+    pub what_if: Vec<(String, f64)>,
+    /// Waits: the run, or folder of logs, with the stream of the same execution, which turns steps into paths.
+    #[arg(long, value_name = "RUN")]
+    pub stream: Option<String>,
     /// Print JSON.
     #[arg(long, conflicts_with = "html")]
     pub json: bool,
     /// Write an HTML page to this file instead.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// A function, and by how many per cent its time is reduced.
+fn prediction(text: &str) -> Result<(String, f64), String> {
+    let (function, percent) = text.rsplit_once('=').ok_or("expected FUNCTION=PERCENT")?;
+    let percent: f64 = percent.trim_end_matches('%').parse().map_err(|_| "the part after = is not a number".to_owned())?;
+    if function.is_empty() || !(0.0..=100.0).contains(&percent) {
+        return Err("expected a function and a number between 0 and 100".into());
+    }
+    Ok((function.to_owned(), percent))
 }
 
 /// `trodden annotate`
@@ -77,16 +87,22 @@ pub struct Annotate {
 /// A form for other tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Folded stacks, for flame graphs.
+    /// Folded stacks for flame graphs, of profiles and traces.
     Folded,
     /// A profile for pprof.
     Pprof,
-    /// A tracefile of lines and branches.
+    /// A tracefile of lines and branches; of programs built with --coverage, as their source has them.
     Lcov,
+    /// JSON in the schema of `llvm-cov export`, of a program built with --coverage.
+    LlvmJson,
     /// The whole report as JSON.
     Json,
-    /// A page for browsers.
+    /// A page for browsers, of profiles and traces.
     Html,
+    /// Chrome's trace events for Perfetto, of traces and recordings of waits.
+    Chrome,
+    /// The address of each executed block of a trace.
+    Addresses,
     /// Measured frequencies, for `--weights` of a later build, whose counting costs less then.
     Weights,
     /// The executed paths, for a residual build that counts all others.
@@ -98,7 +114,7 @@ pub enum Format {
 }
 
 /// `trodden export`
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   trodden export folded | inferno-flamegraph > paths.svg
@@ -108,35 +124,51 @@ Examples:
   trodden export weights -o prog.weights && trodden build --weights prog.weights -- make
   trodden export known -o prog.known && trodden build --residual prog.known -- make
   trodden export known tests -o more.known --for ./prog.field && TRODDEN_KNOWN=more.known ./prog.field
-  trodden export profdata -o prog.profdata && clang -O2 -fprofile-use=prog.profdata ...")]
+  trodden export profdata -o prog.profdata && clang -O2 -fprofile-use=prog.profdata ...
+  trodden export html t.trace -o t.html --ignore log_message --ignore alloc.c
+  trodden export chrome app.waits -o app.json
+
+Time in exports of a trace is the number of executed blocks: a trace has no clock.")]
 pub struct Export {
     /// The form.
     pub format: Format,
-    /// A profile: a file, a run (12, last, last~1) or a suite.
+    /// A profile, run (12, last, last~1) or suite; a trace; a recording of waits.
     #[arg(default_value = LAST)]
-    pub profile: String,
+    pub file: PathBuf,
     /// Where to write; by default, and for `-`, standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// With `lcov`: only source files that match this pattern (src, src/*.c), or lie in a folder that does. May be given several times.
+    /// With `lcov` and `llvm-json`: only source files that match this pattern (src, src/*.c), or lie in a folder that does; '*': also
+    /// Rust's standard library and packages that cargo fetched (repeatable).
     #[arg(long, value_name = "PATTERN")]
     pub include: Vec<String>,
-    /// With `lcov`: no source files that match this pattern, or lie in a folder that does. May be given several times.
+    /// With `lcov` and `llvm-json`: no source files that match this pattern, or lie in a folder that does (repeatable).
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
     /// With `lcov`: names of source files below this folder are relative to it.
     #[arg(long, value_name = "FOLDER")]
     pub relative_to: Option<PathBuf>,
-    /// What folded stacks are weighed by.
-    #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
-    pub measure: Measure,
-    /// With `known`: a file for TRODDEN_KNOWN, by which this program, built with --residual, knows these paths too,
-    /// without being rebuilt.
+    /// With `lcov` and `llvm-json`, of a program built with --coverage: where it is now, or one that did not run (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub object: Vec<PathBuf>,
+    /// What only the laboratory chooses.
+    #[arg(skip)]
+    pub choices: CoverageChoices,
+    /// Profiles: what folded stacks are weighed by. [default: instructions]
+    #[arg(long, value_parser = spelled::<Measure>())]
+    pub measure: Option<Measure>,
+    /// With `known`: write a file for TRODDEN_KNOWN, by which this residual program knows these paths without being rebuilt.
     #[arg(long = "for", value_name = "PROGRAM")]
     pub program: Option<PathBuf>,
+    /// Traces: leave out this function, or the functions of this source file, with all that they call. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub ignore: Vec<String>,
+    /// Traces: only this thread.
+    #[arg(long, value_name = "N")]
+    pub thread: Option<u32>,
 }
 
 /// `trodden advise`

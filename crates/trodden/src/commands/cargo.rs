@@ -15,9 +15,8 @@ Builds, runs, tests or benches a Rust package with its paths counted.
 
 Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
 
-Options, as of `trodden build`: --max-paths N, --table-slots N, --array-paths N, --threads own|atomic, --chords on|off,
---reach may-not-return|calls|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tail-merging on|off, --pgo,
---coverage[=mcdc], --events EVENT, --residual PROFILE, --stream, --flight-recorder PATTERN, --witnesses.
+Options, as of `trodden build`: --weights FILE, --sample, --addresses, --pgo, --coverage[=mcdc], --events EVENT,
+--residual PROFILE, --stream, --flight-recorder PATTERN; others by the variable TRODDEN_INSTRUMENT or `trodden-lab with`.
 Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
 what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
 
@@ -67,10 +66,10 @@ mod tests {
 
     #[test]
     fn own_options_are_taken_out_and_cargos_stay() {
-        let text = "run --release --pgo --max-paths 9 --bin x --table-slots=64 --reach all --sample -- --release --pgo";
+        let text = "run --release --pgo --weights w --bin x --events=tsc --sample -- --release --pgo";
         let mut arguments = text.split(' ').map(OsString::from).collect();
         let settings = take_settings(&mut arguments).unwrap();
         assert_eq!(arguments, ["run", "--release", "--bin", "x", "--", "--release", "--pgo"].map(OsString::from));
-        assert_eq!(settings.to_string(), "max-paths=9 reach=all when=bursts observe=edge-profile table-slots=64");
+        assert_eq!(settings.to_string(), "when=bursts observe=edge-profile events=tsc weights=w");
     }
 }

@@ -1,25 +1,29 @@
 //! `trodden record --copies K`, `trodden repeatable -- COMMAND`, and the hidden `trodden copy`: `trodden_recording::copies` does it.
 
-use crate::cli::{COPY_STRATEGIES, Copies, EngineKind, HITS, Record, word, word_for};
+use crate::cli::{COPY_STRATEGIES, Copies, Division, HITS, Record, word_for};
 use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output;
 use crate::surroundings::{folders, surroundings};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, IsTerminal, Read, Write};
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use trodden_analysis::copies::{CopyChoices, Costs};
 use trodden_analysis::segments::asked;
+use trodden_console::arguments::engines::EngineParameters;
+use trodden_flow::part::Measure;
+use trodden_launch::RESULT_VARIABLE;
 use trodden_launch::alive::{ALIVE_VARIABLE, end_with_launcher};
-use trodden_launch::{Engine, Kubernetes, Local, RESULT_VARIABLE, Slurm, Template};
+use trodden_partition::PartitionStrategy;
 use trodden_profile::copies::CopyMeasurements;
-use trodden_profile::private;
 use trodden_recording::copies::{self, CopyContext, CopyInput, CopyJob, CopyOptions, SharedCounting};
 use trodden_report::copies::{self as report, CostLine};
 
@@ -33,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub fn run(record: &Record) -> Result<ExitCode> {
     let job = CopyJob { what: record.what(), options: options(&record.copies)? };
     let context = CopyContext { driver: context(), around: &surroundings() };
-    let done = copies::run(&job, context, &|| input(record.copies.input.as_deref()))?;
+    let done = copies::run(&job, context, &input)?;
     print(&done.output()?)?;
     done.bring_back()?;
     if let Some(measurements) = &done.measurements {
@@ -42,91 +46,91 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     Ok(done.exit_code())
 }
 
+/// How often a copy that did not finish is run again.
+const RETRIES: u32 = 2;
+
 /// How copies are made and run.
 fn options(given: &Copies) -> Result<CopyOptions> {
-    let shared = match &given.segments {
-        Some(wanted) => SharedCounting::Segments(asked(given.depth as usize, &[], wanted, &folders())?),
-        None if given.iterations => SharedCounting::Iterations,
-        None if given.edges => SharedCounting::Edges,
-        None => SharedCounting::Paths,
+    let choices = &given.choices;
+    let others = [
+        (given.weights.is_some(), "--weights"),
+        (choices.no_first_run, "--no-first-run"),
+        (choices.baseline, "--baseline"),
+        (choices.costs.is_some(), "--costs"),
+    ];
+    let shared = match &given.divide {
+        Division::Paths => SharedCounting::Paths,
+        Division::Edges => SharedCounting::Edges,
+        Division::Iterations => SharedCounting::Iterations,
+        Division::Segments(wanted) => SharedCounting::Segments(asked(given.depth as usize, &[], wanted, &folders())?),
+    };
+    if let (SharedCounting::Iterations | SharedCounting::Segments(_), Some((_, option))) = (&shared, others.iter().find(|(is, _)| *is)) {
+        bail!("{option} is for copies that share paths or edges: leave it or --divide out");
+    }
+    let parameters = EngineParameters {
+        jobs: given.jobs.map(|jobs| jobs as usize),
+        memory: choices.memory.map(|mib| mib << 20),
+        retries: choices.retries.unwrap_or(RETRIES),
+        shared: given.work.as_deref(),
     };
     Ok(CopyOptions {
         copies: given.copies.unwrap_or(1),
         shared,
-        strategy: given.strategy,
-        all_procedures: given.all_procedures,
-        hits: given.hits,
+        strategy: strategy(given),
+        all_procedures: given.division.all_procedures,
+        hits: hits(given),
         weights: given.weights.clone(),
-        no_first_run: given.no_first_run,
-        engine: engine(given)?,
-        memory: given.memory.map(|mib| mib << 20),
+        no_first_run: choices.no_first_run,
+        engine: given.engine.engine(&parameters)?,
+        memory: parameters.memory,
         own_folders: given.own_folders,
         ignore_output: given.ignore_output,
-        baseline: given.baseline,
-        count_hits: given.count_hits,
-        costs: given.costs.clone(),
+        baseline: choices.baseline,
+        count_hits: choices.count_hits,
+        costs: choices.costs.clone(),
         work: given.work.clone(),
     })
 }
 
-fn engine(options: &Copies) -> Result<Engine> {
-    let parallel = options.parallel.map_or(Local::default().parallel, |n| n as usize);
-    let others = [
-        (options.memory.is_some(), EngineKind::Local, "--memory"),
-        (options.template.is_some(), EngineKind::Template, "--template"),
-        (!options.slurm_option.is_empty(), EngineKind::Slurm, "--slurm-option"),
-        (options.image.is_some(), EngineKind::Kubernetes, "--image"),
-        (options.claim.is_some(), EngineKind::Kubernetes, "--claim"),
-    ];
-    for (is_given, kind, option) in others {
-        ensure!(!is_given || options.engine == kind, "{option} is for --engine {}: give that as well, or leave {option} out", word(kind));
-    }
-    Ok(match options.engine {
-        EngineKind::Local => Engine::Local(Local { parallel, memory: options.memory.map(|mib| mib << 20), retries: options.retries }),
-        EngineKind::Slurm => {
-            ensure!(options.work.is_some(), "give a folder that all machines of the cluster see: --work FOLDER");
-            Engine::Slurm(Slurm { options: options.slurm_option.clone(), retries: options.retries, ..Slurm::default() })
-        }
-        EngineKind::Template => {
-            let line = options.template.clone().context("give the command of --engine template: --template 'COMMAND'")?;
-            Engine::Template(Template { line, parallel, retries: options.retries })
-        }
-        EngineKind::Kubernetes => {
-            let (Some(image), Some(claim), Some(work)) = (&options.image, &options.claim, &options.work) else {
-                bail!("--engine kubernetes needs --image, --claim and --work FOLDER, on the volume of the claim")
-            };
-            private::create_folder(work).with_context(|| format!("cannot make the folder {}", work.display()))?;
-            let mount = fs::canonicalize(work).with_context(|| format!("cannot read {}", work.display()))?;
-            Engine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries: options.retries })
-        }
-    })
+fn strategy(given: &Copies) -> PartitionStrategy {
+    given.division.strategy.unwrap_or(PartitionStrategy::Weighted)
 }
 
-/// What copies get as standard input: a file that the user gave, else what comes by a pipe.
-fn input(given: Option<&Path>) -> Result<CopyInput> {
-    if let Some(path) = given {
-        ensure!(!path.is_dir(), "{} is a folder: give a file (--input)", path.display());
-        let failed = || format!("cannot read {}", path.display());
-        // Of a pipe there is one content for all copies.
-        return match path.metadata().with_context(failed)?.is_file() {
-            true => Ok(CopyInput::File(fs::canonicalize(path).with_context(failed)?)),
-            false => Ok(CopyInput::Bytes(fs::read(path).with_context(failed)?)),
-        };
-    }
+fn hits(given: &Copies) -> Measure {
+    given.choices.hits.unwrap_or(Measure::All)
+}
+
+/// What copies get as standard input: a regular file as it is, of anything else its content.
+fn input() -> Result<CopyInput> {
     let mut input = io::stdin().lock();
     if input.is_terminal() {
         return Ok(CopyInput::Nothing);
     }
+    if let Some(path) = regular_file(&input)? {
+        return Ok(CopyInput::File(path));
+    }
     let (done, open) = channel::<()>();
     std::thread::spawn(move || {
         if open.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            note("reading standard input to its end, which each copy is to get (--input FILE gives them a file, `< /dev/null` nothing)");
+            note("reading standard input to its end, which each copy is to get (`< FILE` gives them a file, `< /dev/null` nothing)");
         }
     });
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).context("cannot read standard input")?;
     drop(done);
     Ok(if bytes.is_empty() { CopyInput::Nothing } else { CopyInput::Bytes(bytes) })
+}
+
+/// The name of a regular file that is open from its beginning. One that has no name any more, or was read in part, is read as a pipe is.
+fn regular_file(input: &impl AsFd) -> Result<Option<PathBuf>> {
+    let mut file = File::from(input.as_fd().try_clone_to_owned().context("cannot read standard input")?);
+    let open = file.metadata().context("cannot read standard input")?;
+    if !open.is_file() || file.stream_position().context("cannot read standard input")? != 0 {
+        return Ok(None);
+    }
+    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).context("cannot find the file of standard input")?;
+    let is_same = fs::metadata(&path).is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino()));
+    Ok(is_same.then_some(path))
 }
 
 /// Prints what the first copy printed. A reader that leaves before its end is no error.
@@ -142,10 +146,10 @@ fn print([out, err]: &[Vec<u8>; 2]) -> Result<()> {
 /// Says what copies cost, and writes it to a file if that is wanted: a page, or JSON.
 fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
     let choices = CopyChoices {
-        strategy: word_for(&COPY_STRATEGIES, &options.strategy),
-        engine: word(options.engine),
-        measure: options.hits,
-        hits: word_for(&HITS, &options.hits),
+        strategy: word_for(&COPY_STRATEGIES, &strategy(options)),
+        engine: options.engine.name().to_owned(),
+        measure: hits(options),
+        hits: word_for(&HITS, &hits(options)),
     };
     let mut costs = Costs::new(measurements, &choices);
     costs.diverged = differences.to_vec();
@@ -155,7 +159,7 @@ fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[
             CostLine::Warning(text) => warn(text),
         }
     }
-    let Some(path) = &options.costs else { return Ok(()) };
+    let Some(path) = &options.choices.costs else { return Ok(()) };
     let text = match path.extension().is_some_and(|e| e == "html") {
         true => report::page(&costs),
         false => serde_json::to_string_pretty(&costs)? + "\n",
@@ -170,7 +174,7 @@ fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[
 /// It cannot be run, or is not instrumented.
 pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let context = CopyContext { driver: context(), around: &surroundings() };
-    let found = copies::determinism(command, runs, context, &|| input(None))?;
+    let found = copies::determinism(command, runs, context, &input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
     let same = found.is_same();
     let mut out = output::text();

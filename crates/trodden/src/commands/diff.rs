@@ -1,10 +1,12 @@
-//! `trodden diff`: two profiles, path by path.
+//! `trodden diff`: what differs. Here are profiles, path by path.
 
+use super::{sequences, trace};
 use crate::cli::Diff;
 use crate::output::{json_text, print_found};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_profile::{DiffOptions, diff};
+use trodden_report::input_kind::{InputKind, name_of};
 use trodden_report::{View, difference};
 use trodden_stored::named;
 
@@ -14,18 +16,41 @@ const DIFFERENT: u8 = 1;
 /// Compares, and prints what differs.
 ///
 /// # Errors
-/// There are no such profiles, or they are of different builds.
+/// There are no such profiles or traces, or they cannot be compared.
 pub fn run(job: &Diff) -> Result<ExitCode> {
-    ensure!((0.0..=100.0).contains(&job.min_change), "--min-change is a percentage, from 0 to 100");
-    let (before, after) = (named::load(&job.before)?, named::load(&job.after)?);
+    let (before, after) = (InputKind::of(&job.before)?, InputKind::of(&job.after)?);
+    let is_stream = |kind| matches!(kind, InputKind::StreamLogs | InputKind::EventText);
+    if before != InputKind::Trace && job.sequence || is_stream(before) && is_stream(after) {
+        return sequences::diff(job, (before, after));
+    }
+    ensure!(
+        before == after,
+        "cannot compare {} with {}: {} is {0}, {} is {1}",
+        before.phrase(),
+        after.phrase(),
+        job.before.display(),
+        job.after.display()
+    );
+    match before {
+        InputKind::Profile => profiles(job),
+        InputKind::Trace => trace::diff(job),
+        other => Err(other.refused(&job.before, "diff")),
+    }
+}
+
+fn profiles(job: &Diff) -> Result<ExitCode> {
+    InputKind::Profile.refuse_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
+    let min_change = job.min_change.unwrap_or(0.0);
+    ensure!((0.0..=100.0).contains(&min_change), "--min-change is a percentage, from 0 to 100");
+    let names = (name_of(&job.before)?, name_of(&job.after)?);
+    let (before, after) = (named::load(names.0)?, named::load(names.1)?);
     let options = DiffOptions {
         across_builds: job.across_builds,
-        least_function_share: job.min_change / 100.0,
-        least_count: job.min_count,
+        least_function_share: min_change / 100.0,
         counts: job.counts,
         ..DiffOptions::default()
     };
-    let found = diff((&job.before, &before), (&job.after, &after), &options)?;
+    let found = diff((names.0, &before), (names.1, &after), &options)?;
     let text = || Ok(difference::text(&found, View::from_profile(&before).totals.instrumented, job.top));
     print_found(job.json, || json_text(&difference::json(&found)), text)?;
     let differs = !found.functions.is_empty() || !found.only_before.is_empty() || !found.only_after.is_empty();

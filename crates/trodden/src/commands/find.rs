@@ -1,14 +1,16 @@
-//! `trodden find EXPRESSION`: which paths of a profile run through given places? What expressions mean is `trodden_analysis::expression`'s.
+//! `trodden find`: where something was executed. Here are profiles: which of their paths run through given places? What expressions mean is
+//! `trodden_analysis::expression`'s.
 
 use crate::cli::{Color, Find};
-use crate::commands::remarks;
+use crate::commands::{remarks, sequences, trace};
 use crate::notes::{listed, note};
 use crate::output;
 use crate::surroundings::source_folders;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::expression::Expression;
 use trodden_report::found::{FoundAnswer, FoundPaths};
+use trodden_report::input_kind::{InputKind, name_of};
 use trodden_report::source_files;
 use trodden_report::{SourceCache, View};
 use trodden_stored::named;
@@ -20,16 +22,29 @@ const FOUND: u8 = 1;
 const UNKNOWN: u8 = 2;
 
 /// What to do where paths are cut.
-const REMEDY: &str = "`trodden instrument PROGRAM --output NEW --table-slots 4096` (or a larger --max-paths) makes a program whose \
+const REMEDY: &str = "`trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` (or a larger --max-paths) makes a program whose \
     paths are whole; record that";
 
 /// Looks a path expression up.
 ///
 /// # Errors
-/// The expression cannot be read, or there is no such profile, function or line.
+/// The expression cannot be read, or there is no such profile, trace, function or line.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
+    match InputKind::of(&job.file)? {
+        InputKind::Trace => trace::find(job),
+        kind if job.events => sequences::find(job, kind),
+        InputKind::Profile => in_profile(job, color),
+        kind @ (InputKind::StreamLogs | InputKind::EventText) => {
+            bail!("{} is {}: say what to find in it by --events", job.file.display(), kind.phrase())
+        }
+        other => Err(other.refused(&job.file, "find")),
+    }
+}
+
+fn in_profile(job: &Find, color: Color) -> Result<ExitCode> {
+    InputKind::Profile.refuse_options(&[("--thread", job.thread.is_some())])?;
     let expression: Expression = job.expression.parse()?;
-    let profile = named::load(&job.profile)?;
+    let profile = named::load(name_of(&job.file)?)?;
     let view = View::from_profile(&profile);
     let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);

@@ -1,29 +1,86 @@
-//! `trodden import --perf FILE --program PROG`: a profile of branches that hardware recorded, of a program that counts nothing.
+//! `trodden import`: a run of what was written without `trodden record`.
 
+use super::trace;
 use crate::cli::Import;
 use crate::surroundings::surroundings;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::Run;
-use trodden_recording::{import, one_run};
+use trodden_recording::streams::record as streams;
+use trodden_recording::{Destination, import, one_run, record};
+use trodden_report::input_kind::InputKind;
 
-/// Reads the text and stores the profile.
+/// The name of standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// Reads the files and stores the profile.
 ///
 /// # Errors
-/// The text or a program cannot be read, nothing in it belongs to the programs, or the profile cannot be stored.
+/// A file cannot be read, they are of several kinds, nothing in them can be decoded, or the profile cannot be stored.
 pub fn run(job: &Import) -> Result<ExitCode> {
-    let (text, name): (Box<dyn BufRead>, &Path) = match job.perf.as_os_str() == "-" {
+    let kind = kind_of_all(job)?;
+    let (around, destination) = (surroundings(), job.destination.value());
+    if kind != InputKind::Branches {
+        kind.refuse_options(&[("--program", !job.program.is_empty())])?;
+    }
+    match kind {
+        InputKind::RawFiles => record::collect_files(&job.files, &destination, &around)?,
+        InputKind::StreamFiles => streams::collect(&job.files, &destination, &around)?,
+        InputKind::Trace => trace::import(only(job, "trace")?, &destination)?,
+        InputKind::Branches => branches(job, only(job, "text of `perf script`")?, &destination)?,
+        other => return Err(other.refused(&job.files[0], "import")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The kind that all files have.
+fn kind_of_all(job: &Import) -> Result<InputKind> {
+    let first = kind_of(job, &job.files[0])?;
+    for file in &job.files[1..] {
+        let other = kind_of(job, file)?;
+        ensure!(
+            other == first,
+            "{} is {}, and {} is {}: import each kind by a call of its own",
+            job.files[0].display(),
+            first.phrase(),
+            file.display(),
+            other.phrase()
+        );
+    }
+    Ok(first)
+}
+
+fn kind_of(job: &Import, file: &Path) -> Result<InputKind> {
+    let found = if file.as_os_str() == STANDARD_INPUT { Some(InputKind::Branches) } else { InputKind::of_import(file)? };
+    match found {
+        // Of a text with a program it is known what it is to be; its reader says what is wrong with it.
+        None | Some(InputKind::Waits) if !job.program.is_empty() && file.is_file() => Ok(InputKind::Branches),
+        Some(kind) => Ok(kind),
+        None => Err(InputKind::unknown(file)),
+    }
+}
+
+fn only<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
+    ensure!(job.files.len() == 1, "import one {what} at a time");
+    Ok(&job.files[0])
+}
+
+/// A profile of branches that hardware recorded, of a program that counts nothing.
+fn branches(job: &Import, file: &Path, destination: &Destination) -> Result<()> {
+    if job.program.is_empty() {
+        bail!("name the program whose branches these are: --program PROGRAM (built with --addresses)");
+    }
+    let (text, name): (Box<dyn BufRead>, &Path) = match file.as_os_str() == STANDARD_INPUT {
         true => (Box::new(io::stdin().lock()), Path::new("standard input")),
         false => {
-            let file = File::open(&job.perf).with_context(|| format!("cannot read {}", job.perf.display()))?;
-            (Box::new(BufReader::new(file)), &job.perf)
+            let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+            (Box::new(BufReader::new(opened)), file)
         }
     };
-    let (around, destination) = (surroundings(), job.destination.value());
+    let around = surroundings();
     let run = Run { suite: destination.suite.clone(), ..one_run() };
-    import::store(import::profile_of(text, name, &job.program, run, &around)?, name, &destination, &around)?;
-    Ok(ExitCode::SUCCESS)
+    import::store(import::profile_of(text, name, &job.program, run, &around)?, name, destination, &around)
 }

@@ -8,7 +8,7 @@ use crate::cli::{Instrument, OnUntested, word};
 use crate::context::context;
 use crate::notes::{note, warn};
 use crate::surroundings::folders;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,12 +22,19 @@ use trodden_report::words::plural;
 use trodden_unit::experiment::{InputKind, Observation, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{Image, Settings, UnitMap};
 
+/// By how many per cent the code of a unit may grow so that callees need not read their contexts.
+const GROWTH: u32 = 50;
+
 /// Makes the variant.
 ///
 /// # Errors
 /// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
 pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
+    ensure!(
+        job.action.is_none() || job.watch.is_some() || job.parameters.residual.is_some(),
+        "--action says what happens at a watched or untested path: give --watch EXPRESSION or --residual PROFILE, too"
+    );
     let request = request(job)?;
     let defaults = defaults(job);
     variant::check_counters(program, request.experiment.observation())?;
@@ -68,7 +75,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
 /// What is asked for. It is checked before anything is read.
 fn request(job: &Instrument) -> Result<PluginRequest> {
     let place = || Some(SettingsFile::File(PathBuf::new()));
-    let mut settings = Settings { time_limit_s: job.time_limit, ..job.parameters.settings() };
+    let mut settings = Settings { time_limit_s: job.choices.time_limit, ..job.parameters.settings() };
     settings.interesting = if job.interesting.is_empty() { None } else { place() };
     settings.watched = job.watch.as_ref().and_then(|_| place());
     settings.segments = job.segments.as_ref().or(job.tested_segments.as_ref()).and_then(|_| place());
@@ -88,7 +95,7 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
         (None, Some(tests)) => Some(segments::tested(tests, job.depth as usize, &folders())?),
         (None, None) => None,
     };
-    if let Some(set) = set.map(|set| set.with_growth(job.growth)) {
+    if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(GROWTH))) {
         let functions = plural(set.functions().len() as u128, "function", "functions");
         note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
         settings.segments = Some(SettingsFile::Stored(context().inputs()?.put(&set.to_bytes())?));
@@ -104,8 +111,8 @@ fn defaults(job: &Instrument) -> Defaults {
         private::create_folder(&folder).ok()?;
         Some(format!("{}/%m.raw", fs::canonicalize(folder).ok()?.to_str()?.replace('%', "%%")))
     });
-    let on_match = job.watch.as_ref().map(|_| job.on_match.unwrap_or(OnUntested::Report));
-    Defaults { output, on_untested: job.on_untested.or(on_match).map(word), watched: job.watch.clone() }
+    let on_match = job.watch.as_ref().map(|_| OnUntested::Report);
+    Defaults { output, on_untested: job.action.or(on_match).map(word), watched: job.watch.clone() }
 }
 
 /// Names the functions of which other paths are counted than the interesting ones.

@@ -4,17 +4,18 @@
 //! |---|---|
 //! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
-//! | `sample.rs` | counting sampled programs that run already |
-//! | `stream.rs`, `sequences.rs` | sequences of paths and calls, flight recorders; questions asked of sequences |
-//! | `report.rs`, `annotate.rs`, `export.rs`, `find.rs` | showing and searching profiles |
-//! | `runs.rs`, `merge.rs`, `diff.rs` | listing, merging, comparing profiles |
+//! | `stream.rs`, `sequences.rs` | showing sequences of paths and calls, and what flight recorders kept; questions asked of sequences |
+//! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one verb each for what was recorded: profiles here, other kinds in `trace.rs`, `waits.rs` and others |
+//! | `annotate.rs` | a path over the source |
+//! | `runs.rs`, `merge.rs` | listing and merging profiles |
 //! | `advise.rs`, `isolate.rs`, `untested.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
 //! | `fleet.rs` | reports of untested paths from many machines |
 //! | `pgo.rs`, `instrument.rs` | faster programs; variants without sources |
 //! | `copies/` | copies that share the counting of a program: building, running and adding up |
-//! | `simulate.rs`, `import.rs` | the model of the hardware path profiler; branches that hardware recorded |
-//! | `trace.rs`, `trace/` | exact traces of programs that were not built for it |
-//! | `waits.rs` | waiting time: recording it, and the code that causes it |
+//! | `import.rs` | runs of what was written without `trodden record` |
+//! | `simulate.rs` | the model of the hardware path profiler |
+//! | `trace.rs`, `trace/` | recording exact traces of programs that were not built for it; what other verbs do with traces |
+//! | `waits.rs` | waiting time: recording it; what other verbs do with recordings |
 //! | `info.rs`, `cache.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
 //! | `manual.rs` | completions, links to drivers |
 
@@ -41,10 +42,10 @@ mod record;
 mod remarks;
 mod report;
 mod runs;
-mod sample;
 mod segments;
 mod sequences;
-mod simulate;
+mod show;
+pub mod simulate;
 mod stream;
 mod suite;
 mod trace;
@@ -59,6 +60,7 @@ use crate::context::context;
 use crate::last_store;
 use anyhow::Result;
 use std::process::ExitCode;
+use trodden_console::arguments::simulate::SimulateModel;
 use trodden_driver::cc;
 use trodden_driver::compile_step::SourceLanguage;
 
@@ -82,16 +84,14 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Build(build) => build::run(&build),
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),
-        Command::Sample(job) => sample::attach(&job),
-        Command::Last(job) => stream::last(&job),
-        Command::Stream(job) => stream::run(&job),
-        Command::Collect(job) => record::collect_files(&job),
-        Command::Simulate(job) => simulate::run(&job),
+        Command::Simulate(job) => simulate::run(&job.options, &SimulateModel::default()),
         Command::Import(job) => import::run(&job),
         Command::Report(job) => report::run(&job, cli.color),
         Command::Annotate(job) => annotate::run(&job, cli.color),
         Command::Advise(job) => advise::run(&job, cli.color),
         Command::Find(job) => find::run(&job, cli.color),
+        Command::Show(job) => show::run(&job),
+        Command::Patterns(job) => sequences::patterns(&job),
         Command::Segments(job) => segments::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
         Command::Untested(job) => untested::run(&job, cli.color),

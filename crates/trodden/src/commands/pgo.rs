@@ -14,6 +14,9 @@ use trodden_driver::guided::{self, Guided, Training, hot_paths};
 use trodden_recording::{PROGRAM_VARIABLE, record};
 use trodden_unit::{Transformation, TransformationPlan};
 
+/// Share of the program's executed instructions, in percent, that a copied path saves at least.
+const MIN_SHARE: f64 = 0.05;
+
 /// Builds, trains, builds, trains, and makes the program.
 ///
 /// # Errors
@@ -24,8 +27,8 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
         command: job.command.clone(),
         clean: job.clean.clone(),
         program: job.program.clone(),
-        only_variables: job.only_variables,
-        addresses: job.hot_paths.is_some(),
+        only_variables: job.choices.only_variables,
+        addresses: job.choices.hot_paths.is_some(),
         output: job.output.clone(),
     };
     let functions = RefCell::new(Vec::new());
@@ -36,10 +39,10 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
         functions.replace(found);
         Ok(plan)
     };
-    let training = Training { edges: &edges, paths: if job.edges { None } else { Some(&paths) } };
+    let training = Training { edges: &edges, paths: if job.choices.edges { None } else { Some(&paths) } };
     let made = guided::make(context(), &guided, &training)?;
     report(&made.output, &functions.take());
-    if let Some(kept) = &job.keep_profile {
+    if let Some(kept) = &job.choices.keep_profile {
         crate::output::write_file(kept, &made.profile)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -47,7 +50,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
 
 /// Looks at the places of the results before anything is built.
 fn check_places(job: &Pgo) -> Result<()> {
-    for (option, file) in [("--output", &job.output), ("--keep-profile", &job.keep_profile)] {
+    for (option, file) in [("--output", &job.output), ("--keep-profile", &job.choices.keep_profile)] {
         let Some(file) = file else { continue };
         ensure!(!file.is_dir(), "{} is a folder: {option} takes the name of a file", file.display());
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -60,8 +63,9 @@ fn check_places(job: &Pgo) -> Result<()> {
 
 /// What the paths of the second training say.
 fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
-    let options = TransformationOptions { least_saving: job.min_share / 100.0, ..TransformationOptions::default() };
-    let profile = match &job.hot_paths {
+    let options =
+        TransformationOptions { least_saving: job.choices.min_share.unwrap_or(MIN_SHARE) / 100.0, ..TransformationOptions::default() };
+    let profile = match &job.choices.hot_paths {
         Some(table) => hot_paths::train(context(), &job.train, PROGRAM_VARIABLE, program, table)?,
         None => record::train(&job.train, program, &surroundings())?,
     };
@@ -80,11 +84,8 @@ fn report(output: &Path, transformed: &[TransformedFunction]) {
         note(format_args!("{} ({:.1}% of all instructions): {}", one.function, one.share * 100.0, parts.join(", ")));
     }
     if !transformed.is_empty() {
-        let copied = if transformed.iter().any(TransformedFunction::is_changed) {
-            ""
-        } else {
-            "; nothing is copied: no copy would save enough (--min-share)"
-        };
+        let copied =
+            if transformed.iter().any(TransformedFunction::is_changed) { "" } else { "; nothing is copied: no copy would save enough" };
         note(format_args!("functions whose branches are weighed by the paths taken: {}{copied}", transformed.len()));
     }
     note(format_args!("the program is {}", output.display()));

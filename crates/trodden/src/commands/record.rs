@@ -1,28 +1,32 @@
-//! `trodden record`, `trodden collect`: which kind of recording is asked for.
+//! `trodden record`: which kind of recording is asked for.
 
-use crate::cli::{Branches, Collect, Record};
+use crate::cli::{Branches, Record};
 use crate::commands::copies;
 use crate::context::context;
 use crate::surroundings::surroundings;
 use anyhow::{Context, Result};
-use std::ffi::OsStr;
 use std::process::ExitCode;
 use trodden_driver::other_programs::named;
 use trodden_profile::store::check_suite_name;
-use trodden_recording::branches::{self, BranchKind, BranchRecording};
+use trodden_recording::branches::{self, BranchRecording};
 use trodden_recording::streams::record as streams;
-use trodden_recording::{programs, record};
+use trodden_recording::{programs, record, sample};
 
 /// Records a run; gives the command's exit status.
 ///
 /// # Errors
-/// The command cannot be started, or there is no place for its counts.
+/// The command cannot be started, there is nothing to attach to, or there is no place for its counts.
 pub fn run(job: &Record) -> Result<ExitCode> {
     // Before the command runs, which may take long.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     let (what, around) = (job.what(), surroundings());
-    if let Some(kind) = job.branches.kind {
-        return branches::run(&what, &branch_recording(&job.branches, kind.into(), &what.command[0])?, &around);
+    if !job.attach.is_empty() {
+        let (subjects, destination) = (job.attach.clone(), job.destination.value());
+        sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.value(), destination }, &around)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(branches) = &job.branches {
+        return branches::run(&what, &branch_recording(branches)?, &around);
     }
     if job.copies.copies.is_some() {
         return copies::run(job);
@@ -34,32 +38,18 @@ pub fn run(job: &Record) -> Result<ExitCode> {
     match (job.stream.last, whole) {
         (Some(last), _) => streams::record_last(&what.command, last, &around),
         (None, Some(options)) => streams::record_whole(&what, options, &around),
-        (None, None) => record::run(&what, job.bursts.value(), job.sample, &around),
+        (None, None) => record::run(&what, job.bursts.value(), job.bursts.are_given(), &around),
     }
 }
 
 /// Whether each program is to be a run of its own.
 fn follows(job: &Record) -> bool {
-    !(job.together || job.sample || job.destination.no_store)
+    !(job.together || job.bursts.are_given() || job.destination.no_store)
 }
 
-/// perf, and the programs whose branches are wanted: those given, else the command's.
-fn branch_recording(options: &Branches, kind: BranchKind, program: &OsStr) -> Result<BranchRecording> {
+/// perf, and what it records.
+fn branch_recording(wanted: &Branches) -> Result<BranchRecording> {
     let perf = named(context(), "perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
-    let mut programs = options.programs.clone();
-    if programs.is_empty() {
-        let found = named(context(), program).filter(|file| file.is_file());
-        programs.push(found.with_context(|| format!("cannot run {}: there is no such program", program.display()))?);
-    }
-    Ok(BranchRecording { kind, perf, event: options.event.clone(), programs })
-}
-
-/// Makes a profile of raw files that a program wrote without `trodden record`.
-///
-/// # Errors
-/// A file cannot be found, nothing can be decoded, or some counts are lost.
-pub fn collect_files(job: &Collect) -> Result<ExitCode> {
-    record::collect_files(&job.files, &job.destination.value(), &surroundings())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(BranchRecording { kind: wanted.kind, perf, event: wanted.event.clone() })
 }

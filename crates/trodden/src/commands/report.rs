@@ -1,8 +1,9 @@
-//! `trodden report`: a profile as text, as JSON or as a page.
+//! `trodden report`: what a file is and what matters most in it. Here are profiles: as text, as JSON or as a page.
 
 use super::coverage::view_of;
 use super::remarks::remarks;
-use crate::cli::{Color, Report, Shown};
+use super::{trace, waits};
+use crate::cli::{Color, Report};
 use crate::notes::note;
 use crate::output::{json_text, most, print, print_text, text_options, write_file};
 use crate::surroundings::folders;
@@ -10,42 +11,54 @@ use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
+use trodden_report::input_kind::{InputKind, name_of};
 use trodden_report::sequences::in_report;
 use trodden_report::source_files::sources;
-use trodden_report::{Selection, SourceCache, View, events, html, json, text};
+use trodden_report::{Measure, Selection, SourceCache, View, events, html, json, text};
 use trodden_stored::named;
 
 /// Prints the report, or writes the page.
 ///
 /// # Errors
-/// There is no such profile or function.
+/// There is no such profile, trace, recording or function.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
-    let (profile, lost) = named::recover(&job.profile)?;
+    match InputKind::of(&job.file)? {
+        InputKind::Profile => of_profile(job, color),
+        InputKind::Trace => trace::report(job),
+        InputKind::Waits => waits::report(job),
+        other => Err(other.refused(&job.file, "report")),
+    }
+}
+
+fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
+    InputKind::Profile.refuse_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
+    let name = name_of(&job.file)?;
+    let (profile, lost) = named::recover(name)?;
     // Only the page shows whole sources.
     let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
     view.damaged.extend(lost);
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let selection = selection(&job.shown, job.json);
+    let selection = selection(job);
     events::check(&profile, selection.measure)?;
     if let Some(file) = &job.html {
-        let sequence = in_report::of_profile(&job.profile, &folders()).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
+        let sequence = in_report::of_profile(name, &folders()).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
         let options = HtmlOptions { measure: selection.measure, ..HtmlOptions::default() };
         let page = html::page_with_section(&view, &sources, &options, &sequence);
         write_file(file, page.as_bytes())?;
         note(format_args!("the page is in {}", file.display()));
     } else if job.json {
         let mut document = json::report(&view, &selection, &sources)?;
-        if job.shown.function.is_none()
-            && let Some(sequence) = in_report::of_profile(&job.profile, &folders())
+        if job.function.is_none()
+            && let Some(sequence) = in_report::of_profile(name, &folders())
         {
             document["sequence"] = sequence.json()?;
         }
         print(&json_text(&document)?)?;
     } else {
         let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps))?.into_bytes();
-        if job.shown.function.is_none()
-            && let Some(sequence) = in_report::of_profile(&job.profile, &folders())
+        if job.function.is_none()
+            && let Some(sequence) = in_report::of_profile(name, &folders())
         {
             sequence.write(&mut report)?;
         }
@@ -55,7 +68,11 @@ pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn selection(shown: &Shown, json: bool) -> Selection {
-    let top = most(shown.top, json);
-    Selection { function: shown.function.clone(), measure: shown.measure, top, min_share: shown.min_share / 100.0 }
+fn selection(job: &Report) -> Selection {
+    Selection {
+        function: job.function.clone(),
+        measure: job.measure.unwrap_or(Measure::Instructions),
+        top: most(job.top, job.json),
+        min_share: job.min_share.unwrap_or(0.0) / 100.0,
+    }
 }

@@ -58,7 +58,7 @@ fn report_left(left: &[Left]) {
     let left: Vec<Left> = left.iter().filter(|one| one.bytes > 0).cloned().collect();
     if !left.is_empty() {
         note(format_args!(
-            "recordings that were killed left {} ({}): `trodden import FOLDER` makes a profile of raw counts, `trodden runs remove --leftovers` \
+            "recordings that were killed left {} ({}): `trodden import FOLDER` makes a run of raw counts, `trodden runs remove --leftovers` \
                 removes all",
             plural(left.len() as u128, "file or folder", "files and folders"),
             megabytes(&left)

@@ -1,67 +1,69 @@
 //! `trodden segments`: a caller's path up to a call and the callee's path after it, counted together.
 
-use crate::cli::{Color, SegmentFormat, Segments};
-use crate::commands::remarks;
-use crate::notes::{note, warn};
+use crate::cli::{Color, Segments};
+use crate::commands::{remarks, sequences};
+use crate::notes::note;
 use crate::output;
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
-use trodden_analysis::segments::{ObservedSegments, compare, named};
+use trodden_analysis::segments::{ObservedSegments, named};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{Segment, map};
+use trodden_report::input_kind::{InputKind, name_of};
 use trodden_report::segments::{SegmentList, Segments as Shown};
 use trodden_report::{Name, SourceCache, View, counted_segments, source_files};
 use trodden_stored::Folders;
 
-/// Exit status when counts differ, or when there is something untested.
-const DIFFERENT: u8 = 1;
+/// Exit status with `--fail` if there is a segment.
+const FOUND: u8 = 1;
 
-/// Shows segments, or compares them.
+/// Shows segments.
 ///
 /// # Errors
 /// There is no such run, or it has no segments.
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
-    let depth = job.depth.unwrap_or(1) as usize;
-    let folders = folders();
-    let observed = ObservedSegments::load(&job.profile, depth, &folders)?;
-    if let Some(other) = &job.check {
-        return check(&observed, other, job.depth.map(|depth| depth as usize), &folders);
+    let kind = InputKind::of(&job.file)?;
+    if kind == InputKind::EventText || job.thread.is_some() {
+        return sequences::segments(job, kind);
     }
+    ensure!(matches!(kind, InputKind::Profile | InputKind::StreamLogs), kind.refused(&job.file, "segments"));
+    let (depth, is_untested) = (job.depth as usize, job.untested || !job.known.is_empty());
+    let folders = folders();
+    let observed = ObservedSegments::load(name_of(&job.file)?, depth, &folders)?;
     let mut found = observed.of_depth(depth);
     let all = Shown::totals(&found);
-    if job.untested {
+    if is_untested {
         keep_untested(&mut found, &observed, job, (depth, &folders))?;
     }
     if let Some(name) = &job.function {
         found.retain(|(image, segment, _)| ends_in(image, segment, name));
-        ensure!(!found.is_empty() || job.untested, "no segment ends in a function `{name}`");
+        ensure!(!found.is_empty() || is_untested, "no segment ends in a function `{name}`");
     }
-    let is_text = !job.json && job.format == SegmentFormat::Text;
+    let is_text = !job.json && job.sarif.is_none();
     let top = trodden_report::select::limit(output::most(job.top, !is_text));
     let view = View::from_profile(&observed.profile);
     let provider = source_files::sources(&source_folders(), &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let kind = if job.untested { SegmentList::Untested } else { SegmentList::Executed };
+    let kind = if is_untested { SegmentList::Untested } else { SegmentList::Executed };
     let shown = Shown::new(kind, depth, &found, &view, top, all);
-    let bytes = match (job.json, job.format) {
-        (true, _) | (_, SegmentFormat::Json) => {
-            let mut document = shown.json();
-            if observed.is_counted {
-                document["counters"] = counted_segments::counters(&observed);
-            }
-            output::json_text(&document)?
+    if let Some(file) = &job.sarif {
+        output::write_file(file, &output::json_text(&shown.sarif(&sources))?)?;
+    } else if job.json {
+        let mut document = shown.json();
+        if observed.is_counted {
+            document["counters"] = counted_segments::counters(&observed);
         }
-        (_, SegmentFormat::Sarif) => output::json_text(&shown.sarif(&sources))?,
-        (_, SegmentFormat::Text) => output::printable_text(&shown.text(&sources, &output::text_options(color, output::STEPS))).into_bytes(),
-    };
-    output::write_or_print(job.output.as_deref(), &bytes)?;
+        output::print(&output::json_text(&document)?)?;
+    } else {
+        output::print_text(&shown.text(&sources, &output::text_options(color, output::STEPS)))?;
+    }
     if is_text && observed.is_counted {
         counted_segments::compactness(&observed).iter().for_each(note);
     }
     remarks::remarks(&view, &sources);
-    Ok(if job.fail_if_new && !found.is_empty() { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }
 
 fn ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
@@ -82,18 +84,4 @@ fn keep_untested(
     }
     found.retain(|(image, segment, _)| !known.contains(&named(image, segment)));
     Ok(())
-}
-
-/// Whether a program counted what another run says: of a depth, or of all that it counts.
-fn check(counted: &ObservedSegments, other: &str, depth: Option<usize>, folders: &Folders) -> Result<ExitCode> {
-    let all = compare(counted, other, depth, folders)?;
-    for compared in &all {
-        counted_segments::differences(compared).for_each(warn);
-        output::print_text(&counted_segments::comparison(compared))?;
-    }
-    ensure!(
-        all.iter().any(|compared| compared.compared > 0),
-        "no segment was compared: no code of the callers makes the calls that the program was made to count"
-    );
-    Ok(if all.iter().all(|compared| compared.differing.is_empty()) { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
 }

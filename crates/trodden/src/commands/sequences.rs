@@ -1,99 +1,192 @@
-//! Questions asked of sequences of paths and calls: `trodden stream find`, `hot` and others.
+//! Questions asked of sequences of paths and calls: `trodden patterns`, `find --events`, `diff --sequence`, `segments --thread`.
 
-use crate::cli::{StreamAnalysis, StreamDiff, StreamFind, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments};
+use crate::cli::{Diff, Find, Length, PatternKind, Patterns, Segments};
 use crate::output;
 use crate::surroundings::folders;
-use anyhow::Result;
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use trodden_analysis::sequences::{self, EventTable, HotQuestion, IterationQuestion, Opened};
+use trodden_report::input_kind::{InputKind, name_of};
 use trodden_report::sequences::{self as shown, RecordedThread, iterations, phases, phases_page};
+use trodden_stored::place::streams_beside;
 
 const SCHEMA_VERSION: u32 = 1;
+/// Paths of a hot subpath, if nothing is said of their number.
+const HOT: Length = Length { least: 2, most: 50 };
+/// Least share of a hot subpath, in per cent.
+const HOT_SHARE: f64 = 1.0;
+/// Consecutive iterations.
+const ITERATIONS: usize = 4;
+/// Per cent of equal beginnings that go on with a pattern of iterations.
+const PATTERN_SHARE: f64 = 90.0;
+/// Most phases: their chart has a colour for each.
+const PHASES: usize = 10;
 
-/// Answers a question.
+/// `trodden patterns`
 ///
 /// # Errors
-/// A recording cannot be read, or a parameter is out of its range.
-pub fn run(job: &StreamAnalysis) -> Result<ExitCode> {
-    match job {
-        StreamAnalysis::Diff(job) => return diff(job),
-        StreamAnalysis::Find(job) => find(job),
-        StreamAnalysis::Hot(job) => hot(job),
-        StreamAnalysis::Segments(job) => segments(job),
-        StreamAnalysis::Iterations(job) => count_iterations(job),
-        StreamAnalysis::Phases(job) => find_phases(job),
+/// A recording cannot be read, or an option is not one of the kind of pattern, or out of its range.
+pub fn patterns(job: &Patterns) -> Result<ExitCode> {
+    let kind = InputKind::of(&job.file)?;
+    let given = [
+        ("--length", job.length.is_some(), job.kind != PatternKind::Phases),
+        ("--threshold", job.threshold.is_some(), job.kind != PatternKind::Phases),
+        ("--interval", job.interval.is_some(), job.kind == PatternKind::Phases),
+        ("--html", job.html.is_some(), job.kind == PatternKind::Phases),
+    ];
+    if let Some((option, ..)) = given.iter().find(|(_, is_given, applies)| *is_given && !applies) {
+        bail!("{option} does not apply to {}", crate::cli::word(job.kind));
+    }
+    match job.kind {
+        PatternKind::Hot => hot(job, kind),
+        PatternKind::Iterations => count_iterations(job, kind),
+        PatternKind::Phases => find_phases(job, kind),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn find(job: &StreamFind) -> Result<()> {
-    let found = sequences::find(&open(&job.input)?, &job.events, job.input.top)?;
-    print(job.input.json, &found, |out| shown::write_found(out, &found))
-}
-
-fn hot(job: &StreamHot) -> Result<()> {
-    let question = HotQuestion { shortest: job.shortest, longest: job.longest, threshold: job.threshold, top: job.input.top };
+fn hot(job: &Patterns, kind: InputKind) -> Result<()> {
+    let Length { least, most } = job.length.unwrap_or(HOT);
+    let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::most(job.top, job.json));
+    let question = HotQuestion { shortest: least, longest: most, threshold, top };
     question.check()?;
-    let found = sequences::hot(&open(&job.input)?, question)?;
-    print(job.input.json, &found, |out| shown::write_hot(out, &question, &found))
+    let found = sequences::hot(&open(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
+    print(job.json, &found, |out| shown::write_hot(out, &question, &found))
 }
 
-fn segments(job: &StreamSegments) -> Result<()> {
-    sequences::check_depth(job.depth, job.supergraph)?;
-    let found = sequences::segments(&open(&job.input)?, job.depth, job.supergraph, job.input.top)?;
-    print(job.input.json, &found, |out| shown::write_segments(out, &found))
-}
-
-fn count_iterations(job: &StreamIterations) -> Result<()> {
-    let input = &job.input;
-    let question = IterationQuestion { iterations: job.iterations, share: job.share, top: input.top, most: u64::MAX };
-    let found = match (job.branches, iterations::of_copies(&input.recording, input.thread, question, &folders())?) {
-        (Some(branches), _) => {
-            let found = sequences::last_branches(&open(input)?, branches, input.top, u64::MAX)?;
-            return print(input.json, &found, |out| iterations::write_branches(out, &found));
-        }
-        (None, Some(found)) => found,
-        (None, None) => sequences::iterations_of(&open(input)?, question)?,
+fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
+    let length = job.length.unwrap_or(Length { least: ITERATIONS, most: ITERATIONS });
+    ensure!(length.least == length.most && length.most <= 64, "--length of iterations is one number, from 1 to 64");
+    let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::most(job.top, job.json));
+    let question = IterationQuestion { iterations: length.most, share, top, most: u64::MAX };
+    let recording = recording(&job.file, kind, "patterns")?;
+    let found = match iterations::of_copies(&recording, job.thread, question, &folders())? {
+        Some(found) => found,
+        None => sequences::iterations_of(&open(&recording, job.thread)?, question)?,
     };
-    print(input.json, &found, |out| {
+    print(job.json, &found, |out| {
         iterations::write(out, &found)?;
         shown::write_sources(out, &found.sources)
     })
 }
 
-fn diff(job: &StreamDiff) -> Result<ExitCode> {
-    let (input, folders, mut table) = (recorded(&job.input), folders(), EventTable::default());
-    let (_, left) = shown::open_into(&job.input.recording, input, &mut table, &folders)?;
-    let (_, right) = shown::open_into(&job.right, input, &mut table, &folders)?;
-    let found = sequences::diff(&left, &right, &table, job.input.top);
-    print(job.input.json, &found, |out| shown::write_differences(out, &found))?;
-    Ok(if found.equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn find_phases(job: &StreamPhases) -> Result<()> {
-    let found = sequences::phases_of(&open(&job.input)?, job.interval, job.most)?;
+fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
+    let top = job.top.unwrap_or(PHASES);
+    ensure!(top > 0, "--top of phases is at least 1");
+    let recording = recording(&job.file, kind, "patterns")?;
+    let found = sequences::phases_of(&open(&recording, job.thread)?, job.interval, top)?;
     if let Some(file) = &job.html {
-        let title = match job.input.recording.parse::<u64>() {
-            Ok(run) => format!("run {run}"),
-            Err(_) => job.input.recording.clone(),
-        };
+        let title = if recording.parse::<u64>().is_ok() { format!("run {recording}") } else { recording };
         output::write_file(file, phases_page::page(&title, &found).as_bytes())?;
     }
-    print(job.input.json, &found, |out| {
+    print(job.json, &found, |out| {
         phases::write(out, &found)?;
         shown::write_sources(out, &found.sources)
     })
 }
 
-/// Opens the thread that is asked for.
-fn open(input: &StreamInput) -> Result<Opened> {
-    shown::open(&input.recording, recorded(input), &folders())
+/// `trodden find --events`: where a string of events occurs. The exit status is 1 if it does and `--fail` is given.
+///
+/// # Errors
+/// The recording cannot be read, or has no such event.
+pub fn find(job: &Find, kind: InputKind) -> Result<ExitCode> {
+    let events = events(&job.expression)?;
+    let opened = open(&recording(&job.file, kind, "find --events")?, job.thread.unwrap_or(0) as usize)?;
+    let found = sequences::find(&opened, &events, output::most(job.top, job.json))?;
+    print(job.json, &found, |out| shown::write_found(out, &found))?;
+    Ok(if job.fail && found.occurrences > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn recorded(input: &StreamInput) -> RecordedThread {
-    RecordedThread { thread: input.thread, method: input.method }
+/// Events that are separated by semicolons. Those in square brackets belong to types (`[u8; 4]`).
+fn events(text: &str) -> Result<Vec<String>> {
+    let (mut events, mut depth) = (vec![String::new()], 0_i32);
+    for character in text.chars() {
+        match character {
+            ';' if depth == 0 => events.push(String::new()),
+            other => {
+                depth += i32::from(other == '[') - i32::from(other == ']');
+                events.last_mut().context("there is one from the beginning")?.push(other);
+            }
+        }
+    }
+    let events: Vec<String> = events.iter().map(|event| event.trim().to_owned()).collect();
+    ensure!(
+        !events.iter().any(String::is_empty),
+        "`{text}`: an event is missing; events are FUNCTION:PATH, `enter FUNCTION` and `leave`, separated by `;`"
+    );
+    Ok(events)
+}
+
+/// `trodden diff --sequence`: where two streams differ. The exit status is 1 if they do and `--fail` is given.
+///
+/// # Errors
+/// A recording cannot be read, or an option is not one of streams.
+pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitCode> {
+    InputKind::StreamLogs.refuse_options(&[
+        ("--across-builds", job.across_builds),
+        ("--min-change", job.min_change.is_some()),
+        ("--counts", job.counts),
+        ("--ignore", !job.ignore.is_empty()),
+    ])?;
+    let (before, after) = (recording(&job.before, before, "diff --sequence")?, recording(&job.after, after, "diff --sequence")?);
+    let (input, folders, mut table) = (of_thread(job.thread.unwrap_or(0) as usize), folders(), EventTable::default());
+    let (_, left) = shown::open_into(&before, input, &mut table, &folders)?;
+    let (_, right) = shown::open_into(&after, input, &mut table, &folders)?;
+    let found = sequences::diff(&left, &right, &table, job.top);
+    print(job.json, &found, |out| shown::write_differences(out, &found))?;
+    Ok(if job.fail && !found.equal { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// `trodden segments`, of one thread's stream.
+///
+/// # Errors
+/// The recording cannot be read, or an option is not one of streams.
+pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
+    let others = [
+        ("--function", job.function.is_some()),
+        ("--untested", job.untested),
+        ("--known", !job.known.is_empty()),
+        ("--sarif", job.sarif.is_some()),
+    ];
+    if let Some((option, _)) = others.iter().find(|(_, is_given)| *is_given) {
+        bail!("{option} does not apply to call segments of one thread's stream");
+    }
+    let opened = open(&recording(&job.file, kind, "segments")?, job.thread.unwrap_or(0))?;
+    let found = sequences::segments(&opened, job.depth as usize, false, output::most(job.top, job.json))?;
+    print(job.json, &found, |out| shown::write_segments(out, &found))?;
+    Ok(if job.fail && !found.segments.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The recorded stream that a name means: of a profile's file the logs beside it.
+///
+/// # Errors
+/// It has no stream, or is of another kind.
+pub fn recording(file: &Path, kind: InputKind, command: &str) -> Result<String> {
+    match kind {
+        InputKind::Profile if file.is_file() => {
+            let beside = streams_beside(file);
+            ensure!(
+                beside.is_dir(),
+                "{} is a profile without a stream: record one with `trodden record --whole-program -o FILE -- PROGRAM` (built with --stream)",
+                file.display()
+            );
+            Ok(name_of(&beside)?.to_owned())
+        }
+        InputKind::Profile | InputKind::StreamLogs | InputKind::EventText => Ok(name_of(file)?.to_owned()),
+        other => Err(other.refused(file, command)),
+    }
+}
+
+/// Opens a thread of a recording.
+fn open(recording: &str, thread: usize) -> Result<Opened> {
+    shown::open(recording, of_thread(thread), &folders())
+}
+
+fn of_thread(thread: usize) -> RecordedThread {
+    RecordedThread { thread, method: None }
 }
 
 /// Prints a result as JSON or as lines.
@@ -112,4 +205,16 @@ fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Writ
         lines(&mut out)?;
     }
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::events;
+
+    #[test]
+    fn events_are_separated_by_semicolons() {
+        assert_eq!(events("parse:12; enter lex ;leave").unwrap(), ["parse:12", "enter lex", "leave"]);
+        assert_eq!(events("enter <[u8; 4] as Sum>::sum; leave").unwrap(), ["enter <[u8; 4] as Sum>::sum", "leave"]);
+        assert!(events("leave;").is_err() && events("").is_err());
+    }
 }

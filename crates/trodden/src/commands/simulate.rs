@@ -1,16 +1,16 @@
 //! `trodden simulate`: the hardware path profiler's model on a program that QEMU runs, or on recorded branches.
 
-use crate::cli::Simulate;
 use crate::context::context;
 use crate::notes::note;
 use crate::output::OutputFile;
 use crate::temporary;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
+use trodden_console::arguments::simulate::{SimulateModel, SimulateOptions};
 use trodden_driver::assets::OwnLibrary;
 use trodden_driver::other_programs::named;
 use trodden_driver::toolchain::is_program;
@@ -23,8 +23,8 @@ use trodden_profile::Run;
 use trodden_recording::one_run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
-    EmulatedProgram, OpenedSource, Places, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file, qemu_version,
-    simulate, table_profile,
+    EmulatedProgram, OpenedSource, Places, ProfileKind, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file,
+    qemu_version, simulate, table_profile,
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
@@ -36,15 +36,16 @@ const PLUGIN: OwnLibrary =
 ///
 /// # Errors
 /// A parameter is out of its range, the source cannot be opened or is damaged, or a file cannot be written.
-pub fn run(job: &Simulate) -> Result<ExitCode> {
+pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
+    ensure!(model.profile_of.is_none() || job.profile.is_some(), "--profile-of says which profile --profile writes: give that, too");
     if job.from.is_none() && job.command.is_empty() {
         bail!("nothing to simulate: name a program with its arguments behind `--`, or a recording or a trace with --from");
     }
-    let mut parameters = parameters(job)?;
-    let processor = processor(job)?;
+    let mut parameters = parameters(job, model)?;
+    let processor = processor(job, model)?;
     let level = if processor.is_some() || job.instructions { Level::Instructions } else { Level::Branches };
     let mut opened = match &job.from {
-        Some(file) => open_file(file, job.format, &job.program)?,
+        Some(file) => open_file(file, model.format, &job.program)?,
         None => program(&job.command, job.output.is_none(), level)?,
     };
     if level == Level::Instructions && opened.source.level() == Level::Branches {
@@ -57,20 +58,20 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
         check_mapping(&parameters.detector.mapping)?;
     }
     let mut lane = Lane::new(parameters.clone(), processor)?;
-    let notes = feed(job, &mut opened, &mut lane)?;
+    let notes = feed(job, model.sequence.as_deref(), &mut opened, &mut lane)?;
     let status = opened.end()?.map_or(ExitCode::SUCCESS, exit_code);
     notes.notes.iter().for_each(note);
     let places = Places::new(&notes.mappings);
     if let Some(file) = &job.profile {
-        write_profile(job, file, &parameters, &lane, (&places, &notes))?;
+        write_profile((job, model), file, &parameters, &lane, (&places, &notes))?;
     }
-    let shown = SimulationView { top: job.top, steps: job.steps };
+    let shown = SimulationView { top: job.top, steps: model.steps };
     let report = SimulationReport::new(shown, &opened.origin, notes.iterations, &parameters, &lane, &places);
     write_report(job, &report)?;
     Ok(status)
 }
 
-fn write_report(job: &Simulate, report: &SimulationReport) -> Result<()> {
+fn write_report(job: &SimulateOptions, report: &SimulationReport) -> Result<()> {
     let write = |out: &mut dyn Write| if job.json { report.write_json(out) } else { report.write_text(out) };
     match &job.output {
         Some(file) => {
@@ -87,10 +88,10 @@ fn write_report(job: &Simulate, report: &SimulationReport) -> Result<()> {
 }
 
 /// Reads the source to its end, into the profiler and the files that the job names.
-fn feed(job: &Simulate, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
+fn feed(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
     let mut files = [None, None];
-    for (file, path) in files.iter_mut().zip([&job.record, &job.sequence]) {
-        *file = path.as_deref().map(|path| anyhow::Ok((OutputFile::create(path)?, path))).transpose()?;
+    for (file, path) in files.iter_mut().zip([job.record.as_deref(), sequence]) {
+        *file = path.map(|path| anyhow::Ok((OutputFile::create(path)?, path))).transpose()?;
     }
     let [recording, sequence] = files.each_mut().map(|file| file.as_mut().map(|(out, path)| WrittenFile { out, path }));
     let notes = simulate(opened, lane, job.partial, recording, sequence)?;
@@ -100,7 +101,7 @@ fn feed(job: &Simulate, opened: &mut OpenedSource, lane: &mut Lane) -> Result<So
 
 /// Writes the profile that the table or the detector has as paths of the program's units.
 fn write_profile(
-    job: &Simulate,
+    (job, model): (&SimulateOptions, &SimulateModel),
     file: &Path,
     parameters: &ProfilerParameters,
     lane: &Lane,
@@ -109,7 +110,8 @@ fn write_profile(
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let (run, store) = (Run { command, ..one_run() }, context().store().ok());
     let in_code = (places, notes.mappings.as_slice());
-    let profile = table_profile(job.profile_of, &parameters.detector, &lane.profiler, in_code, store.as_ref(), run)?;
+    let profile =
+        table_profile(model.profile_of.unwrap_or(ProfileKind::Table), &parameters.detector, &lane.profiler, in_code, store.as_ref(), run)?;
     profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
     note(format_args!("the profile is in {}", file.display()));
     Ok(())
@@ -156,23 +158,23 @@ fn plugin() -> Result<PathBuf> {
     })
 }
 
-fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
-    let mapping = match &job.mapping {
+fn parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerParameters> {
+    let mapping = match &model.mapping {
         Some(file) => mapping_of_file(file)?,
         None => {
-            let is_extended = matches!(job.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
-            if job.extensions.is_some() && !is_extended {
+            let is_extended = matches!(model.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
+            if model.extensions.is_some() && !is_extended {
                 bail!("--extensions is of extended paths: add --preset extended-loops or --preset extended-calls");
             }
-            OperationMapping::preset(job.preset, job.extensions.unwrap_or(1))
+            OperationMapping::preset(model.preset, model.extensions.unwrap_or(1))
         }
     };
     let detector = DetectorParameters {
-        length_limit: job.path_limit,
-        stack_entries: job.path_stack,
-        overflow: job.stack_overflow,
-        repair: if job.no_repair { Repair::None } else { Repair::Frames },
-        counter_width: CounterWidth::new(job.counter_bits)?,
+        length_limit: model.path_limit,
+        stack_entries: model.path_stack,
+        overflow: model.stack_overflow,
+        repair: if model.no_repair { Repair::None } else { Repair::Frames },
+        counter_width: CounterWidth::new(model.counter_bits)?,
         ..DetectorParameters::published(mapping)
     };
     let mut tables = job.table.iter().map(|t| TableParameters::parse(t)).collect::<Result<Vec<_>, _>>()?;
@@ -186,21 +188,22 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
             metrics.push(metric);
         }
     }
-    Ok(ProfilerParameters { detector, tables, metrics, window: job.window })
+    Ok(ProfilerParameters { detector, tables, metrics, window: model.window })
 }
 
 /// The processor, if anything that is asked for needs one.
-fn processor(job: &Simulate) -> Result<Option<(ProcessorModel, ProcessorParameters)>> {
-    let needs_one = job.event.iter().any(|e| *e != ProcessorEvent::Instructions) || job.branch_queue.is_some() || job.processor.is_some();
-    if !needs_one && job.model == ProcessorModel::Fast {
+fn processor(job: &SimulateOptions, model: &SimulateModel) -> Result<Option<(ProcessorModel, ProcessorParameters)>> {
+    let needs_one =
+        job.event.iter().any(|e| *e != ProcessorEvent::Instructions) || model.branch_queue.is_some() || model.processor.is_some();
+    if !needs_one && model.model == ProcessorModel::Fast {
         return Ok(None);
     }
-    if job.event.contains(&ProcessorEvent::CyclePower) && job.model == ProcessorModel::Fast {
+    if job.event.contains(&ProcessorEvent::CyclePower) && model.model == ProcessorModel::Fast {
         bail!("--event power-cycle is known to the cycle-stepped model only: add --model reference");
     }
-    let mut parameters = job.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), processor_of_file)?;
-    if let Some(entries) = job.branch_queue {
+    let mut parameters = model.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), processor_of_file)?;
+    if let Some(entries) = model.branch_queue {
         parameters.branch_queue = entries;
     }
-    Ok(Some((job.model, parameters)))
+    Ok(Some((model.model, parameters)))
 }

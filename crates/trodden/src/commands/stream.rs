@@ -1,43 +1,47 @@
-//! `trodden stream` and `trodden last`: streams of paths and calls, shown. They are recorded by `trodden_recording::streams`.
+//! `trodden show`, of streams of paths and calls: those of runs, and what flight recorders kept. They are recorded by
+//! `trodden_recording::streams`.
 
-use crate::cli::{Last, Stream, StreamShow, StreamStatistics as Statistics};
+use super::sequences::recording;
+use crate::cli::Show;
 use crate::notes::note;
 use crate::output;
-use crate::surroundings::source_folders;
-use crate::surroundings::{folders, surroundings};
-use anyhow::Result;
+use crate::surroundings::{folders, source_folders};
+use anyhow::{Context, Result, ensure};
 use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_recording::streams::record;
-use trodden_report::streams::{EventRange, LastQuestion, LastReport, StreamStatistics, write_events};
+use trodden_report::input_kind::InputKind;
+use trodden_report::streams::{EventRange, LastQuestion, LastReport, write_events};
 use trodden_report::words::count;
 
-/// `trodden stream`
+/// Events that are shown of a run, if nothing is said of their number.
+const OF_RUN: u64 = 100;
+/// Of each thread of a flight recorder.
+const OF_FLIGHT: u64 = 20;
+
+/// Shows paths and calls of a thread of a run.
 ///
 /// # Errors
-/// As of its parts.
-pub fn run(job: &Stream) -> Result<ExitCode> {
-    match job {
-        Stream::Statistics(job) => statistics(job),
-        Stream::Show(job) => show(job),
-        Stream::Collect(job) => record::collect(&job.files, &surroundings()).map(|()| ExitCode::SUCCESS),
-        Stream::Analysis(job) => crate::commands::sequences::run(job),
-    }
-}
-
-fn statistics(job: &Statistics) -> Result<ExitCode> {
-    let report = StreamStatistics::read(&job.run, &folders())?;
-    output::print_found(job.json, || output::json_text(&report), || Ok(report.text()))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn show(job: &StreamShow) -> Result<ExitCode> {
-    let mut out = BufWriter::new(output::text());
-    let range = EventRange { thread: job.thread, from: job.from, count: job.count, source: &source_folders() };
-    let remaining = write_events(&job.run, &range, &folders(), &mut out)?;
+/// There is no such run or thread, it has no stream, or an option is not one of streams.
+pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
+    InputKind::StreamLogs.refuse_options(&[
+        ("--to", job.to.is_some()),
+        ("--calls", job.calls),
+        ("--depth", job.depth.is_some()),
+        ("--core", job.core.is_some()),
+    ])?;
+    ensure!(kind != InputKind::EventText, kind.refused(file, "show"));
+    let number = |text: &str| text.trim_start_matches('#').parse::<u64>().ok();
+    let from = job.from.as_deref().map(|text| number(text).with_context(|| format!("--from `{text}`: expected the number of an event")));
+    let from = from.transpose()?.unwrap_or(0);
+    let thread = job.thread.unwrap_or(0) as usize;
+    let wanted = job.count.unwrap_or(if job.json { 0 } else { OF_RUN });
+    let mut out = BufWriter::new(output::text_or_json(job.json));
+    let range = EventRange { thread, from, count: wanted, json: job.json, source: &source_folders() };
+    let remaining = write_events(&recording(file, kind, "show")?, &range, &folders(), &mut out)?;
     out.flush()?;
     if let Some(length) = remaining.length {
-        note(format_args!("there is no event from number {} on: the thread has {}", job.from, count(length.into())));
+        note(format_args!("there is no event from number {from} on: the thread has {}", count(length.into())));
     }
     if let Some(next) = remaining.next {
         note(format_args!("there are more events: `--from {next}` shows the next ones, `--count 0` all"));
@@ -45,12 +49,20 @@ fn show(job: &StreamShow) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `trodden last`
+/// Shows what each thread did before the end, from stream files of flight recorders.
 ///
 /// # Errors
-/// There are no stream files, or they cannot be read.
-pub fn last(job: &Last) -> Result<ExitCode> {
-    let question = LastQuestion { files: &job.files, paths: job.paths, core: job.core.as_deref(), source: &source_folders() };
+/// There are no stream files, they cannot be read, or an option is not one of them.
+pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
+    InputKind::StreamFiles.refuse_options(&[
+        ("--thread", job.thread.is_some()),
+        ("--from", job.from.is_some()),
+        ("--to", job.to.is_some()),
+        ("--calls", job.calls),
+        ("--depth", job.depth.is_some()),
+    ])?;
+    let paths = usize::try_from(job.count.unwrap_or(OF_FLIGHT))?;
+    let question = LastQuestion { files, paths, core: job.core.as_deref(), source: &source_folders() };
     let report = LastReport::read(&question, &folders())?;
     output::print_found(job.json, || output::json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)

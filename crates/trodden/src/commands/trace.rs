@@ -4,10 +4,10 @@
 
 mod record;
 
-use crate::cli::{Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceShow};
+use crate::cli::{Diff, Export, Find, Format, Report, Show, Trace};
 use crate::context::context;
 use crate::notes::note;
-use crate::output;
+use crate::output::{self, OutputFile};
 use crate::surroundings::surroundings;
 use crate::temporary;
 use anyhow::{Context, Result};
@@ -23,11 +23,14 @@ use trodden_distributed::path_profile::path_profile;
 use trodden_distributed::place::TraceLocation;
 use trodden_driver::other_programs::succeeded;
 use trodden_profile::{Collected, Run};
-use trodden_recording::{deliver, one_run};
+use trodden_recording::{Destination, deliver, one_run};
+use trodden_report::input_kind::InputKind;
+use trodden_report::select::limit;
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
 use trodden_report::trace::{diff, export, find, page, show};
 use trodden_trace::command::{in_this_process, in_tracer};
 use trodden_trace::{CollectorKind, TraceFile, try_collector};
+use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
 /// Carries the command out.
 ///
@@ -35,16 +38,11 @@ use trodden_trace::{CollectorKind, TraceFile, try_collector};
 /// A trace cannot be recorded or read.
 pub fn run(job: &Trace) -> Result<ExitCode> {
     match job {
-        Trace::Show(job) => run_show(job),
-        Trace::Find(job) => run_find(job),
-        Trace::Diff(job) => run_diff(job),
-        Trace::Export(job) => run_export(job),
         Trace::Record(job) => in_tracer(|| record::run(job)),
         Trace::Work { folder, machine } => {
             in_this_process()?;
             record::work(folder, *machine)
         }
-        Trace::Profile(job) => run_profile(job),
     }
 }
 
@@ -57,26 +55,65 @@ fn open(path: &Path) -> Result<TraceFile> {
     Ok(trace)
 }
 
-fn run_show(job: &TraceShow) -> Result<ExitCode> {
-    let trace = open(&job.trace)?;
-    let view = match (job.addresses, job.blocks) {
-        (true, _) => TraceView::Addresses,
-        (false, true) => TraceView::Blocks,
-        (false, false) => TraceView::Tree,
-    };
-    let (from, to) = (job.from.clone(), job.to.clone());
-    let options = TraceShowOptions { view, thread: job.thread, from, to, depth: job.depth, json: job.json };
-    let mut out = BufWriter::new(output::text_or_json(job.json));
-    show::show(&mut out, &trace, &options)?;
-    out.flush()?;
+/// `trodden report`: the calls of a trace as a tree, or a page.
+///
+/// # Errors
+/// It cannot be read, or an option is not one of traces.
+pub fn report(job: &Report) -> Result<ExitCode> {
+    InputKind::Trace.refuse_options(&[
+        ("--function", job.function.is_some()),
+        ("--measure", job.measure.is_some()),
+        ("--top", job.top.is_some()),
+        ("--min-share", job.min_share.is_some()),
+        ("--what-if", !job.what_if.is_empty()),
+        ("--stream", job.stream.is_some()),
+    ])?;
+    let trace = open(&job.file)?;
+    if let Some(file) = &job.html {
+        let page = page(&trace, &LeftOut::default())?;
+        output::write_file(file, page.as_bytes())?;
+        note(format_args!("the page is in {}", file.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = TraceShowOptions { view: TraceView::Tree, thread: None, from: None, to: None, depth: show::DEPTH, json: job.json };
+    write_shown(&trace, &options)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Exit status 1 if the place does not occur.
-fn run_find(job: &TraceFind) -> Result<ExitCode> {
-    let trace = open(&job.trace)?;
-    let place = TraceLocation::parse(&job.place, &trace)?;
-    let all = occurrences(&trace, &place, job.thread, job.top)?;
+/// `trodden show`: a trace block by block, or its calls between two places.
+///
+/// # Errors
+/// It cannot be read, or has no such place or thread.
+pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
+    /// Blocks of a thread, if nothing is said of their number.
+    const COUNT: u64 = 100;
+    InputKind::Trace.refuse_options(&[("--core", job.core.is_some())])?;
+    let trace = open(file)?;
+    let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { COUNT });
+    let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
+    let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEPTH));
+    if let Some(next) = write_shown(&trace, &TraceShowOptions { view, thread: job.thread, from, to, depth, json: job.json })? {
+        note(format_args!("there are more blocks: `--from '#{next}'` shows the next ones, `--count 0` all"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_shown(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
+    let mut out = BufWriter::new(output::text_or_json(options.json));
+    let next = show::show(&mut out, trace, options)?;
+    out.flush()?;
+    Ok(next)
+}
+
+/// `trodden find`: the executions of a place. The exit status is 1 if there are some and `--fail` is given.
+///
+/// # Errors
+/// The trace cannot be read, or has no such place or thread.
+pub fn find(job: &Find) -> Result<ExitCode> {
+    InputKind::Trace.refuse_options(&[("--events", job.events)])?;
+    let trace = open(&job.file)?;
+    let place = TraceLocation::parse(&job.expression, &trace)?;
+    let all = occurrences(&trace, &place, job.thread, limit(output::most(job.top, job.json)))?;
     if job.json {
         output::print_json(&find::json(&all))?;
     } else {
@@ -84,13 +121,23 @@ fn run_find(job: &TraceFind) -> Result<ExitCode> {
         find::write(&mut out, &all, place.nth.is_some())?;
         out.flush()?;
     }
-    Ok(if all.found.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !all.found.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Exit status 1 if the traces differ.
-fn run_diff(job: &TraceDiff) -> Result<ExitCode> {
-    let (left, right) = (open(&job.left)?, open(&job.right)?);
-    let options = DiffOptions { ignore: job.ignore.clone(), ignore_file: job.ignore_file.clone(), thread: job.thread, top: job.top };
+/// `trodden diff`: where two traces part. The exit status is 1 if they do and `--fail` is given.
+///
+/// # Errors
+/// One cannot be read or has nothing of what is to be left out, or an option is not one of traces.
+pub fn diff(job: &Diff) -> Result<ExitCode> {
+    let not_of_traces = [
+        ("--across-builds", job.across_builds),
+        ("--min-change", job.min_change.is_some()),
+        ("--counts", job.counts),
+        ("--sequence", job.sequence),
+    ];
+    InputKind::Trace.refuse_options(&not_of_traces)?;
+    let (left, right) = (open(&job.before)?, open(&job.after)?);
+    let options = DiffOptions { ignore: job.ignore.clone(), thread: job.thread, top: job.top };
     let found = differences(&left, &right, &options)?;
     if job.json {
         output::print_json(&diff::json(&found))?;
@@ -99,32 +146,53 @@ fn run_diff(job: &TraceDiff) -> Result<ExitCode> {
         diff::write(&mut out, &found, job.top)?;
         out.flush()?;
     }
-    Ok(if found.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if job.fail && !found.differences.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn run_export(job: &TraceExport) -> Result<ExitCode> {
-    let trace = open(&job.trace)?;
-    let left_out = LeftOut::new(&trace, &job.ignore, &job.ignore_file, job.thread)?;
-    let mut out = BufWriter::new(output::text_or_json(job.format == TraceFormat::Chrome));
-    match job.format {
-        TraceFormat::Folded => export::folded(&trace, &left_out, &mut out)?,
-        TraceFormat::Chrome => export::chrome(&trace, &left_out, &mut out)?,
-        TraceFormat::Html => {
-            let source = |path: &str| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            let page = page::page(&trace, &left_out, &Files::of_trace(&trace), &source)?;
-            out.write_all(page.as_bytes())?;
-        }
+/// `trodden export`: a trace in forms of other tools.
+///
+/// # Errors
+/// It cannot be read, has no such form, or nothing can be written.
+pub fn export(job: &Export) -> Result<ExitCode> {
+    let trace = open(&job.file)?;
+    let left_out = LeftOut::new(&trace, &job.ignore, job.thread)?;
+    let is_json = job.format == Format::Chrome;
+    export_to(job.output.as_deref(), is_json, |out| match job.format {
+        Format::Folded => export::folded(&trace, &left_out, out),
+        Format::Chrome => export::chrome(&trace, &left_out, out),
+        Format::Addresses => export::addresses(&trace, &left_out, out),
+        _ => Ok(out.write_all(page(&trace, &left_out)?.as_bytes())?),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes to a file, which is whole or not there, or to standard output.
+fn export_to(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    if let Some(file) = file {
+        let mut out = OutputFile::create(file)?;
+        write(&mut out)?;
+        return out.finish();
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    let mut out = BufWriter::new(output::text_or_json(is_json));
+    write(&mut out)?;
+    Ok(out.flush()?)
 }
 
-fn run_profile(job: &TraceProfile) -> Result<ExitCode> {
-    let trace = open(&job.trace)?;
-    let profile = path_profile(&trace, Run { suite: job.destination.suite.clone(), ..one_run() })?;
+fn page(trace: &TraceFile, left_out: &LeftOut) -> Result<String> {
+    let source = |path: &str| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    page::page(trace, left_out, &Files::of_trace(trace), &source)
+}
+
+/// `trodden import`: the path profile of a trace.
+///
+/// # Errors
+/// The trace cannot be read, or the profile not be stored.
+pub fn import(file: &Path, destination: &Destination) -> Result<()> {
+    let trace = open(file)?;
+    let around = surroundings();
+    let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..one_run() })?;
     note("its paths are those of machine code: graphs from the trace");
-    deliver(&Collected { profile, problems: Vec::new() }, &job.destination.value(), &surroundings())?;
-    Ok(ExitCode::SUCCESS)
+    deliver(&Collected { profile, problems: Vec::new() }, destination, &around).map(drop)
 }
 
 /// Names the collectors that work here: each is tried on this program, or on one that is compiled for it.
@@ -134,7 +202,7 @@ fn run_profile(job: &TraceProfile) -> Result<ExitCode> {
 pub fn collectors() -> Result<String> {
     let tried = CollectorKind::ALL.map(|kind| (kind, try_one(kind)));
     let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(kind, _)| match kind {
-        CollectorKind::Compiled => format!("{} (programs that are built with --witnesses)", kind.collector().name()),
+        CollectorKind::Compiled => format!("{} (programs built with room for witnesses)", kind.collector().name()),
         _ => kind.collector().name().to_owned(),
     });
     let working: Vec<String> = working.collect();
@@ -152,7 +220,7 @@ fn try_one(kind: CollectorKind) -> Result<()> {
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
     let mut compile = Command::new(context().own_folder()?.join("trodden"));
-    compile.args(["cc", "--trodden-witnesses"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
+    compile.arg("cc").env(SETTINGS_VARIABLE, "observe=trace").arg(&source).arg("-o").arg(&program).current_dir(place.path());
     let output = compile.output().context("trodden cc cannot be run")?;
     succeeded(output, "trodden cc fails")?;
     try_collector(kind, &program)

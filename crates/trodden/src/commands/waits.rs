@@ -1,17 +1,21 @@
 //! `trodden waits`: recording who waits for whom, and explaining each wait as the difference of two execution paths.
 
-use crate::cli::{Waits, WaitsRecord, WaitsReport};
+use crate::cli::{Export, Report, Waits, WaitsRecord};
 use crate::context::context;
-use crate::output::{self, print_json, write_file};
+use crate::notes::note;
+use crate::output::{self, print_json, write_file, write_or_print};
 use crate::surroundings::folders;
 use crate::temporary;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::env;
 use std::fs;
 use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use trodden_driver::assets::OwnLibrary;
 use trodden_launch::process::exit_code;
+use trodden_report::input_kind::InputKind;
+use trodden_report::select::limit;
 use trodden_report::waits::paths::StreamPaths;
 use trodden_report::waits::{chrome, json, page, text};
 use trodden_stored::decompress;
@@ -21,6 +25,9 @@ use trodden_waits_file::recording::Recording;
 use trodden_waits_file::replay::{ReportOptions, replay};
 use trodden_waits_file::sample_paths::SamplePaths;
 use trodden_waits_file::summary::WaitSummary;
+
+/// Samples per second of processor time and thread. The kernel's tick is an upper bound.
+const RATE: u32 = 1000;
 
 /// The library that is preloaded.
 const RECORDER: OwnLibrary = OwnLibrary {
@@ -33,16 +40,15 @@ const RECORDER: OwnLibrary = OwnLibrary {
 /// Does what the command line says.
 ///
 /// # Errors
-/// The program cannot be started; the recording cannot be read.
+/// The program cannot be started.
 pub fn run(job: &Waits) -> Result<ExitCode> {
     match job {
         Waits::Record(job) => record(job),
-        Waits::Report(job) => report(job),
     }
 }
 
 fn record(job: &WaitsRecord) -> Result<ExitCode> {
-    let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.rate };
+    let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(RATE) };
     Ok(exit_code(program.run(&recorder()?)?))
 }
 
@@ -60,34 +66,51 @@ fn recorder() -> Result<Recorder> {
     Ok(Recorder { library: RECORDER.find_preloadable(context())?, others: env::var_os("LD_PRELOAD") })
 }
 
-fn report(job: &WaitsReport) -> Result<ExitCode> {
-    let options = ReportOptions {
-        threshold: job.threshold,
-        rule: job.rule,
-        what_if: job.what_if.clone(),
-        timeline: job.html.is_some() || job.chrome.is_some(),
-    };
-    let replayed = if !import::ctf::is_trace(&job.recording) && (job.recording.is_dir() || !job.recording.exists()) {
-        let paths = job.paths.as_deref().map(|run| StreamPaths::open(run, &folders())).transpose()?;
-        let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
-        replay(&Recording::open(&job.recording)?, &options, paths)?
-    } else {
-        import::report(&job.recording, &options, decompress::read)?
-    };
-    let summary = WaitSummary::new(replayed, job.threshold);
+/// `trodden report`: the causes of waits.
+///
+/// # Errors
+/// The recording cannot be read, or an option is not one of recordings of waits.
+pub fn report(job: &Report) -> Result<ExitCode> {
+    InputKind::Waits.refuse_options(&[
+        ("--function", job.function.is_some()),
+        ("--measure", job.measure.is_some()),
+        ("--min-share", job.min_share.is_some()),
+    ])?;
+    let summary = summary(&job.file, &job.what_if, job.stream.as_deref(), job.html.is_some())?;
     if let Some(path) = &job.html {
-        let title = format!("Waiting time: {}", job.recording.display());
+        let title = format!("Waiting time: {}", job.file.display());
         write_file(path, page::page(&summary, &title, &|file: &str| fs::read_to_string(file).ok()).as_bytes())?;
-    }
-    if let Some(path) = &job.chrome {
-        write_file(path, chrome::value(&summary).to_string().as_bytes())?;
-    }
-    if job.json {
+        note(format_args!("the page is in {}", path.display()));
+    } else if job.json {
         print_json(&json::value(&summary))?;
-    } else if job.html.is_none() && job.chrome.is_none() {
+    } else {
         let mut out = BufWriter::new(output::text());
-        text::write(&mut out, &summary, job.top)?;
+        text::write(&mut out, &summary, limit(output::most(job.top, false)))?;
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `trodden export chrome`: the time line.
+///
+/// # Errors
+/// The recording cannot be read, or nothing can be written.
+pub fn export(job: &Export) -> Result<ExitCode> {
+    let summary = summary(&job.file, &[], None, true)?;
+    write_or_print(job.output.as_deref(), chrome::value(&summary).to_string().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Analyses a recording, or a trace of another tool.
+fn summary(file: &Path, what_if: &[(String, f64)], stream: Option<&str>, timeline: bool) -> Result<WaitSummary> {
+    let options = ReportOptions { what_if: what_if.to_vec(), timeline, ..ReportOptions::default() };
+    let replayed = if file.is_dir() && !import::ctf::is_trace(file) {
+        let paths = stream.map(|run| StreamPaths::open(run, &folders())).transpose()?;
+        let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
+        replay(&Recording::open(file)?, &options, paths)?
+    } else {
+        ensure!(stream.is_none(), "--stream does not apply to a trace of another tool: {} names no code of ours", file.display());
+        import::report(file, &options, decompress::read)?
+    };
+    Ok(WaitSummary::new(replayed, options.threshold))
 }

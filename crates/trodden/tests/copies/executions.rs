@@ -88,7 +88,7 @@ fn a_crash_is_no_difference() {
     };
     assert_eq!(run("").status.code(), Some(139));
     let truth = counts(&place);
-    for arguments in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --edges --no-first-run --baseline"] {
+    for arguments in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --divide edges --no-first-run --baseline"] {
         let copies = run(arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(139), "{arguments}: {reported}");
@@ -160,15 +160,17 @@ fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
     for (arguments, said) in [
         ("--copies 2 --costs file/costs.json", "cannot write file/costs.json"),
         ("--copies 2 --costs .", "is a folder"),
-        ("--copies 2 --input .", "is a folder"),
-        ("--copies 2 --template x", "--template is for --engine template"),
+        ("--copies 2 --engine template", "template:COMMAND"),
+        ("--copies 2 --engine slurm", "--work FOLDER"),
+        ("--copies 2 --divide iterations --baseline", "--baseline is for copies that share paths or edges"),
     ] {
         let refused = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(refused.status.code() == Some(2) && reported.contains(said) && !reported.contains("is kept in"), "{arguments}: {reported}");
     }
     let mut command = place.command(trodden());
-    command.args("record --no-store -o new/run.trodden --costs costs/of.json --copies 2 --no-first-run -- ./prog".split(' '));
+    let arguments = "record --no-store -o new/run.trodden --costs costs/of.json --copies 2 --no-first-run -- ./prog";
+    with_choices(&mut command, arguments.split(' '));
     let mut running = command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let begun = std::time::Instant::now();
     let runs = || std::fs::read_dir(place.path("new")).is_ok_and(|mut all| all.any(|e| e.unwrap().path().join("tasks-0-2").exists()));

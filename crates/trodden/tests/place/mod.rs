@@ -69,8 +69,9 @@ impl Place {
         command
     }
 
+    /// `trodden`, with choices of the laboratory among its arguments.
     pub fn trodden(&self, arguments: &str) -> Output {
-        must(self.command(trodden()).args(arguments.split_whitespace()))
+        must(with_choices(&mut self.command(trodden()), arguments.split_whitespace()))
     }
 
     /// `trodden-lab`
@@ -170,8 +171,9 @@ pub fn laboratory() -> &'static Path {
 
 /// The program that has a command, of which this is the first word.
 pub fn program_of(command: &str) -> &'static Path {
-    match command {
-        "convert" | "grammar" | "graph" | "hot-paths" | "loops" | "plan" | "schemes" | "sweep" => laboratory(),
+    match command.split(' ').next().unwrap() {
+        "simulate" if command.contains(" --sequence ") || command.contains(" --format ") => laboratory(),
+        "convert" | "grammar" | "graph" | "hot-paths" | "loops" | "plan" | "schemes" | "sequence" | "sweep" => laboratory(),
         _ => trodden(),
     }
 }
@@ -190,14 +192,17 @@ fn beside(name: &str, own: Option<&'static str>) -> &'static Path {
     })
 }
 
-/// Hands the choices of the laboratory among arguments over as `trodden-lab with` does.
+/// Hands the choices of the laboratory that come before `--` over as `trodden-lab with` does.
 pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item = &'a str>) -> &mut Command {
     let mut choices = Vec::new();
     let mut words = arguments.into_iter();
     while let Some(word) = words.next() {
         match word {
-            "--scheme" | "--strategy" | "--hits" => choices.extend([word, words.next().unwrap()]),
-            "--all-procedures" | "--count-hits" => choices.push(word),
+            "--scheme" | "--strategy" | "--witness-strategy" | "--hits" | "--max-paths" | "--table-slots" | "--chords" | "--reach"
+            | "--growth" | "--tail-merging" | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths"
+            | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
+            "--all-procedures" | "--count-hits" | "--no-first-run" | "--baseline" | "--witnesses" => choices.push(word),
+            "--" => _ = command.arg(word).args(words.by_ref()),
             other => _ = command.arg(other),
         }
     }

@@ -1,6 +1,6 @@
 //! Objects have the debug information that the user asked for; unit maps have lines all the same.
 
-use super::place::Place;
+use super::place::{Place, must, trodden};
 use super::{MAIN, STEP, two_units};
 use trodden_unit::UnitMap;
 
@@ -20,7 +20,7 @@ fn lines(place: &Place, program: &str, function: &str) -> Vec<u32> {
 
 #[test]
 fn objects_have_none_unless_it_is_asked_for() {
-    for more in ["-O0", "-O2", "-O2 --sample", "-O2 --trodden-stream", "-O2 --trodden-coverage", "-O2 --trodden-events=tsc"] {
+    for more in ["-O0", "-O2", "-O2 --trodden=sample", "-O2 --trodden=stream", "-O2 --trodden=coverage", "-O2 --trodden=events=tsc"] {
         let place = two_units();
         place.cc(&format!("{more} main.c step.c -o prog"));
         assert!(sections(&place, "prog").is_empty(), "{more}: {:?}", sections(&place, "prog"));
@@ -50,9 +50,10 @@ fn what_is_asked_for_stays() {
 #[test]
 fn programs_that_are_traced_have_line_tables() {
     let place = two_units();
-    for option in ["--trodden-addresses", "--trodden-witnesses"] {
-        place.cc(&format!("-O2 {option} main.c step.c -o prog"));
-        assert!(sections(&place, "prog").contains(&".debug_line".into()), "{option}");
+    for settings in ["observe=addresses", "observe=trace"] {
+        let mut compile = place.command(trodden());
+        must(compile.args(["cc", "-O2", "main.c", "step.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", settings));
+        assert!(sections(&place, "prog").contains(&".debug_line".into()), "{settings}");
     }
 }
 
@@ -75,9 +76,9 @@ fn whole_programs_have_what_one_of_their_units_asks_for() {
     let kept = format!("__attribute__((noinline)) {STEP}");
     let place = Place::with(&[("main.c", MAIN), ("step.c", &kept)]);
     for (option, has) in [("", false), ("-g", true)] {
-        place.cc("--trodden-lto -O2 -c main.c");
-        place.cc(&format!("--trodden-lto -O2 {option} -c step.c"));
-        place.cc("--trodden-lto -O2 main.o step.o -o prog");
+        place.cc("--trodden=lto -O2 -c main.c");
+        place.cc(&format!("--trodden=lto -O2 {option} -c step.c"));
+        place.cc("--trodden=lto -O2 main.o step.o -o prog");
         assert_eq!(sections(&place, "prog").contains(&".debug_line".into()), has, "{option}");
         assert!(lines(&place, "prog", "step").contains(&1), "{option}");
     }

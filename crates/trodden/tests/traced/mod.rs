@@ -38,14 +38,25 @@ impl Folder {
         self.record_with("", options, trace, program)
     }
 
-    /// Records with choices of the laboratory.
+    /// Records with choices of the laboratory, and with those among the options.
     pub fn record_with(&self, choices: &str, options: &[&str], trace: &str, program: &[&str]) -> Output {
-        let arguments = [&["trace", "record"], options, &["--output", trace, "--"], program].concat();
-        self.run(Path::new(env!("CARGO_BIN_EXE_trodden")), &arguments, choices)
+        let (mut chosen, mut own) = (vec![choices], Vec::new());
+        let mut words = options.iter().copied();
+        while let Some(word) = words.next() {
+            match word {
+                "--witness-strategy" | "--witness-weights" | "--limit" | "--machines" | "--check" | "--distribution" | "--keep-runs" => {
+                    chosen.extend([word, words.next().unwrap()]);
+                }
+                "--plan" | "--plan=json" => chosen.push(word),
+                other => own.push(other),
+            }
+        }
+        let arguments = [&["trace", "record"], &own[..], &["--output", trace, "--"], program].concat();
+        self.run(Path::new(env!("CARGO_BIN_EXE_trodden")), &arguments, &chosen.join(" "))
     }
 
     pub fn addresses(&self, trace: &str) -> Vec<String> {
-        let output = must(self.trodden(&["trace", "show", "--addresses", trace]));
+        let output = must(self.trodden(&["export", "addresses", trace]));
         output.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
     }
 

@@ -224,7 +224,7 @@ fn a_recording_may_have_more_threads_than_a_process_may_have_files() {
     place.record(&["sh", "-c", limited]);
     let (threads, _) = place.count(kind::SEMAPHORE_POST);
     assert_eq!(threads, 161);
-    let report = "ulimit -n 40 && exec \"$0\" waits report app.waits --json";
+    let report = "ulimit -n 40 && exec \"$0\" report app.waits --json";
     must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
 }
 
@@ -329,7 +329,7 @@ fn ranks_that_a_recording_claims_to_have_cost_no_memory() {
     }
     std::fs::write(&path, text).unwrap();
     // The command itself is mapped, with its information for debuggers.
-    let report = "ulimit -v 1500000 && exec \"$0\" waits report app.waits --json";
+    let report = "ulimit -v 1500000 && exec \"$0\" report app.waits --json";
     let output = must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["notes"].to_string().contains("2147483646 of 2147483647 ranks are not in the recording"), "{:#}", report["notes"]);
@@ -346,7 +346,7 @@ fn a_file_of_another_version_or_kind_is_refused() {
         let mut bytes = kept.clone();
         bytes[at] = 7;
         std::fs::write(&path, &bytes).unwrap();
-        let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits"]).output().unwrap();
+        let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits"]).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && message.contains(expected) && message.contains(".threads"), "{message}");
     }

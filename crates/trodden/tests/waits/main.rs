@@ -54,8 +54,7 @@ impl Place {
     }
 
     fn report(&self, options: &[&str]) -> Value {
-        let output =
-            self.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits", "--json"]).args(options).output().unwrap();
+        let output = self.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--json"]).args(options).output().unwrap();
         serde_json::from_slice(&must(output).stdout).unwrap()
     }
 }
@@ -315,7 +314,7 @@ fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
             _ => (0..1 + random(8)).for_each(|_| bytes[random(used)] = [0, 255, 1, 48][random(4)]),
         }
         std::fs::write(file, &bytes).unwrap();
-        let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits"]).output().unwrap();
+        let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits"]).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
             [Some(0), Some(2)].contains(&output.status.code()) && !message.contains("panicked"),

@@ -35,9 +35,9 @@ fn steps_of_a_program_that_writes_streams_are_paths() {
     recorder();
     let place = Place::with(&[("refresh.c", REFRESH)]);
     let run = |arguments: &[&str]| must(place.command(trodden()).args(arguments));
-    run(&["cc", "--trodden-stream", "-O1", "-g", "-pthread", "refresh.c", "-o", "app"]);
+    run(&["cc", "--trodden=stream", "-O1", "-g", "-pthread", "refresh.c", "-o", "app"]);
     run(&["record", "--whole-program", "--", env!("CARGO_BIN_EXE_trodden"), "waits", "record", "-o", "app.waits", "--", "./app"]);
-    let report: Value = serde_json::from_slice(&run(&["waits", "report", "app.waits", "--json", "--paths", "1"]).stdout).unwrap();
+    let report: Value = serde_json::from_slice(&run(&["report", "app.waits", "--json", "--stream", "1"]).stdout).unwrap();
     check(&report);
     let join = report["waits"].as_array().unwrap().iter().find(|wait| wait["kind"] == "join").unwrap();
     let steps: Vec<&Value> = join["classes"].as_array().unwrap().iter().flat_map(|class| class["plus"].as_array().unwrap()).collect();
@@ -55,7 +55,7 @@ fn steps_of_a_program_that_writes_streams_are_paths() {
 
     // Streams of another execution do not fit, and that is an error with its remedy.
     run(&["waits", "record", "-o", "app.waits", "--", "./app"]);
-    let refused = place.command(trodden()).args(["waits", "report", "app.waits", "--paths", "1"]).output().unwrap();
+    let refused = place.command(trodden()).args(["report", "app.waits", "--stream", "1"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && said.contains("trodden record --whole-program -- trodden waits record"), "{said}");
 }

@@ -6,7 +6,7 @@ use super::{Place, check, must};
 use serde_json::Value;
 
 fn report(place: &Place, trace: &str, options: &[&str]) -> Value {
-    let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", trace, "--json"]).args(options).output().unwrap();
+    let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", trace, "--json"]).args(options).output().unwrap();
     serde_json::from_slice(&must(output).stdout).unwrap()
 }
 
@@ -15,7 +15,10 @@ fn a_page_is_clicked_and_a_chrome_trace_is_read_back() {
     let place = Place::new();
     place.build("gcc", "locks.c", LOCKS, &["-O2", "-pthread"]);
     place.record(&["./app"]);
-    let own = report(&place, "app.waits", &["--html", "page.html", "--chrome", "trace.json"]);
+    let own = report(&place, "app.waits", &[]);
+    for arguments in ["report app.waits --html page.html", "export chrome app.waits --output trace.json"] {
+        must(place.command(env!("CARGO_BIN_EXE_trodden")).args(arguments.split(' ')).output().unwrap());
+    }
     click(&place, &own);
     let back = report(&place, "trace.json", &[]);
     check(&back);
@@ -285,7 +288,7 @@ fn damaged_traces_are_errors_with_their_line() {
         ("a.txt", run_back.as_str(), "a.txt:8"),
         ("b.txt", &SCHEDULER.replace("prev_pid=11", "prev_pid=x"), "not the number of a thread"),
         ("perf.data", "PERFILE2", "perf script -i perf.data"),
-        ("c.txt", "nothing", "neither a recording"),
+        ("c.txt", "nothing", "neither a profile"),
         ("d.json", "{\"traceEvents\": [{\"ph\": \"X\"}]}", "event 0"),
         ("e.json", "{\"traceEvents\": [", "not JSON"),
         ("g.otf2", "junk", "g.otf2"),
@@ -293,7 +296,7 @@ fn damaged_traces_are_errors_with_their_line() {
     ];
     for (name, text, expected) in cases {
         std::fs::write(place.path(name), text).unwrap();
-        let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", name]).output().unwrap();
+        let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", name]).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{name}: {message}");
         assert!(message.contains(expected), "{name}: {message}");

@@ -77,7 +77,7 @@ spell! { Reach:
 }
 spell! { Timing:
     Timing::Always => "always", "While the program runs";
-    Timing::Bursts => "bursts", "While `trodden record` or `trodden sample` ask for it";
+    Timing::Bursts => "bursts", "While `trodden record` asks for it";
 }
 spell! { Observe:
     Observe::Counts => "counts", "How often each path is taken";
@@ -280,8 +280,7 @@ impl FromStr for Settings {
         for entry in text.split_ascii_whitespace() {
             let wrong = || SpellingError::Unknown { entry: entry.to_owned() };
             let (key, value) = entry.split_once('=').ok_or_else(wrong)?;
-            let value = OsString::from_vec(percent_decode_str(value).collect());
-            settings.set(key, &value)?;
+            settings.set(key, &decode(value))?;
         }
         Ok(settings)
     }
@@ -320,6 +319,11 @@ fn write_input(input: &SettingsFile) -> String {
         SettingsFile::Stored(identity) => format!("id:{identity}"),
         SettingsFile::File(file) => encode(file.as_os_str()),
     }
+}
+
+/// What [`encode`] was given.
+pub fn decode(text: &str) -> OsString {
+    OsString::from_vec(percent_decode_str(text).collect())
 }
 
 /// The name of a file as the value of a setting in text.

@@ -48,7 +48,7 @@ fn row(corpus: &Corpus, program: &str, counter: Counter) -> Result<String> {
     fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
     let clang = by_clang(corpus, program, &work)?;
     use_profile(corpus, program, &clang, CLANG)?;
-    let changed = by_trodden(corpus, program, PATHS, &[])?;
+    let changed = by_trodden(corpus, program, PATHS, "")?;
     let sum = |build: &str| corpus.run_as(build, program, Input::Ref, "", &[]);
     ensure!(sum(PLAIN)? == sum(PATHS)?, "what `trodden pgo` made prints something else than the plain build");
     let count = |build: &str| instructions(corpus, program, build, counter).map(|n| n as f64);

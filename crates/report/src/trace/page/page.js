@@ -35,7 +35,7 @@ get("headline").textContent =
 const notes = [...data.notes];
 if (data.shortest) notes.push(`calls of fewer than ${plural(data.shortest, "block")} are shown together`);
 if (!data.with_steps) notes.push("the trace is long: source and machine code have the counts of the whole thread; " +
-  "trodden trace show --blocks --from '#N' prints a part block by block");
+  "trodden show --from '#N' prints a part block by block");
 get("notes").append(...notes.map((n) => make("li", n)));
 
 function showThread(number) {
@@ -159,7 +159,7 @@ function step(by) {
   if (!state.found) return;
   for (let i = 0; i < c.function.length; i++) if (state.found.has(c.function[i])) shown.push(i);
   if (!shown.length) { get("found").textContent =
-    "its calls are too short to be shown each for itself: zoom does not help, trodden trace find lists them"; draw(); return; }
+    "its calls are too short to be shown each for itself: zoom does not help, trodden find lists them"; draw(); return; }
   state.place = (state.place + by + shown.length) % shown.length;
   if (state.place < 0) state.place = shown.length - 1;
   get("found").textContent = `call ${state.place + 1} of ${shown.length}`;
@@ -213,7 +213,7 @@ function showDetail() {
   document.querySelectorAll(".tabs button").forEach((b) => b.setAttribute("aria-pressed", b.dataset.tab === state.tab));
   if (f < 0) { get("body").replaceChildren(make("p",
     `Calls of fewer than ${plural(data.shortest, "block")}, side by side: ` +
-    `trodden trace show --blocks --from '#${c.from[i]}' --to '#${c.to[i] - 1}' prints them.`)); return; }
+    `trodden show --from '#${c.from[i]}' --to '#${c.to[i] - 1}' prints them.`)); return; }
   const exact = data.with_steps ? own(i) : null, counts = exact ? exact.counts : state.thread.executed;
   const tabs = { source: () => sourceRows(f, counts), code: () => codeRows(f, counts), order: () => orderRows(exact),
     callees: () => calleeRows(i, exact) };

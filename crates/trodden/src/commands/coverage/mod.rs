@@ -1,14 +1,14 @@
-//! `trodden coverage`: reports, sources, exports and comparisons of coverage; `trodden suite coverage`. The work is in `trodden-coverage`.
+//! `trodden coverage`: reports and sources of coverage; `trodden suite coverage`. The work is in `trodden-coverage`.
 
 pub mod by_test;
 mod diff;
 mod report;
 
-use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, Covered, CoveredFiles};
+use crate::cli::{Coverage, CoverageShow, Covered, CoveredFiles};
 use crate::context::context;
 use crate::notes::{note, reasons, warn};
-use crate::output::{print, print_text, write_file};
-use anyhow::{Context, Result, bail, ensure};
+use crate::output::{print_text, write_file};
+use anyhow::{Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -20,6 +20,9 @@ use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
+
+/// The pattern of all files.
+pub const ALL_FILES: &str = "*";
 
 /// The profile that the command line names, and what is wanted of it.
 ///
@@ -37,13 +40,13 @@ fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
 /// # Errors
 /// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted; LLVM's tools are missing or fail.
 fn mapping_of(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
+    let all_files = wanted.include.iter().any(|pattern| pattern == ALL_FILES);
     let wanted = CoveredSources {
         objects: wanted.object.clone(),
-        include: wanted.include.clone(),
+        include: if all_files { Vec::new() } else { wanted.include.clone() },
         exclude: wanted.exclude.clone(),
-        ignored: wanted.ignore_filename_regex.clone(),
-        all_files: wanted.all_files,
-        like_llvm_cov: wanted.like.is_some(),
+        all_files,
+        like_llvm_cov: wanted.choices.like.is_some(),
     };
     let counters = profdata::coverage(profile)?;
     let index = |counters| profdata::indexed_form(context(), counters);
@@ -56,7 +59,7 @@ fn mapped_lines(view: &View) -> Result<MappedLines> {
     if !is_mapped(view.profile) {
         return Ok(MappedLines::new());
     }
-    let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
+    let all = CoveredFiles { include: vec![ALL_FILES.into()], ..CoveredFiles::default() };
     let mapping = mapping_of(view.profile, &all)?;
     mapping.note_caveats(false);
     mapped(view, &mapping)
@@ -80,8 +83,6 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
     match job {
         Coverage::Report(job) => report::run(job),
         Coverage::Show(job) => show(job),
-        Coverage::Export(job) => export(job),
-        Coverage::Diff(job) => diff::run(job),
     }
 }
 
@@ -89,16 +90,13 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
     let (profile, mapping) = load(&job.covered)?;
     let mut arguments: Vec<OsString> = vec![joined("-Xdemangler=", Tool::Cxxfilt.find(context())?)];
     let mut option = |text: &str| arguments.push(text.into());
-    if job.branches {
-        option("-show-branches=count");
-    }
-    if job.mcdc {
-        option("-show-mcdc");
+    if job.conditions {
+        ["-show-branches=count", "-show-mcdc"].into_iter().for_each(&mut option);
     }
     if let Some(function) = &job.function {
         option(&format!("-name-regex={function}"));
     }
-    if let Some(equivalence) = &job.path_equivalence {
+    if let Some(equivalence) = &job.covered.files.choices.path_equivalence {
         ensure!(equivalence.contains(','), "--path-equivalence {equivalence}: give two folders divided by a comma, FROM,TO");
         option(&format!("-path-equivalence={equivalence}"));
     }
@@ -137,25 +135,24 @@ fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
     Ok(page("Coverage, with paths", &tables))
 }
 
-fn export(job: &CoverageExport) -> Result<ExitCode> {
-    let (_, mapping) = load(&job.covered)?;
-    let mut arguments: Vec<OsString> = Vec::new();
-    arguments.push(match job.format {
-        CoverageFormat::Json => "-format=text".into(),
-        CoverageFormat::Lcov => "-format=lcov".into(),
-    });
-    if job.summary_only {
-        arguments.push("-summary-only".into());
-    }
-    let bytes = mapping.llvm_cov("export", &arguments)?;
-    let bytes = match job.format {
-        CoverageFormat::Lcov => mapping.lcov(bytes),
-        CoverageFormat::Json => mapping.json(bytes)?,
-    };
-    mapping.note_caveats(matches!(job.format, CoverageFormat::Json));
-    match &job.output {
-        Some(file) => write_file(file, &bytes).context("the export")?,
-        None => print(&bytes)?,
-    }
-    Ok(ExitCode::SUCCESS)
+/// JSON in the schema of `llvm-cov export`.
+///
+/// # Errors
+/// As of [`mapping_of`].
+pub fn llvm_json(profile: &Profile, files: &CoveredFiles) -> Result<Vec<u8>> {
+    let mapping = mapping_of(profile, files)?;
+    let bytes = mapping.json(mapping.llvm_cov("export", &["-format=text".into()])?)?;
+    mapping.note_caveats(true);
+    Ok(bytes)
+}
+
+/// A tracefile of the mapping's lines and branches.
+///
+/// # Errors
+/// As of [`mapping_of`].
+pub fn mapped_tracefile(profile: &Profile, files: &CoveredFiles) -> Result<String> {
+    let mapping = mapping_of(profile, files)?;
+    let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);
+    mapping.note_caveats(false);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,15 +1,15 @@
 //! `trodden coverage report`: a row for each file or function, and thresholds.
 
-use super::load;
-use crate::cli::{Color, CoverageLeast, CoverageReport};
+use super::{diff, load};
+use crate::cli::{Color, CoverageMeasure, CoverageReport, CoverageThreshold, word};
 use crate::commands::remarks::report_partial;
 use crate::notes::{note, warn};
 use crate::output::{json_text, print_found, text_options};
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_coverage::tables::{by_changed_lines, by_file, by_function};
 use trodden_report::View;
-use trodden_report::coverage::{CoverageRatio, CoverageRow};
+use trodden_report::coverage::CoverageRow;
 
 /// Exit status when a threshold is not reached.
 const EXCEEDED: u8 = 1;
@@ -19,7 +19,10 @@ const EXCEEDED: u8 = 1;
 /// # Errors
 /// As of [`load`]; there is no such commit; a share is none.
 pub fn run(job: &CoverageReport) -> Result<ExitCode> {
-    job.least.check()?;
+    if let Some(baseline) = &job.baseline {
+        return diff::run(job, baseline);
+    }
+    check(job)?;
     let (profile, mapping) = load(&job.covered)?;
     let view = View::from_profile(&profile);
     view.damaged.iter().for_each(warn);
@@ -31,57 +34,55 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     print_found(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
     report_partial(&profile);
     mapping.note_caveats(true);
-    let failed = job.least.missed(&table.total);
+    let failed = missed(&job.fail_under, &table.total);
     failed.iter().for_each(note);
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
 }
 
-/// A measure with its option, its least value in per cent, and its share of a row.
-type Threshold = (&'static str, &'static str, Option<f64>, fn(&CoverageRow) -> Option<CoverageRatio>);
+/// Looks at what has to be covered before anything is read.
+fn check(job: &CoverageReport) -> Result<()> {
+    let is_of_lines = |least: &CoverageThreshold| matches!(least, CoverageThreshold::Share(CoverageMeasure::Lines, _));
+    ensure!(
+        !job.fail_under.contains(&CoverageThreshold::Baseline),
+        "--fail-under baseline compares with a profile: give --baseline PROFILE"
+    );
+    ensure!(
+        job.changed_since.is_none() || job.fail_under.iter().all(is_of_lines),
+        "with --changed-since there are lines only: give --fail-under lines=PERCENT"
+    );
+    Ok(())
+}
 
-impl CoverageLeast {
-    fn all(&self) -> [Threshold; 4] {
-        [
-            ("lines", "--fail-under-lines", self.fail_under_lines, |r| r.lines),
-            ("regions", "--fail-under-regions", self.fail_under_regions, |r| Some(r.regions)),
-            ("functions", "--fail-under-functions", self.fail_under_functions, |r| r.functions),
-            ("branches", "--fail-under-branches", self.fail_under_branches, |r| Some(r.branches)),
-        ]
-    }
-
-    fn check(&self) -> Result<()> {
-        for (_, option, least, _) in self.all() {
-            if let Some(percent) = least.filter(|p| !(0.0..=100.0).contains(p)) {
-                bail!("{option} {percent} is no share: give per cent, from 0 to 100");
-            }
-        }
-        Ok(())
-    }
-
-    /// What is too little, in words.
-    fn missed(&self, total: &CoverageRow) -> Vec<String> {
-        let missed = |(what, option, least, of): Threshold| {
-            let (least, share) = (least?, of(total)?);
-            let found = share.percent();
-            (found < least).then(|| format!("{found:.2} % of the {what} are covered, less than {least} ({option})"))
+/// What is too little, in words.
+fn missed(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> {
+    let missed = |threshold: &CoverageThreshold| {
+        let CoverageThreshold::Share(measure, least) = *threshold else { return None };
+        let share = match measure {
+            CoverageMeasure::Lines => total.lines?,
+            CoverageMeasure::Regions => total.regions,
+            CoverageMeasure::Functions => total.functions?,
+            CoverageMeasure::Branches => total.branches,
         };
-        self.all().into_iter().filter_map(missed).collect()
-    }
+        let found = share.percent();
+        let what = word(measure);
+        (found < least).then(|| format!("{found:.2} % of the {what} are covered, less than {least} (--fail-under {what}={least})"))
+    };
+    thresholds.iter().filter_map(missed).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trodden_report::coverage::CoverageRatio;
 
     #[test]
-    fn thresholds_are_shares() {
-        let least = CoverageLeast { fail_under_lines: Some(80.0), fail_under_regions: Some(50.0), ..CoverageLeast::default() };
+    fn what_is_missed_is_named() {
+        let least = [CoverageThreshold::Share(CoverageMeasure::Lines, 80.0), CoverageThreshold::Share(CoverageMeasure::Regions, 50.0)];
         let total = CoverageRow {
             lines: Some(CoverageRatio { all: 10, hit: 7 }),
             regions: CoverageRatio { all: 2, hit: 1 },
             ..CoverageRow::default()
         };
-        assert_eq!(least.missed(&total), ["70.00 % of the lines are covered, less than 80 (--fail-under-lines)"]);
-        assert!(CoverageLeast { fail_under_lines: Some(180.0), ..CoverageLeast::default() }.check().is_err());
+        assert_eq!(missed(&least, &total), ["70.00 % of the lines are covered, less than 80 (--fail-under lines=80)"]);
     }
 }

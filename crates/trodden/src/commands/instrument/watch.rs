@@ -25,7 +25,8 @@ use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 const MOST_PATHS: u64 = 1 << 20;
 
 /// What to do where paths are cut. Tables would keep them whole, too, but cannot be watched.
-const REMEDY: &str = "`trodden instrument PROGRAM --output NEW --max-paths 65536` makes a program whose paths are whole; watch that";
+const REMEDY: &str =
+    "`trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW` makes a program whose paths are whole; watch that";
 
 /// All paths of a program but those that match.
 ///
@@ -81,13 +82,13 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
 fn check(function: &FunctionMap) -> Result<()> {
     ensure!(
         has_usual_numbers(function)?,
-        "`{}` does not count its paths as usual: for --watch, take a program built without --table-slots, --scheme and --order",
+        "`{}` does not count its paths as usual: for --watch, take a program built without tables and with the usual scheme",
         function.name
     );
     ensure!(
         function.counters <= MOST_PATHS,
-        "`{}` has {} paths, and --watch tries at most {MOST_PATHS} of a function: `trodden instrument PROGRAM --output NEW --max-paths \
-            65536` makes a program with fewer; watch that",
+        "`{}` has {} paths, and --watch tries at most {MOST_PATHS} of a function: `trodden-lab with --max-paths \
+            65536 -- instrument PROGRAM --output NEW` makes a program with fewer; watch that",
         function.name,
         function.counters
     );

@@ -1,6 +1,6 @@
 //! `trodden trace record`, and the runs of it on another machine.
 
-use crate::cli::{Condition, RepeatPart, TraceEngine, TraceRecord};
+use crate::cli::{RepeatPart, TraceRecord};
 use crate::context::context;
 use crate::output;
 use anyhow::{Context, Result};
@@ -8,12 +8,17 @@ use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use trodden_console::arguments::engines::{EngineChoice, EngineParameters};
+use trodden_console::arguments::laboratory::{PlanForm, WitnessCondition};
 use trodden_distributed::plan::PlanOptions;
-use trodden_distributed::recording::{OtherMachines, RecordOptions, Recording, RecordingHost, RunOptions, work as execute_runs};
+use trodden_distributed::recording::{
+    OtherMachines, RecordOptions, Recording, RecordingHost, RunOptions, WeightsFrom, work as execute_runs,
+};
 use trodden_driver::other_programs::named;
-use trodden_launch::{Engine, RESULT_VARIABLE, Slurm, alive};
+use trodden_launch::{RESULT_VARIABLE, Slurm, alive};
 use trodden_report::trace::plan;
 use trodden_trace::{OutputStream, RepeatRecipe};
+use trodden_witness::DistributionStrategy;
 
 /// Records a trace, or shows which run would watch what; gives the program's exit status.
 ///
@@ -22,12 +27,10 @@ use trodden_trace::{OutputStream, RepeatRecipe};
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let (options, host) = (options(job), host(job)?);
     let recording = Recording::new(&options, &host)?;
-    if !job.plan {
-        return Ok(ExitCode::from(recording.run()?));
-    }
-    recording.plan(|planner, found| match job.json {
-        true => output::print_json(&plan::json(planner, found)),
-        false => Ok(plan::write(&mut output::text(), planner, found)?),
+    let Some(form) = job.choices.plan else { return Ok(ExitCode::from(recording.run()?)) };
+    recording.plan(|planner, found| match form {
+        PlanForm::Json => output::print_json(&plan::json(planner, found)),
+        PlanForm::Text => Ok(plan::write(&mut output::text(), planner, found)?),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -47,6 +50,7 @@ pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
 }
 
 fn options(job: &TraceRecord) -> RecordOptions {
+    let choices = &job.choices;
     let fixes = |part| !job.no_repeat.contains(&part);
     let recipe = RepeatRecipe {
         addresses: fixes(RepeatPart::Addresses),
@@ -67,21 +71,21 @@ fn options(job: &TraceRecord) -> RecordOptions {
     };
     let plan = PlanOptions {
         runs: job.runs as usize,
-        limit: job.limit.map(|l| l as usize),
-        machines: job.machines.map(|m| m as usize),
-        strategy: job.strategy,
-        distribution: job.distribution.clone(),
-        paper: job.check == Condition::Paper,
+        limit: choices.limit.map(|l| l as usize),
+        machines: choices.machines.map(|m| m as usize),
+        strategy: choices.witness_strategy.unwrap_or(DistributionStrategy::Fine),
+        distribution: choices.distribution.clone(),
+        paper: choices.check == Some(WitnessCondition::Paper),
     };
     RecordOptions {
         run,
         output: job.output.clone(),
         plan,
-        weights: job.weights.clone(),
+        weights: choices.witness_weights.as_ref().map_or(WeightsFrom::Static, |from| WeightsFrom::from(from.as_str())),
         opaque: job.opaque.clone(),
         jobs: job.jobs.map(|jobs| jobs as usize),
-        keep: job.keep.clone(),
-        plan_only: job.plan,
+        keep: choices.keep_runs.clone(),
+        plan_only: choices.plan.is_some(),
     }
 }
 
@@ -89,16 +93,18 @@ fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
     let here = || env::current_dir().context("there is no working folder");
     let own_program = env::current_exe().context("this program cannot be found")?;
     let other_machines = || {
+        let folder = here()?;
+        let parameters = EngineParameters { jobs: None, memory: None, retries: Slurm::default().retries, shared: Some(&folder) };
         Ok::<_, anyhow::Error>(OtherMachines {
-            engine: Engine::Slurm(Slurm { options: job.slurm_option.clone(), ..Slurm::default() }),
+            engine: job.engine.engine(&parameters)?,
             worker: vec![own_program.clone().into(), "trace".into(), "work".into()],
-            folder: here()?,
+            folder,
             environment: env::vars_os().collect(),
         })
     };
     Ok(RecordingHost {
         program: job.command.first().and_then(|name| named(context(), name)),
-        machines: (job.engine == TraceEngine::Slurm).then(other_machines).transpose()?,
+        machines: (job.engine != EngineChoice::Local).then(other_machines).transpose()?,
         own_program,
         temporary: env::temp_dir(),
         pass_on: &pass_on,

@@ -1,0 +1,115 @@
+//! Who runs jobs: `--engine local|slurm:OPTIONS|kubernetes:IMAGE,CLAIM|template:COMMAND`.
+
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::Path;
+use trodden_launch::{Engine, Kubernetes, Local, Slurm, Template};
+use trodden_profile::private;
+
+/// An engine as it is named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// Processes of this machine.
+    #[default]
+    Local,
+    /// A job array of a Slurm cluster, with options of sbatch.
+    Slurm(Vec<String>),
+    /// An Indexed Job of Kubernetes.
+    Kubernetes {
+        /// The container image.
+        image: String,
+        /// The claim of the volume that has the working folder.
+        claim: String,
+    },
+    /// A command of the shell that runs scripts elsewhere.
+    Template(String),
+}
+
+/// What an engine is to know.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineParameters<'a> {
+    /// Maximum number of jobs at a time; by default one for each core.
+    pub jobs: Option<usize>,
+    /// Bytes of memory of each job, on this machine.
+    pub memory: Option<u64>,
+    /// How often a job without a result is run again.
+    pub retries: u32,
+    /// A folder that all machines see; created for Kubernetes.
+    pub shared: Option<&'a Path>,
+}
+
+impl EngineChoice {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            EngineChoice::Local => "local",
+            EngineChoice::Slurm(_) => "slurm",
+            EngineChoice::Kubernetes { .. } => "kubernetes",
+            EngineChoice::Template(_) => "template",
+        }
+    }
+
+    /// The engine.
+    ///
+    /// # Errors
+    /// It needs a folder that all machines see.
+    pub fn engine(&self, parameters: &EngineParameters) -> Result<Engine> {
+        let EngineParameters { jobs, memory, retries, shared } = *parameters;
+        let parallel = jobs.unwrap_or(Local::default().parallel);
+        ensure!(memory.is_none() || *self == EngineChoice::Local, "--memory bounds copies on this machine: leave it or --engine out");
+        Ok(match self {
+            EngineChoice::Local => Engine::Local(Local { parallel, memory, retries }),
+            EngineChoice::Slurm(options) => {
+                shared.context("give a folder that all machines of the cluster see: --work FOLDER")?;
+                Engine::Slurm(Slurm { options: options.clone(), retries, ..Slurm::default() })
+            }
+            EngineChoice::Template(line) => Engine::Template(Template { line: line.clone(), parallel, retries }),
+            EngineChoice::Kubernetes { image, claim } => {
+                let folder = shared.context("give a folder on the volume of the claim: --work FOLDER")?;
+                private::create_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+                let mount = fs::canonicalize(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+                Engine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries })
+            }
+        })
+    }
+}
+
+/// Reads the name of an engine.
+///
+/// # Errors
+/// There is no such engine, or what it needs is missing.
+pub fn engine(text: &str) -> Result<EngineChoice, String> {
+    let (name, rest) = text.split_once(':').map_or((text, ""), |(name, rest)| (name, rest.trim()));
+    match (name, rest) {
+        ("local", "") => Ok(EngineChoice::Local),
+        ("slurm", options) => Ok(EngineChoice::Slurm(options.split_whitespace().map(str::to_owned).collect())),
+        ("template", line) if !line.is_empty() => Ok(EngineChoice::Template(line.to_owned())),
+        ("kubernetes", rest) => match rest.split_once(',') {
+            Some((image, claim)) if !image.is_empty() && !claim.is_empty() => {
+                Ok(EngineChoice::Kubernetes { image: image.to_owned(), claim: claim.to_owned() })
+            }
+            _ => Err("give the container image and the claim of a volume: kubernetes:IMAGE,CLAIM".into()),
+        },
+        _ => Err("expected local, slurm[:OPTIONS], kubernetes:IMAGE,CLAIM or template:COMMAND".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_are_named_with_what_they_need() {
+        assert_eq!(engine("local"), Ok(EngineChoice::Local));
+        assert_eq!(engine("slurm"), Ok(EngineChoice::Slurm(Vec::new())));
+        assert_eq!(engine("slurm:--partition=a  --time=9"), Ok(EngineChoice::Slurm(vec!["--partition=a".into(), "--time=9".into()])));
+        assert_eq!(engine("template:ssh host{index}:22 sh {script}"), Ok(EngineChoice::Template("ssh host{index}:22 sh {script}".into())));
+        let kubernetes = EngineChoice::Kubernetes { image: "registry:5000/tools:1".into(), claim: "data".into() };
+        assert_eq!(engine("kubernetes:registry:5000/tools:1,data"), Ok(kubernetes));
+        for wrong in ["", "loca", "local:4", "template", "template: ", "kubernetes", "kubernetes:tools", "kubernetes:,data"] {
+            assert!(engine(wrong).is_err(), "{wrong}");
+        }
+        let parameters = EngineParameters { jobs: None, memory: None, retries: 1, shared: None };
+        assert!(engine("slurm").unwrap().engine(&parameters).unwrap_err().to_string().contains("--work"));
+    }
+}

@@ -1,0 +1,67 @@
+//! `trodden-lab sequence`: published ways to count paths of a recorded sequence, and counted segments compared with it.
+
+use crate::cli::{Check, CountedPaths, Sequence};
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use trodden_analysis::segments::{ObservedSegments, compare};
+use trodden_analysis::sequences::{self, Opened};
+use trodden_command::laboratory::folders;
+use trodden_console::{notes, output};
+use trodden_report::counted_segments;
+use trodden_report::sequences::{self as shown, RecordedThread, iterations};
+
+const SCHEMA_VERSION: u32 = 1;
+
+/// Answers.
+///
+/// # Errors
+/// A recording cannot be read, or a parameter is out of its range.
+pub fn run(job: &Sequence) -> Result<ExitCode> {
+    match job {
+        Sequence::Supergraph(job) => {
+            let found = sequences::segments(&open(job)?, job.length as usize, true, job.top)?;
+            print(job.json, &found, |out| shown::write_segments(out, &found))?;
+        }
+        Sequence::Branches(job) => {
+            let found = sequences::last_branches(&open(job)?, job.length as usize, job.top, u64::MAX)?;
+            print(job.json, &found, |out| iterations::write_branches(out, &found))?;
+        }
+        Sequence::Check(job) => return check(job),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(job: &CountedPaths) -> Result<Opened> {
+    shown::open(&job.recording, RecordedThread { thread: job.thread, method: None }, &folders())
+}
+
+/// Whether a program counted what a stream says: of a depth, or of all that it counts.
+fn check(job: &Check) -> Result<ExitCode> {
+    let (depth, folders) = (job.depth.map(|depth| depth as usize), folders());
+    let counted = ObservedSegments::load(&job.counted, depth.unwrap_or(1), &folders)?;
+    let all = compare(&counted, &job.recording, depth, &folders)?;
+    for compared in &all {
+        counted_segments::differences(compared).for_each(notes::warn);
+        output::print_text(&counted_segments::comparison(compared))?;
+    }
+    ensure!(
+        all.iter().any(|compared| compared.compared > 0),
+        "no segment was compared: no code of the callers makes the calls that the program was made to count"
+    );
+    Ok(if all.iter().all(|compared| compared.differing.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints a result as JSON or as lines.
+fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = BufWriter::new(output::text_or_json(json));
+    if json {
+        let mut document = serde_json::to_value(document)?;
+        document["schema_version"] = SCHEMA_VERSION.into();
+        out.write_all(&output::json_text(&document)?)?;
+    } else {
+        lines(&mut out)?;
+    }
+    Ok(out.flush()?)
+}

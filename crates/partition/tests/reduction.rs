@@ -1,0 +1,149 @@
+//! The reduction and the tasks of partitioned path profiling: the paper's example, and random graphs against a second implementation.
+//!
+//! The oracle enumerates whole paths and all quadruples and triples of nodes, as the definitions are printed; it folds
+//! nothing. Two paths are one path of the reduced graph if they differ inside of conditionals only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::dag::Entries;
+use trodden_flow::part::{Measure, Part};
+use trodden_flow::{Dag, DagEdgeId, Graph, Node};
+use trodden_partition::tasks::tasks;
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, all_paths, graph};
+
+fn dag(nodes: u32, exit: u32, edges: &[(u32, u32)]) -> Dag {
+    let edges = edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect();
+    Dag::new(&Graph::new(nodes, Node(0), Node(exit), edges).unwrap(), &[], Entries::PerEdge)
+}
+
+/// Begin, middle nodes and end of each diamond and triangle that lets nothing in or out in between.
+fn conditionals(dag: &Dag) -> BTreeSet<(u32, BTreeSet<u32>, u32)> {
+    let edges: BTreeSet<(u32, u32)> = dag.edges().iter().map(|e| (e.from.0, e.to.0)).collect();
+    let nodes = || 0..dag.node_count() as u32;
+    let to = |n: u32| edges.iter().filter(|e| e.1 == n).count();
+    let from = |n: u32| edges.iter().filter(|e| e.0 == n).count();
+    let inner = |n: u32| to(n) == 1 && from(n) == 1;
+    let mut found = BTreeSet::new();
+    for a in nodes().filter(|a| from(*a) == 2) {
+        for d in nodes().filter(|d| to(*d) == 2) {
+            for b in nodes().filter(|b| inner(*b) && edges.contains(&(a, *b)) && edges.contains(&(*b, d))) {
+                if edges.contains(&(a, d)) {
+                    found.insert((a, BTreeSet::from([b]), d));
+                }
+                for c in nodes().filter(|c| *c > b && inner(*c) && edges.contains(&(a, *c)) && edges.contains(&(*c, d))) {
+                    found.insert((a, BTreeSet::from([b, c]), d));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The edges of the paths that are one in the reduced graph, for each of its paths.
+fn expected(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> BTreeSet<Vec<bool>> {
+    let conditionals = conditionals(dag);
+    let mut groups: BTreeMap<Vec<u32>, Vec<bool>> = BTreeMap::new();
+    for path in paths {
+        let nodes: Vec<u32> = path.iter().map(|e| dag.edge(*e).from.0).chain([dag.exit().0]).collect();
+        let outside = |n: &u32| !conditionals.iter().any(|(_, middle, _)| middle.contains(n));
+        let key = nodes.into_iter().filter(outside).collect();
+        let set = groups.entry(key).or_insert_with(|| vec![false; dag.edges().len()]);
+        path.iter().for_each(|e| set[e.index()] = true);
+    }
+    groups.into_values().collect()
+}
+
+/// Four of the five diamonds of figures 1 and 2, as far as the text names their nodes: v4 to v7 and v7 to v10, v15 to v18 and
+/// v18 to v21. Nodes have the paper's numbers; 0 is the entry, 22 the exit.
+fn figure_1() -> Dag {
+    let chain = |a: u32| [(a, a + 1), (a, a + 2), (a + 1, a + 3), (a + 2, a + 3)];
+    let mut edges = vec![(0, 1), (1, 2), (1, 12), (2, 3), (2, 4), (10, 22), (3, 11), (11, 22), (12, 13), (12, 14), (13, 11)];
+    edges.extend([(14, 15), (21, 22)]);
+    [4, 7, 15, 18].iter().for_each(|a| edges.extend(chain(*a)));
+    dag(23, 22, &edges)
+}
+
+#[test]
+fn the_papers_example_has_four_tasks_without_overlapping_probes() {
+    let dag = figure_1();
+    let sets = tasks(&dag, 8, false);
+    assert_eq!(sets.len(), 4, "example 3");
+    let probes = |set: &Vec<bool>| Part::selective(&dag, set, &vec![1; dag.edges().len()], Measure::Labels).values;
+    for (at, set) in sets.iter().enumerate() {
+        let mut others = sets.iter().enumerate().filter(|(i, _)| *i != at);
+        let own = probes(set);
+        assert!(others.all(|(_, other)| own.iter().zip(probes(other)).all(|(a, b)| *a == 0 || b == 0)), "task {at}");
+    }
+}
+
+#[test]
+fn conditionals_that_share_a_node_stay_in_one_task() {
+    // Between entry and exit, or from the entry to the exit.
+    let row = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (4, 6), (5, 7), (6, 7), (7, 8)];
+    assert_eq!(tasks(&dag(9, 8, &row), 2, false), [vec![true; 10]]);
+    let whole = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5)];
+    assert_eq!(tasks(&dag(6, 5, &whole), 4, false), [vec![true; 7]]);
+    // An end that is reached from elsewhere is no dummy's: here a path passes by the diamond.
+    let joined = [(0, 1), (0, 4), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5)];
+    assert_eq!(tasks(&dag(6, 5, &joined), 4, false).len(), 3);
+}
+
+/// Adds what leads from one node to another: an edge, two parts in a row, a conditional, or a branch over two parts.
+fn part(random: &mut Random, edges: &mut Vec<(u32, u32)>, nodes: &mut u32, (from, to): (u32, u32), depth: u32) {
+    let mut node = || {
+        *nodes += 1;
+        *nodes - 1
+    };
+    match if depth == 0 { random.below(3) } else { random.below(6) } {
+        0 => edges.push((from, to)),
+        1 => {
+            let middle = node();
+            edges.extend([(from, middle), (middle, to), (from, to)]);
+        }
+        2 => {
+            let (a, b) = (node(), node());
+            edges.extend([(from, a), (a, to), (from, b), (b, to)]);
+        }
+        3 | 4 => {
+            let middle = node();
+            part(random, edges, nodes, (from, middle), depth - 1);
+            part(random, edges, nodes, (middle, to), depth - 1);
+        }
+        _ => {
+            let (a, b) = (node(), node());
+            edges.extend([(from, a), (from, b)]);
+            part(random, edges, nodes, (a, to), depth - 1);
+            part(random, edges, nodes, (b, to), depth - 1);
+        }
+    }
+}
+
+fn structured(random: &mut Random) -> Dag {
+    let (mut edges, mut nodes) = (Vec::new(), 2);
+    part(random, &mut edges, &mut nodes, (0, 1), 4);
+    dag(nodes, 1, &edges)
+}
+
+#[test]
+fn tasks_are_the_paths_of_the_reduced_graph() {
+    let (mut folded, mut chained, mut several) = (0, 0, 0);
+    for seed in 0..8_000 {
+        let mut random = Random::new(seed);
+        let (nodes, edges) = random.pick(&[(5, 6), (7, 9), (9, 12), (12, 15)]);
+        let dag = match seed % 2 {
+            0 => Dag::new(&graph(&mut random, nodes, edges, Cycles::None), &[], Entries::PerEdge),
+            _ => structured(&mut random),
+        };
+        let ends: BTreeSet<(Node, Node)> = dag.edges().iter().map(|e| (e.from, e.to)).collect();
+        let Some(paths) = all_paths(&dag, 200).filter(|_| ends.len() == dag.edges().len() && !dag.edges().is_empty()) else { continue };
+        let expected = expected(&dag, &paths);
+        // With more copies than paths no beginning is cut short.
+        let sets: BTreeSet<Vec<bool>> = tasks(&dag, paths.len() + 1, false).into_iter().collect();
+        assert_eq!(sets, expected, "seed {seed}: {:?}", dag.edges().iter().map(|e| (e.from.0, e.to.0)).collect::<Vec<_>>());
+        let found = conditionals(&dag);
+        folded += usize::from(!found.is_empty());
+        chained += usize::from(found.iter().any(|a| found.iter().any(|b| a.2 == b.0)));
+        several += usize::from(!found.is_empty() && sets.len() > 1);
+    }
+    assert!(folded > 2_000 && chained > 500 && several > 500, "{folded} folded, {chained} chained, {several} with several tasks");
+}

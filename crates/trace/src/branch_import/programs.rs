@@ -1,0 +1,51 @@
+//! The programs among the files that ran whose blocks have addresses.
+
+use super::ImportError;
+use crate::perf_script::{self, ScriptLine};
+use std::collections::BTreeSet;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+use trodden_binary::{BinaryError, ProbedImage};
+use trodden_unit::UnitStore;
+
+/// Finds the programs and libraries that were built with `--addresses` among the mapped files that the text of `perf script` names.
+/// `name` is the text's in messages.
+///
+/// # Errors
+/// The text cannot be read, or there is no such program; then the reason of the file that was mapped first.
+pub fn marked_programs(text: impl BufRead, name: &Path, store: Option<&UnitStore>) -> Result<Vec<PathBuf>, ImportError> {
+    let (mut seen, mut found, mut reason) = (BTreeSet::new(), Vec::new(), None);
+    for line in text.split(b'\n') {
+        let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
+        // Samples without the fields of branches are of no interest here.
+        let Ok(ScriptLine::Mapping(mapping)) = perf_script::parse(&String::from_utf8_lossy(&line)) else { continue };
+        let path = PathBuf::from(&mapping.path);
+        if !path.is_file() || !seen.insert(path.clone()) {
+            continue;
+        }
+        match ProbedImage::read(&path, store) {
+            Ok(_) => found.push(path),
+            Err(error) => reason = reason.or(Some(error)),
+        }
+    }
+    if found.is_empty() {
+        let none = || BinaryError::Addresses { image: name.to_owned(), what: "no file that is still there was mapped".into() };
+        return Err(reason.unwrap_or_else(none).into());
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_program_the_reason_is_named() {
+        let none = marked_programs(&b"1/1\n"[..], Path::new("text"), None).unwrap_err().to_string();
+        assert!(none.contains("was mapped"), "{none}");
+        let mapping = "a 1 PERF_RECORD_MMAP2 1/1: [0x400000(0x1000) @ 0 00:00 0 0]: r-xp";
+        let mapped = format!("{mapping} {}/Cargo.toml\n", env!("CARGO_MANIFEST_DIR"));
+        let other = marked_programs(mapped.as_bytes(), Path::new("text"), None).unwrap_err().to_string();
+        assert!(other.contains("Cargo.toml"), "{other}");
+    }
+}
