@@ -26,7 +26,7 @@ fn json(place: &Place, arguments: &str) -> Value {
 /// Builds and records a program with coverage.
 fn run(name: &str, source: &str, options: &str) -> Place {
     let place = Place::with(&[(name, source)]);
-    place.cc(&format!("--trodden-coverage -w {options} {name} -o own"));
+    place.cc(&format!("--trodden=coverage -w {options} {name} -o own"));
     place.trodden("record --no-store -o run.trodden -- ./own");
     place
 }
@@ -104,8 +104,10 @@ fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
 
 /// LLVM's counts are LLVM's: nothing is marked.
 fn check_like_llvm(place: &Place) {
-    for command in ["export", "export --format lcov", "show", "report", "report --functions", "report --json"] {
-        let output = place.trodden(&format!("coverage {command} run.trodden --like llvm-cov"));
+    for command in
+        ["export llvm-json", "export lcov", "coverage show", "coverage report", "coverage report --functions", "coverage report --json"]
+    {
+        let output = place.trodden(&format!("{command} run.trodden --like llvm-cov"));
         let all = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap().to_lowercase()).concat();
         assert!(!all.contains("not exact") && !all.contains("\"not_exact\":[{") && !all.contains("\"reason\""), "{command}: {all}");
     }
@@ -246,7 +248,7 @@ fn lines_in_other_answers_are_marked() {
     git("add retry.c");
     git("commit -q -m first");
     place.write("retry.c", &RETRY.replace("sum++", "sum--"));
-    place.cc("--trodden-coverage -O1 -g -w retry.c -o own");
+    place.cc("--trodden=coverage -O1 -g -w retry.c -o own");
     place.write("tests.txt", "a\t./own\nb\t./own\n");
     place.trodden("suite run tests --commands tests.txt");
     place.trodden("record --no-store -o run.trodden -- ./own");
