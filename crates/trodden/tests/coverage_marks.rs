@@ -220,11 +220,11 @@ fn cargo(place: &Place) -> std::process::Command {
 /// Functions with branches in which executions ended by a panic, and none that always returned.
 #[test]
 fn rust_behind_branches() {
-    const PANIC: &str = "use std::hint::black_box;\n#[inline(never)]\nfn fail(n: u32) {\n    if n % 2 == 1 {\n        panic!(\"odd\");\n    \
-        }\n}\n#[inline(never)]\nfn branching(n: u32) -> u32 {\n    let mut sum = 0;\n    if n > 2 {\n        fail(n);\n        sum += 2;\n    \
-        }\n    black_box(sum)\n}\n#[inline(never)]\nfn finished(n: u32) -> u32 {\n    if n > 2 { black_box(1) } else { black_box(2) }\n}\n\
-        fn main() {\n    std::panic::set_hook(Box::new(|_| {}));\n    for n in 0..6 {\n        \
-        let _ = std::panic::catch_unwind(|| branching(n));\n        black_box(finished(n));\n    }\n}\n";
+    const PANIC: &str = "use std::hint::black_box;\n#[inline(never)]\nfn fail(n: u32) {\n    if n % 2 == 1 {\n        \
+        panic!(\"odd\");\n    }\n}\n#[inline(never)]\nfn branching(n: u32) -> u32 {\n    let mut sum = 0;\n    if n > 2 {\n        \
+        fail(n);\n        sum += 2;\n    }\n    black_box(sum)\n}\n#[inline(never)]\nfn finished(n: u32) -> u32 {\n    \
+        if n > 2 { black_box(1) } else { black_box(2) }\n}\nfn main() {\n    std::panic::set_hook(Box::new(|_| {}));\n    \
+        for n in 0..6 {\n        let _ = std::panic::catch_unwind(|| branching(n));\n        black_box(finished(n));\n    }\n}\n";
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", PANIC)]);
     must(cargo(&place).args(["build", "--coverage"]));
