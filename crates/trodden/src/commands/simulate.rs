@@ -23,8 +23,8 @@ use trodden_profile::Run;
 use trodden_recording::one_run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
-    EmulatedProgram, OpenedSource, Places, ProfileKind, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file, qemu_version,
-    simulate, table_profile,
+    EmulatedProgram, OpenedSource, Places, ProfileKind, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file,
+    qemu_version, simulate, table_profile,
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
