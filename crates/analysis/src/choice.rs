@@ -56,7 +56,8 @@ pub enum NoChoice {
     TwoNumberings(#[from] TwoNumberings),
     /// The function has too many paths.
     #[error(
-        "function `{function}` has {paths} paths, and at most {MOST_TRIED} can be tried: build the program by `trodden-lab with --max-paths {MOST_TRIED} -- build`"
+        "function `{function}` has {paths} paths, and at most {MOST_TRIED} can be tried: build the program by \
+            `trodden-lab with --max-paths {MOST_TRIED} -- build`"
     )]
     TooMany {
         /// The function.

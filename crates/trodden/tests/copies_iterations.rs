@@ -1,5 +1,5 @@
-//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, against the iterations counted from the stream
-//! of the whole program.
+//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, against the iterations counted from the
+//! stream of the whole program.
 
 mod place;
 

@@ -88,7 +88,8 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
             let executed: Vec<u64> = executed(image, place, function).map(|(path, _)| path).collect();
             ensure!(
                 executed.is_empty() || callees.are_noted(place, function),
-                "`{}` does not count at which calls its paths arrive: for calls:RUN, record a program built by `trodden-lab with --reach calls -- build`",
+                "`{}` does not count at which calls its paths arrive: for calls:RUN, record a program built by \
+                    `trodden-lab with --reach calls -- build`",
                 function.plain_name()
             );
             for path in executed {

@@ -164,7 +164,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
         Segments,
         Part,
         "copies share the paths of a program, not its segments",
-        "build the program without --segments for copies; `trodden record --copies K --divide segments:SET` shares the counting of segments",
+        "build the program without --segments for copies; `trodden record --copies K --divide segments:SET` shares their counting",
     ),
     excludes(Segments, Events, "segments are counted, and nothing is summed up", "make two builds"),
     excludes(Segments, EdgeProfile, "an edge profile takes the counts of all paths", "make two builds"),
