@@ -216,8 +216,8 @@ pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Surr
     };
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
-            "{} was built with --sample: its raw file has counts of bursts, and not which part of the run they are; `trodden record --attach` of \
-             the running program, and `trodden record`, make a profile that says so",
+            "{} was built with --sample: its raw file has counts of bursts, and not which part of the run they are; `trodden record \
+             --attach` of the running program, and `trodden record`, make a profile that says so",
             image.path
         );
     }

@@ -1,4 +1,4 @@
-//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, against the iterations counted from the stream
+//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, against the iterations of the stream
 //! of the whole program.
 
 mod place;

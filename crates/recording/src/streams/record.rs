@@ -2,8 +2,8 @@
 //!
 //! A program writes chunks of events into a file that it maps; this process takes full ones, gives them back, and makes grammars of them.
 //! If it is slower, the file grows up to the bound that `StreamOptions` gives; then the program waits. If it is killed, the program goes
-//! on until the file has that size, and counts what it loses then; `trodden import` makes the log later. If the program is killed, all it wrote
-//! is in the file.
+//! on until the file has that size, and counts what it loses then; `trodden import` makes the log later. If the program is killed, all it
+//! wrote is in the file.
 
 use super::recorder::{PAUSE, Recorder, longer, note_lost};
 use crate::runs::reasons;

@@ -22,8 +22,8 @@ const FOUND: u8 = 1;
 const UNKNOWN: u8 = 2;
 
 /// What to do where paths are cut.
-const REMEDY: &str = "`trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` (or a larger --max-paths) makes a program whose \
-    paths are whole; record that";
+const REMEDY: &str = "`trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` (or a larger --max-paths) makes a program \
+    whose paths are whole; record that";
 
 /// Looks a path expression up.
 ///
