@@ -54,8 +54,15 @@ pub struct RunTally {
 }
 
 impl RunTally {
-    fn add(&mut self, failed: bool) {
+    /// Adds a run.
+    pub fn add(&mut self, failed: bool) {
         *if failed { &mut self.failing } else { &mut self.passing } += 1;
+    }
+
+    /// How alike the runs that these are of `all` and the failing runs are: `F / sqrt(NF (F + S))`, from 0 to 1.
+    pub fn ochiai(self, all: RunTally) -> f64 {
+        let both = (all.failing * (self.failing + self.passing)) as f64;
+        if both == 0.0 { 0.0 } else { self.failing as f64 / both.sqrt() }
     }
 
     /// The share of failing runs, and the variance of that estimate.
@@ -200,7 +207,7 @@ impl Isolation {
             runs,
             executed,
             new_edges,
-            ochiai: f / (nf * (f + s)).sqrt(),
+            ochiai: runs.ochiai(self.all),
             tarantula: (f / nf) / (f / nf + s / ns),
             increase: (increase, half),
             importance,

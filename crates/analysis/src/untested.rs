@@ -7,12 +7,16 @@
 //! A profile is *filtered by known paths* first: counts of known paths are removed. All paths that remain are untested: complete paths, and
 //! prefixes up to a call that may not return. Of the prefixes, only unfinished paths are reported. (A prefix of a path that a test
 //! completed is known, too, so the result is exact.)
+//!
+//! Of a failing run, some untested paths are likely to be the cause (section 6.2.2 there). They are ranked by the measure of Ochiai
+//! ([`crate::isolate`]), then by how near the failure they are: unfinished ones first, then those that were taken for the first time last.
 
+use crate::isolate::RunTally;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{DagEdgeId, Edge, Origin};
-use trodden_profile::model::{Profile, UnitProfile};
-use trodden_profile::paths::FunctionPaths;
-use trodden_unit::{EdgeKind, FunctionMap, Identity, KnownFunction, KnownPaths, MapError, UnitMap};
+use trodden_profile::model::{ProcessEnding, Profile, UnitProfile};
+use trodden_profile::paths::{FunctionPaths, Walks};
+use trodden_unit::{EdgeKind, FunctionMap, Identity, InterestingWords, KnownFunction, KnownPaths, MapError, UnitMap};
 
 /// A function: its unit, and its place in the unit's map.
 pub type UntestedFunction = (Identity, usize);
@@ -24,6 +28,8 @@ pub type CounterKey = (Identity, u64);
 pub struct Sighting {
     /// Runs (profiles) that took it.
     pub runs: u64,
+    /// Those of them of which it is known whether they failed.
+    pub ended: RunTally,
     /// Time of its first execution in nanoseconds since 1970, as the program noted it; else the time when the run began; 0 if unknown.
     pub first_ns: u64,
     /// The run that took it first, by the number under which it was added.
@@ -41,6 +47,19 @@ pub struct Sightings {
     pub counted: BTreeSet<CounterKey>,
     /// Whether any unit counts known paths as well, so that shares are known.
     pub counts_known: bool,
+    /// All runs of which it is known whether they failed.
+    pub ended: RunTally,
+    /// Executions that builds of `--interesting` counted without their paths.
+    pub without_path: WithoutPath,
+}
+
+/// Executions of paths that are not interesting to the build that counted them, all of a function in one counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WithoutPath {
+    /// Of functions all of whose known paths have counters of their own: these are of untested paths.
+    pub untested: u128,
+    /// Of others: these may be of known paths.
+    pub unclear: u128,
 }
 
 /// Untested paths and edges of a function.
@@ -89,21 +108,46 @@ impl Sightings {
     /// A function's map is damaged.
     pub fn add(&mut self, run: usize, profile: &mut Profile, known: &KnownPaths) -> Result<(), MapError> {
         let started = profile.run.started_ns;
+        let failed = profile.run.ending.map(|ending| ending != ProcessEnding::Exit(0));
+        failed.iter().for_each(|failed| self.ended.add(*failed));
         // A unit may be in several images of the run.
         let mut in_run = BTreeSet::new();
         for unit in profile.images.iter_mut().flat_map(|i| &mut i.units) {
             self.counts_known |= !unit.map.has_times();
             self.tally(unit)?;
+            self.tally_without_path(unit, known)?;
             filter_known(unit, known);
             for (counter, _) in &unit.counts.executions {
                 let first_ns = unit.counts.first_seen_of(*counter).unwrap_or(started);
-                let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting { runs: 0, first_ns, first_run: run });
-                seen.runs += u64::from(in_run.insert((unit.unit, *counter)));
+                let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting {
+                    runs: 0,
+                    ended: RunTally::default(),
+                    first_ns,
+                    first_run: run,
+                });
+                if in_run.insert((unit.unit, *counter)) {
+                    seen.runs += 1;
+                    failed.iter().for_each(|failed| seen.ended.add(*failed));
+                }
                 // 0 means an unknown time, which is not earlier.
                 if first_ns != 0 && (seen.first_ns == 0 || first_ns < seen.first_ns) {
                     (seen.first_ns, seen.first_run) = (first_ns, run);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Adds executions whose path the build does not distinguish.
+    fn tally_without_path(&mut self, unit: &UnitProfile, known: &KnownPaths) -> Result<(), MapError> {
+        for function in &unit.map.functions {
+            let Some(words) = function.interesting() else { continue };
+            let executions = u128::from(unit.unattributed(function));
+            let sum = match counts_all_known(function, words, known_of(known, &unit.map, function))? {
+                true => &mut self.without_path.untested,
+                false => &mut self.without_path.unclear,
+            };
+            *sum += executions;
         }
         Ok(())
     }
@@ -117,6 +161,17 @@ impl Sightings {
         }
         Ok(())
     }
+}
+
+/// Whether all known paths of a function have counters of their own. Paths up to calls are not counted at all there.
+fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Option<&KnownFunction>) -> Result<bool, MapError> {
+    let counted: BTreeSet<u64> = words.paths.iter().map(|(_, path)| *path).collect();
+    let mut others = known.iter().flat_map(|k| &k.known).map(|(path, _)| *path).filter(|path| !counted.contains(path)).peekable();
+    if others.peek().is_none() {
+        return Ok(true);
+    }
+    let walks = Walks::from_function(function)?;
+    Ok(others.all(|path| walks.walk(path).is_some_and(|walk| walk.end.is_none())))
 }
 
 /// Removes counts of known paths, and counters that belong to no path.

@@ -6,7 +6,7 @@
 //! Between the jump and that branch nothing is pushed, so this has the effect of a handler that repairs at once.
 //!
 //! A coroutine, or a handler of signals with a stack of its own, has a path stack of its own, which its switch keeps as
-//! the system keeps that of a thread. Stacks are told apart by the range of addresses that was seen on each. Cost: a
+//! the system keeps that of a thread. Stacks are distinguished by the range of addresses that was seen on each. Cost: a
 //! comparison for each call and return; a search of the path stack for a repair, of all stacks for a switch.
 
 use crate::path_stack::{Overflow, PathEntry, PathStack};

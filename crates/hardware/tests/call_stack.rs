@@ -36,7 +36,7 @@ struct Frame {
     /// The path that it owns; `None` if that of a caller is extended into it, or if the path stack lost it.
     path: Option<Path>,
     is_extended: bool,
-    /// Its entry was lost, and another made when it went on: nothing tells where its return address lies.
+    /// Its entry was lost, and another made when it went on: where its return address lies is not known.
     is_found_again: bool,
 }
 
@@ -301,7 +301,7 @@ impl Machine {
                 _ => self.forward(),
             }
         }
-        // Out of a handler, nothing tells that the frame which it interrupted goes on, unless the place of that frame is known.
+        // Out of a handler, the frame that it interrupted goes on unnoticed, unless the place of that frame is known.
         let is_known = interrupted.frames.iter().all(|frame| !frame.is_found_again);
         if self.random.in_(3) && is_known && self.frames().len() > base + 1 {
             // Out of the handler.

@@ -22,7 +22,9 @@
 //! Recursion needs nothing: contexts are of bounded length. Interesting edges are never cut: functions are cut where the recorded run's
 //! were, so that each path of a segment is one path of the graph.
 
+mod displaced;
 pub mod hand_over;
+mod places;
 mod transition;
 
 use crate::calls;
@@ -35,21 +37,21 @@ use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMLinkage, LLVMVisibility};
+use places::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use transition::{Transition, TransitionTables, slot_of};
+use transition::Transition;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::numbering::PerfectHash;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
+use trodden_unit::experiment::SegmentNumbering;
 use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, UnplacedCall};
 use trodden_wire::{CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
 
-/// A function has a word for each context and path if these are at most so many. With 2^6, three programs execute 0.1 to 39 % more; with
-/// 2^18, 0 to 0.5 % less, for 64 times the memory (docs/benchmarks/constants.md).
-const MOST_DIRECT: u64 = 1 << 12;
-/// The same, where every path in a context is to be counted.
+/// A function in which every path in a context is to be counted has a word for each context and path if these are at most so many.
 const MOST_EVERY: u64 = 1 << 20;
+/// The same by the numbering of Ball and Larus, of a function in which interesting pairs alone are.
+const MOST_DIRECT: u64 = 1 << 12;
 /// Words of a unit beyond which only interesting pairs have some: code reaches no more than 2 GiB.
 const MOST_OF_UNIT: u64 = 1 << 25;
 
@@ -66,16 +68,14 @@ pub struct SegmentPlan {
     pub words: SegmentWords,
     /// Bits of its paths' numbers.
     bits: u32,
-    /// How words are found, where not every number has one.
-    hash: Option<PerfectHash>,
+    /// How words are found.
+    places: Places,
     /// Edges where first paths end that are counted.
     counted: BTreeSet<Edge>,
     /// Calls on segments, by the edge where paths come to them.
     calls: BTreeMap<Edge, Vec<CallOnSegment>>,
     /// Where paths lead to, for each callee.
     transitions: Vec<Transition>,
-    /// The table of the interesting pairs.
-    tables: TransitionTables,
     /// By what callees know contexts that are theirs, and the function's number.
     tags: (Tags, u32),
 }
@@ -135,6 +135,8 @@ pub struct FunctionOnSegments<'a> {
     pub frequencies: &'a Frequencies,
     /// Identity of the set.
     pub identity: Identity,
+    /// Its numbering.
+    pub numbering: SegmentNumbering,
 }
 
 impl SegmentPlan {
@@ -144,34 +146,26 @@ impl SegmentPlan {
         let bits = SegmentWords::path_bits(function.paths);
         let rows = (function.contexts.len() as u64 + 1) << bits;
         let interesting: Vec<(u32, u64)> = function.interesting.iter().copied().collect();
-        let most = if on.set.counts_every() { MOST_EVERY } else { MOST_DIRECT };
-        let fits = rows <= most && first_word.saturating_add(rows) <= MOST_OF_UNIT;
-        let keys: Vec<u64> = interesting.iter().map(|(c, p)| SegmentWords::key(function.paths, *c, *p)).collect();
-        let hash = (!fits).then(|| PerfectHash::from_keys(&keys).ok()).flatten();
+        let places = Places::of_function(on, (first_word, rows), &interesting);
         let caller = |c: &trodden_unit::SegmentContext| {
             let caller = &on.set.functions()[c.caller as usize];
             CallerPath { unit: caller.unit.clone(), name: caller.name.clone(), context: c.context, path: c.path }
         };
-        let words = match (&hash, function.contexts.is_empty() || !function.counts) {
-            (_, true) => 0,
-            (Some(hash), _) => hash.slots() + 1,
-            (None, _) => rows,
-        };
+        let words = if function.contexts.is_empty() || !function.counts { 0 } else { places.words() };
         let mut plan = SegmentPlan {
             words: SegmentWords {
                 first_word,
                 words,
                 contexts: function.contexts.iter().map(caller).collect(),
-                keys: hash.iter().flat_map(|h| (0..h.slots()).map(|slot| h.key(slot).unwrap_or(u64::MAX))).collect(),
+                keys: places.keys(),
                 interesting,
                 ..SegmentWords::default()
             },
             bits,
-            hash,
+            places,
             counted: BTreeSet::new(),
             calls: BTreeMap::new(),
             transitions: Vec::new(),
-            tables: TransitionTables::default(),
             tags: (Tags(on.identity), on.number),
         };
         if words > 0 {
@@ -283,19 +277,8 @@ impl SegmentCode<'_> {
         }
         let i64 = builder.module.i64();
         let first = builder.offset(i64, base, builder.constant(self.plan.words.first_word));
-        let word = match &self.plan.hash {
-            None => number,
-            Some(hash) => self.word(builder, hash, number),
-        };
+        let word = self.plan.places.word(builder, edge, number, self.version.code);
         Some(builder.offset(i64, first, word))
-    }
-
-    /// The word of a number among interesting ones; the last one of all others.
-    fn word(&self, builder: &Builder, hash: &PerfectHash, number: Value) -> Value {
-        let slot = slot_of(builder, hash, number);
-        let name = format!("{}.segments", self.version.code.name());
-        let key = self.plan.tables.entry(0, builder, slot, &name, || self.plan.words.keys.clone());
-        builder.select(builder.equal(key, number), slot, builder.constant(hash.slots()))
     }
 
     /// Gives a callee its context.
@@ -335,6 +318,25 @@ impl SegmentCode<'_> {
             }),
         };
         self.words.pass(&before, call, passed);
+    }
+}
+
+impl Places {
+    /// Those of a function's pairs, of which there would be so many rows in an array.
+    fn of_function(on: &FunctionOnSegments, (first_word, rows): (u64, u64), interesting: &[(u32, u64)]) -> Places {
+        let function = &on.set.functions()[on.number as usize];
+        let fits = |most: u64| rows <= most && first_word.saturating_add(rows) <= MOST_OF_UNIT;
+        let most = match on.numbering {
+            _ if on.set.counts_every() => MOST_EVERY,
+            SegmentNumbering::BallLarus => MOST_DIRECT,
+            SegmentNumbering::Minimal => interesting.len() as u64 + 1,
+        };
+        if fits(most) {
+            return Places::Keys(rows);
+        }
+        let key = |(context, path): &(u32, u64)| (SegmentWords::key(function.paths, *context, *path), last_edge(on.program, *path));
+        let keys: Vec<(u64, Option<Edge>)> = interesting.iter().map(key).collect();
+        Places::minimal(&keys).unwrap_or(Places::Keys(rows))
     }
 }
 

@@ -157,6 +157,7 @@ impl Answer {
         }
         writeln!(out, "  no plan is below         {}", share(self.bound.proven))?;
         writeln!(out, "   with ends whole         {}", share(self.bound.proven_for_whole_ends))?;
-        writeln!(out, "  divided functions        {:>16}\n", self.profitable_procedures)
+        let divided = if self.strategy == "p3" { "profitable procedures" } else { "divided functions" };
+        writeln!(out, "  {divided:<24} {:>16}\n", self.profitable_procedures)
     }
 }

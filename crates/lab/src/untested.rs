@@ -20,7 +20,7 @@ pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
         top: None,
         min_count: 1,
         known_edges: false,
-        by: UntestedOrder::Count,
+        by: Some(UntestedOrder::Count),
         edges: false,
         fail: job.fail,
         format: job.format,

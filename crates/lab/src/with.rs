@@ -19,8 +19,9 @@ use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 pub fn run(job: &With) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
     ensure!(!job.given.given.is_empty(), "give a choice: {}", names());
-    for GivenChoice { option, commands, .. } in &job.given.given {
-        if !commands.iter().any(|command| words.starts_with(&command.split(' ').collect::<Vec<_>>())) {
+    for choice in &job.given.given {
+        let GivenChoice { option, commands, .. } = choice;
+        if !choice.concerns(&words) {
             let list: Vec<String> = commands.iter().map(|command| full_name(command)).collect();
             bail!("{option} does not concern `{}`: it is for {}", full_name(words[0]), list.join(", "));
         }

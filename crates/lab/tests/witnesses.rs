@@ -85,7 +85,10 @@ fn every_strategy_and_placement_answers() {
         answer(&format!("witnesses - --placement {placement}"), &figure_1(), 0);
     }
     let known = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]], "weights": [1, 1, 1, 1, 1]});
-    assert_eq!(answer("witnesses - --placement paper", &known, 1)["profiles"], json!([[2]]));
+    let found = answer("witnesses - --placement paper", &known, 1);
+    assert_eq!(found["profiles"], json!([[2]]));
+    // One comes to node 1 and two leave it; two come to node 2 and one leaves it.
+    assert_eq!(found["unbalanced"], json!([1, 2]));
 }
 
 #[test]

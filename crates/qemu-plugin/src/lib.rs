@@ -6,7 +6,7 @@
 //!
 //! Each thread has a buffer of its own, which is written whole under one lock. A block is described when it is
 //! translated, under the same lock, so it is described in the stream before it is executed. A process that the program
-//! forks writes nothing.
+//! forks writes nothing. Memory accesses are sent if they are asked for; those of calls and returns always.
 //!
 //! Source: QEMU's documentation of TCG plugins, API version 1 (QEMU 7.2).
 
@@ -107,16 +107,28 @@ extern "C" fn translated(_: PluginId, block: *mut Translation) {
     unsafe {
         qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, qemu::NO_REGISTERS, std::ptr::without_provenance_mut(number));
     }
-    if stream.records_memory() {
-        // SAFETY: the same block and its instructions.
-        unsafe {
-            for at in 0..qemu::qemu_plugin_tb_n_insns(block) {
-                let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
+    // SAFETY: the same block, its instructions and their bytes.
+    unsafe {
+        let count = qemu::qemu_plugin_tb_n_insns(block);
+        for at in 0..count {
+            let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
+            if stream.records_memory() || (at + 1 == count && is_call_or_return(qemu::code(instruction))) {
                 let flags = qemu::NO_REGISTERS;
                 let number = std::ptr::without_provenance_mut(at);
                 qemu::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, flags, qemu::READ_AND_WRITE, number);
             }
         }
+    }
+}
+
+/// Whether an instruction of x86-64 is a near call or return: where those access the stack says which frame executes.
+fn is_call_or_return(code: &[u8]) -> bool {
+    const PREFIXES: [u8; 9] = [0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0xf2, 0xf3];
+    let prefixes = code.iter().take_while(|byte| PREFIXES.contains(byte) || (0x40..0x50).contains(*byte)).count();
+    match code[prefixes..] {
+        [0xe8 | 0xc2 | 0xc3, ..] => true,
+        [0xff, mode, ..] => mode >> 3 & 7 == 2,
+        _ => false,
     }
 }
 
@@ -128,4 +140,28 @@ extern "C" fn accessed(thread: c_uint, info: u32, address: u64, instruction: *mu
     // SAFETY: `info` is what QEMU passed to this callback.
     let (is_store, size_shift) = unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
     Stream::get().push(thread, trodden_wire::blocks::memory_word(instruction.addr() as u64, address, size_shift, is_store));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_call_or_return;
+
+    #[test]
+    fn calls_and_returns_are_distinguished_from_other_instructions() {
+        // call, call *%rax, call *%r8, call *8(%rax), notrack call *%rax, ret, rep ret, ret $8.
+        let those: [&[u8]; 8] = [
+            &[0xe8, 1, 2, 3, 4],
+            &[0xff, 0xd0],
+            &[0x41, 0xff, 0xd0],
+            &[0xff, 0x50, 8],
+            &[0x3e, 0xff, 0xd0],
+            &[0xc3],
+            &[0xf3, 0xc3],
+            &[0xc2, 8, 0],
+        ];
+        assert!(those.iter().all(|code| is_call_or_return(code)));
+        // inc %eax, jmp *%rax, push (%rax), jmp, nothing but a prefix, the first byte of an instruction cut off by its page.
+        let others: [&[u8]; 6] = [&[0xff, 0xc0], &[0xff, 0xe0], &[0xff, 0x30], &[0xe9, 0, 0, 0, 0], &[0x66], &[0xff]];
+        assert!(!others.iter().any(|code| is_call_or_return(code)));
+    }
 }

@@ -65,3 +65,12 @@ unsafe extern "C" {
     pub fn qemu_plugin_mem_is_store(info: u32) -> bool;
     pub fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
 }
+
+/// An instruction's bytes.
+///
+/// # Safety
+/// The instruction is one of a block that QEMU is translating; the bytes are valid as long as it is.
+pub unsafe fn code<'a>(instruction: *const Instruction) -> &'a [u8] {
+    // SAFETY: QEMU gives the address and the size of the bytes that it has read.
+    unsafe { std::slice::from_raw_parts(qemu_plugin_insn_data(instruction).cast(), qemu_plugin_insn_size(instruction)) }
+}

@@ -184,9 +184,9 @@ impl Stream {
             let mut code = Vec::new();
             for at in 0..count {
                 let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
-                let size = qemu::qemu_plugin_insn_size(instruction);
-                description.push(size as u8);
-                code.extend_from_slice(std::slice::from_raw_parts(qemu::qemu_plugin_insn_data(instruction).cast::<u8>(), size));
+                let bytes = qemu::code(instruction);
+                description.push(bytes.len() as u8);
+                code.extend_from_slice(bytes);
             }
             description.extend(code);
             if !output.knows(address) {

@@ -11,10 +11,10 @@ use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::residual::RunLabel;
-use trodden_analysis::untested::{self, HotPath, NewInFunction, Sighting, Sightings, UntestedSummary};
+use trodden_analysis::untested::{self, HotPath, NewInFunction, Sighting, Sightings, UntestedSummary, WithoutPath};
 use trodden_flow::Edge;
 use trodden_profile::CountedPath;
 use trodden_unit::KnownPaths;
@@ -28,6 +28,8 @@ pub enum UntestedOrder {
     Newest,
     /// Runs that took them, most first.
     Runs,
+    /// How well they distinguish failing runs from others, best first; among equals what came last in the run.
+    Failures,
 }
 
 /// Which untested paths are shown.
@@ -40,8 +42,8 @@ pub struct UntestedSelection<'a> {
     pub least_count: u64,
     /// Only paths all of whose edges are known.
     pub old_edges_only: bool,
-    /// Their order.
-    pub order: UntestedOrder,
+    /// Their order. By default that of failing runs, if there are any, else executions.
+    pub order: Option<UntestedOrder>,
 }
 
 /// The data of a report of untested paths.
@@ -117,13 +119,22 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         let all: usize = input.view.functions.iter().map(|f| input.listed(f)).sum();
         let mut shown: Vec<UntestedReport> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
         shown.retain(|u| u.count >= selection.least_count && (!selection.old_edges_only || u.new_edges.is_empty()));
-        shown.sort_by_key(|u| {
-            let weight = match selection.order {
-                UntestedOrder::Count => u.count,
-                UntestedOrder::Newest => u.seen.first_ns,
-                UntestedOrder::Runs => u.seen.runs,
+        let order = selection.order.unwrap_or(match input.sightings.ended.failing {
+            0 => UntestedOrder::Count,
+            _ => UntestedOrder::Failures,
+        });
+        shown.sort_by(|a, b| {
+            let is_first = match order {
+                UntestedOrder::Count => Ordering::Equal,
+                UntestedOrder::Newest => b.seen.first_ns.cmp(&a.seen.first_ns),
+                UntestedOrder::Runs => b.seen.runs.cmp(&a.seen.runs),
+                UntestedOrder::Failures => {
+                    let by_score = input.suspicion(b).total_cmp(&input.suspicion(a));
+                    by_score.then(a.complete.cmp(&b.complete)).then(b.seen.first_ns.cmp(&a.seen.first_ns))
+                }
             };
-            (Reverse(weight), Reverse(u.count), u.function.name.full.clone(), u.id)
+            let otherwise = |u: &UntestedReport| (Reverse(u.count), u.function.name.full.clone(), u.id);
+            is_first.then_with(|| otherwise(a).cmp(&otherwise(b)))
         });
         let (found, summary) = (shown.len(), input.summary(&shown));
         let unfinished = shown.iter().filter(|u| !u.complete).count();
@@ -133,9 +144,9 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         Ok(ResidualReport { input, shown, edges, found, unfinished, all, summary })
     }
 
-    /// Whether no path is selected.
+    /// Whether no path is selected, and none was executed that cannot be listed.
     pub fn is_empty(&self) -> bool {
-        self.found == 0
+        self.found == 0 && self.input.sightings.without_path == WithoutPath::default()
     }
 
     /// The share of executions that are untested, from 0 to 1; `None` if the program does not count known paths.
@@ -170,6 +181,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             page.paint(paint::DIM, &runs)
         );
         out.push_str(&self.overview());
+        out.push_str(&self.without_path());
         for (rank, path) in self.shown.iter().enumerate() {
             out.push_str(&self.title(rank + 1, path, page));
             out.push_str(&path_lines(path.function, &path.listing, sources, page));
@@ -212,6 +224,16 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         )
     }
 
+    /// What the builds do not distinguish.
+    fn without_path(&self) -> String {
+        let WithoutPath { untested, unclear } = self.input.sightings.without_path;
+        let line = |executions: u128, of: &str| match executions {
+            0 => String::new(),
+            _ => format!("{} of {of} cannot be listed: the build counts them together\n\n", plural(executions, "execution", "executions")),
+        };
+        line(untested, "more untested paths") + &line(unclear, "paths that may be untested or not")
+    }
+
     fn title(&self, rank: usize, path: &UntestedReport, page: &Page) -> String {
         let what = if path.complete { "path" } else { "unfinished path" };
         let head = format!("{}  {what} {}", page.entry(rank, path.function), path.id);
@@ -219,8 +241,22 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             0 => "every edge is known".to_owned(),
             n => plural(n as u128, "untested edge", "untested edges"),
         };
-        let taken =
-            format!("taken {} in {}; {edges}", plural(path.count.into(), "time", "times"), plural(path.seen.runs.into(), "run", "runs"));
+        let all = self.input.sightings.ended;
+        let ended = match all.failing {
+            0 => String::new(),
+            _ => format!(
+                " ({} of {} and {} of {})",
+                count(path.seen.ended.failing.into()),
+                plural(all.failing.into(), "failing run", "failing runs"),
+                count(path.seen.ended.passing.into()),
+                plural(all.passing.into(), "passing run", "passing runs")
+            ),
+        };
+        let taken = format!(
+            "taken {} in {}{ended}; {edges}",
+            plural(path.count.into(), "time", "times"),
+            plural(path.seen.runs.into(), "run", "runs")
+        );
         let first = self.first(path).map_or(String::new(), |f| format!("      {}\n", page.paint(paint::DIM, &f)));
         format!("{head}\n      {taken}\n{first}")
     }
@@ -249,6 +285,9 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 "complete": p.complete,
                 "count": number(p.count),
                 "runs": number(p.seen.runs),
+                "failing_runs": number(p.seen.ended.failing),
+                "passing_runs": number(p.seen.ended.passing),
+                "suspicion": (self.input.sightings.ended.failing > 0).then(|| self.input.suspicion(p)),
                 "first_seen_ns": number(p.seen.first_ns),
                 "first_run": self.run_of(p).map(|r| json!({ "number": r.number, "command": r.words })),
                 "new_edges": p.new_edges.iter().map(|e| e.0).collect::<Vec<_>>(),
@@ -264,6 +303,9 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         });
         let mut summary = summary(&self.summary, self.share(), self.input.sightings.counted.len());
         summary["unfinished_paths"] = json!(self.unfinished);
+        let WithoutPath { untested, unclear } = self.input.sightings.without_path;
+        summary["untested_executions_without_path"] = number(untested);
+        summary["unclear_executions_without_path"] = number(unclear);
         json!({
             "schema_version": SCHEMA_VERSION,
             "kind": "residual",
@@ -294,6 +336,11 @@ fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Val
 impl<'v, 'a> UntestedInput<'v, 'a> {
     fn known_of(&self, function: &Function) -> Option<&'v trodden_unit::KnownFunction> {
         untested::known_of(self.known, &function.unit.map, function.map)
+    }
+
+    /// How well a path distinguishes failing runs from others, from 0 to 1.
+    fn suspicion(&self, path: &UntestedReport) -> f64 {
+        path.seen.ended.ochiai(self.sightings.ended)
     }
 
     fn sighting(&self, function: &Function, id: u64) -> Option<Sighting> {

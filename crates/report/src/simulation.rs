@@ -117,6 +117,9 @@ struct DetectorJson {
     deepest_stack: u64,
     underflows: u64,
     repairs: u64,
+    /// Those that were guessed, where the source does not say where frames lie.
+    guessed_repairs: u64,
+    stack_switches: u64,
     unmatched_returns: u64,
     unfinished: u64,
     signals: u64,
@@ -303,7 +306,12 @@ impl<'a> SimulationReport<'a> {
         for (number, what) in [
             (counts.splits, "paths were split at the limit of branches"),
             (counts.overflows, "entries dropped or spilled, since the path stack was full"),
-            (counts.repairs, "repairs of the path stack (longjmp, exceptions)"),
+            (counts.repairs - counts.guessed_repairs, "repairs of the path stack (longjmp, exceptions)"),
+            (
+                counts.guessed_repairs,
+                "repairs of the path stack were guessed, at returns that match an earlier call: the source does not say where frames lie",
+            ),
+            (counts.switches, "switches between stacks of the program (coroutines, handlers with a stack of their own)"),
             (counts.interrupts, "signals"),
             (counts.gaps, "gaps in the stream"),
         ] {
@@ -402,6 +410,8 @@ fn detector_json(counts: &DetectorCounts) -> DetectorJson {
         deepest_stack: counts.deepest,
         underflows: counts.underflows,
         repairs: counts.repairs,
+        guessed_repairs: counts.guessed_repairs,
+        stack_switches: counts.switches,
         unmatched_returns: counts.unmatched_returns,
         unfinished: counts.unfinished,
         signals: counts.interrupts,

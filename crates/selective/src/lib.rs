@@ -17,6 +17,7 @@
 //! labelling what a backend inserts.
 #![forbid(unsafe_code)]
 
+mod approximate;
 mod closure;
 mod labelling;
 mod lattice;
@@ -24,7 +25,9 @@ mod lifting;
 mod optimal;
 pub mod plan;
 mod preferential;
+pub mod separation;
 mod set;
+pub mod steps;
 pub mod verify;
 
 pub use closure::{modified_selective, pertinent, precise_selective, selective};
@@ -44,7 +47,7 @@ pub struct NumberOptions<'a> {
     pub restarts: u32,
     /// Where increments go.
     pub placement: RegisterPlacement,
-    /// How long the optimal scheme may search.
+    /// How long the optimal and the approximate scheme may search.
     pub budget: Budget<'a>,
 }
 
@@ -166,7 +169,10 @@ pub fn number(
             let values = preferential(dag, &paths, options.restarts)?.values;
             match scheme {
                 NumberingScheme::Ppp => Labelling::checked(scheme, place(&[&values, all.values()]), &values, &all, &paths, None),
-                _ => Ok(Labelling::unchecked(place(&[&values]), &values, &all, &paths)),
+                _ => {
+                    let values = approximate::fewer_aliases(dag, &all, &paths, values, options.budget.steps);
+                    Ok(Labelling::unchecked(place(&[&values]), &values, &all, &paths))
+                }
             }
         }
     }

@@ -12,6 +12,7 @@
 use super::NumberingError;
 use std::collections::BTreeMap;
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::graph::Node;
 use trodden_flow::numbering::sequence::Shuffle;
 
 /// More restarts than this bring nothing.
@@ -32,13 +33,13 @@ pub struct PreferentialIds {
 /// The numbers do not fit a word.
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
     let trie = Trie::new(dag, paths);
-    let mut best = trie.number(dag, |_| {});
+    let mut best = trie.number(dag, |_| {}, &mut |_, _, _| {});
     let mut shuffle = Shuffle::default();
     for _ in 0..restarts.min(MOST_RESTARTS) {
         if best.as_ref().is_ok_and(|b| b.span == paths.len() as u64) {
             break;
         }
-        let other = trie.number(dag, |out| shuffle.shuffle(out));
+        let other = trie.number(dag, |out| shuffle.shuffle(out), &mut |_, _, _| {});
         best = match (best, other) {
             (Ok(b), Ok(o)) if o.span < b.span => Ok(o),
             (Err(_), other) => other,
@@ -48,8 +49,12 @@ pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Resul
     best
 }
 
+/// Is given, for each edge and each prefix that comes to it, the interval behind the edge, the cumulative size of those before, and the
+/// edge's value.
+type Observe<'a> = dyn FnMut(DagEdgeId, usize, ((i64, i64), i64, i64)) + 'a;
+
 /// The prefixes of interesting paths.
-struct Trie {
+pub(super) struct Trie {
     /// For each node of the DAG: its prefixes.
     at: Vec<Vec<usize>>,
     /// For each prefix: what it becomes by taking an edge.
@@ -57,7 +62,7 @@ struct Trie {
 }
 
 impl Trie {
-    fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Trie {
+    pub(super) fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Trie {
         let mut trie = Trie { at: vec![Vec::new(); dag.node_count()], next: vec![BTreeMap::new()] };
         trie.at[dag.entry().index()].push(0);
         for path in paths {
@@ -74,8 +79,30 @@ impl Trie {
         trie
     }
 
+    /// The edges of each prefix.
+    pub(super) fn prefixes(&self) -> Vec<Vec<DagEdgeId>> {
+        let mut edges = vec![Vec::new(); self.next.len()];
+        for at in 0..self.next.len() {
+            for (edge, next) in &self.next[at] {
+                edges[*next] = [edges[at].as_slice(), &[*edge]].concat();
+            }
+        }
+        edges
+    }
+
+    /// The nodes at which interesting paths of one prefix part.
+    pub(super) fn critical(&self, dag: &Dag) -> Vec<Node> {
+        let parts = |node: &Node| self.at[node.index()].iter().any(|prefix| self.next[*prefix].len() > 1);
+        dag.order().iter().copied().filter(parts).collect()
+    }
+
     /// `computePPPIncrements` with the out-edges of each node in the order that `arrange` makes.
-    fn number(&self, dag: &Dag, mut arrange: impl FnMut(&mut [DagEdgeId])) -> Result<PreferentialIds, NumberingError> {
+    pub(super) fn number(
+        &self,
+        dag: &Dag,
+        mut arrange: impl FnMut(&mut [DagEdgeId]),
+        observe: &mut Observe,
+    ) -> Result<PreferentialIds, NumberingError> {
         let mut values = vec![0i64; dag.edges().len()];
         // Least and greatest partial identity behind each prefix.
         let mut intervals = vec![(0i64, 0i64); self.next.len()];
@@ -94,6 +121,7 @@ impl Trie {
                 let Some(value) = needed.into_iter().max() else { continue };
                 values[edge.index()] = value;
                 for (i, (least, most)) in taken {
+                    observe(edge, prefixes[i], ((least, most), merged[i].map_or(0, |m| m.1 + 1), value));
                     let ends = least.checked_add(value).zip(most.checked_add(value)).ok_or(NumberingError::Overflow)?;
                     merged[i] = Some((merged[i].map_or(ends.0, |m| m.0), ends.1));
                 }

@@ -48,7 +48,6 @@ fn register(planned: &InterestingPlan, path: &[DagEdgeId]) -> i64 {
 #[test]
 fn words_count_the_interesting_paths() {
     let mut endings = BTreeSet::new();
-    let mut aliases = 0;
     for scheme in NumberingScheme::ALL {
         let mut plans = 0;
         for seed in 0..120 {
@@ -77,11 +76,10 @@ fn words_count_the_interesting_paths() {
                 true => assert_eq!(wrong, 0, "seed {seed} {}", scheme.name()),
                 false => assert_eq!(planned.aliases, NumberAliases::Exactly(wrong), "seed {seed} {}", scheme.name()),
             }
-            aliases += wrong;
         }
         assert!(plans > 40, "{}: {plans}", scheme.name());
     }
-    assert!(aliases > 0 && endings.len() > 2, "{aliases} {endings:?}");
+    assert!(endings.len() > 2, "{endings:?}");
 }
 
 /// Walks through the graph itself, doing what the plan says on each edge.

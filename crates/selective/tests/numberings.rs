@@ -191,9 +191,10 @@ fn figure_3_4_of_the_thesis() {
     for alias in ["sabct", "sbcdt", "sabcdt"] {
         assert_eq!(labelling.classify(&dag, labelling.run(&word(alias))), Class::Unknown, "{alias}");
     }
+    // Two other paths have interesting ones' numbers there; other values have no aliases.
     let approximate =
         number(NumberingScheme::Approximate, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
-    assert_eq!(check(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 2);
+    assert_eq!(check(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]

@@ -214,3 +214,32 @@ fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    /// Between the beginning of a session and the stop of its threads a process may execute another program.
+    #[test]
+    fn memory_is_that_of_the_program_that_was_stopped() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read word; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let process = child.id() as Tid;
+        let name = || std::fs::read_link(format!("/proc/{process}/exe")).unwrap();
+        let session = Session::new(process);
+        let shell = name();
+        child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        while name() == shell || !name().ends_with("cat") {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let image = mappings(process).unwrap().into_iter().find(|mapping| name() == std::path::Path::new(&mapping.name)).unwrap();
+        let mut bytes = [0; 4];
+        let read = session.own_memory().and_then(|memory| memory.read(image.start, &mut bytes));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(read.is_ok() && bytes == *b"\x7fELF", "{read:?}");
+    }
+}

@@ -184,7 +184,7 @@ impl Session {
         let Some(action) = self.trap_action() else { return Ok(()) };
         // After the stub, in memory that only the kernel and this session read and write.
         let place = self.stub() + 16;
-        self.own_memory().write(place, &action)?;
+        self.own_memory()?.write(place, &action)?;
         self.inject_quietly(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
         Ok(())
     }

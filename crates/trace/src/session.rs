@@ -9,7 +9,7 @@ use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges,
 use crate::memory::Memory;
 use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
 use crate::system::unpin;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -19,7 +19,8 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub struct Session {
     process: Tid,
-    memory: Memory,
+    /// Opened when its threads are stopped: until then it may execute another program, whose memory is another.
+    memory: OnceCell<Memory>,
     code: SharedCodeChanges,
     /// Where the code for system calls stands; 0 before there is such a place.
     stub: Cell<u64>,
@@ -40,13 +41,9 @@ struct State {
 
 impl Session {
     /// Begins the session of a process; none of its threads is traced yet.
-    ///
-    /// # Errors
-    /// Its memory cannot be opened.
-    pub fn new(process: Tid) -> io::Result<Self> {
+    pub fn new(process: Tid) -> Self {
         let code = Rc::new(RefCell::new(CodeChanges::default()));
-        let memory = Memory::open_journaled(process, code.clone())?;
-        Ok(Self { process, memory, code, stub: Cell::new(0), state: RefCell::default() })
+        Self { process, memory: OnceCell::new(), code, stub: Cell::new(0), state: RefCell::default() }
     }
 
     /// The process.
@@ -115,9 +112,18 @@ impl Session {
         self.state.borrow().events.front().copied()
     }
 
-    /// The memory of the process.
-    pub fn own_memory(&self) -> &Memory {
-        &self.memory
+    /// The memory of the process, whose threads are stopped.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn own_memory(&self) -> io::Result<&Memory> {
+        match self.memory.get() {
+            Some(memory) => Ok(memory),
+            None => {
+                let memory = self.memory()?;
+                Ok(self.memory.get_or_init(|| memory))
+            }
+        }
     }
 
     /// Where [`STUB`](crate::injection::STUB) stands for good; 0 before there is such a place.
@@ -328,7 +334,9 @@ impl Session {
                 _ => {}
             }
         }
-        note(&"code", self.restore_code(&self.memory).map_err(Into::into));
+        if self.code.borrow().spans().next().is_some() {
+            note(&"code", self.own_memory().and_then(|memory| self.restore_code(memory)).map_err(Into::into));
+        }
         if !threads.is_empty() {
             self.code.borrow_mut().clear();
         }
@@ -337,7 +345,8 @@ impl Session {
                 JournalEntry::Protection(code, protection) => note(entry, self.protect(threads, code, *protection)),
                 JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
                 JournalEntry::TimeStampCounter => {
-                    threads.iter().for_each(|thread| note(entry, self.free_clock(&self.memory, *thread, stub)));
+                    let free = |thread: Tid| self.free_clock(self.own_memory()?, thread, stub);
+                    threads.iter().for_each(|thread| note(entry, free(*thread)));
                 }
                 JournalEntry::Affinity => threads.iter().chain(others).for_each(|thread| unpin(*thread)),
                 _ => {}
@@ -382,7 +391,7 @@ impl Session {
     /// Makes a system call in the name of the first thread that is still there.
     fn call_in_any(&self, threads: &[Tid], at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<(), CollectError> {
         for thread in threads {
-            match self.inject(&self.memory, *thread, at, number, arguments) {
+            match self.inject(self.own_memory()?, *thread, at, number, arguments) {
                 Ok(0) => return Ok(()),
                 Ok(result) => return Err(io::Error::from_raw_os_error(-result as i32).into()),
                 Err(CollectError::System(e)) if e.raw_os_error() == Some(libc::ESRCH) => {}
@@ -479,17 +488,12 @@ impl Session {
             }
         }
     }
-
-    /// Whether a thread is still traced.
-    pub fn has_threads(&self) -> bool {
-        !self.state.borrow().threads.is_empty()
-    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         // Only a panic comes here with a session that is not closed.
-        if !self.state.get_mut().is_closed && self.has_threads() {
+        if !self.state.get_mut().is_closed && !self.state.get_mut().threads.is_empty() {
             self.close();
         }
     }

@@ -113,7 +113,7 @@ impl TracedProcess {
         let (fixed_addresses, fixed_clock, core) = (recipe.addresses, recipe.time, recipe.core);
         let conditions = StartConditions { fixed_addresses, fixed_clock, core };
         let process = programs::start(program, conditions).map_err(CollectError::Start)?;
-        let session = Rc::new(Session::new(process)?);
+        let session = Rc::new(Session::new(process));
         session.add_thread(process, true);
         session.enter(JournalEntry::Affinity);
         if fixed_clock {
@@ -149,7 +149,7 @@ impl TracedProcess {
         check_traceable(process)?;
         check_unshared(process)?;
         check_same_file(process, &executable.path)?;
-        let session = Rc::new(Session::new(process).map_err(|source| CollectError::Attach { process, source })?);
+        let session = Rc::new(Session::new(process));
         Self::control(&session, executable).map_err(|error| session.fail(error))
     }
 

@@ -24,9 +24,7 @@ mod waits;
 pub use branches::Branches;
 pub use building::{Build, Instrument, OnUntested, Pgo};
 pub use copies::{Copies, Division};
-pub use coverage::{
-    Coverage, CoverageExport, CoverageFormat, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles,
-};
+pub use coverage::{Coverage, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles};
 pub use find::Find;
 pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;

@@ -15,9 +15,9 @@ mod last_store;
 mod surroundings;
 mod temporary;
 
-use anyhow::Result;
-use clap::FromArgMatches;
+use anyhow::{Error, Result};
 use clap::error::{ContextKind, ContextValue};
+use clap::{ArgMatches, FromArgMatches};
 use cli::Cli;
 use context::context;
 use signal_hook::consts::signal::SIGXFSZ;
@@ -83,8 +83,9 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
         Some("c++") => cc::drive(context(), SourceLanguage::Cxx, rest(2)),
         _ => {
             let parsed = cli::command_line().try_get_matches_from(arguments);
-            match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, LaboratoryChoices::from_environment()?))) {
-                Ok((mut command, choices)) => {
+            match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches))) {
+                Ok((mut command, matches)) => {
+                    let choices = LaboratoryChoices::from_environment(&words_of(&matches)).map_err(Error::msg)?;
                     command.command.take_choices(&choices)?;
                     commands::run(command)
                 }
@@ -101,6 +102,11 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
             }
         }
     }
+}
+
+/// The words that name a command.
+fn words_of(matches: &ArgMatches) -> Vec<&str> {
+    std::iter::successors(matches.subcommand(), |(_, of)| of.subcommand()).map(|(word, _)| word).collect()
 }
 
 /// What the laboratory (`trodden-lab`) uses of the command.

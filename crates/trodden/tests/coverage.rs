@@ -55,7 +55,7 @@ fn check_program(name: &str, text: &str, level: &str) -> Place {
     assert!(llvm[0]["functions"].as_array().unwrap().iter().any(|f| f["count"].as_u64() > Some(0)), "{name} {level}: nothing was executed");
     assert_eq!(llvm, own, "{name} {level}");
     assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), name == DECISIONS, "{name} {level}");
-    let text = place.trodden("coverage export run.trodden --like llvm-cov").stdout;
+    let text = place.trodden("export llvm-json run.trodden --like llvm-cov").stdout;
     assert_eq!(llvm, serde_json::from_slice::<Value>(&text).unwrap()["data"], "{name} {level}: coverage export");
     place
 }
@@ -111,7 +111,7 @@ fn forked_processes(level: &str) {
     place.tool("llvm-profdata-22", &format!("merge {each} -o each.profdata"));
     place.trodden(&format!("cc --trodden=coverage {level} forks.c -o own"));
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]));
-    let output = place.trodden("coverage export run.trodden --like llvm-cov");
+    let output = place.trodden("export llvm-json run.trodden --like llvm-cov");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("returned twice"));
     let own = serde_json::from_slice::<Value>(&output.stdout).unwrap()["data"].take();
     let [once, each] = ["reference", "each"].map(|name| exported(&place, "reference", &format!("{name}.profdata")));
@@ -167,7 +167,7 @@ fn what_parents_do_behind_a_fork_is_executed() {
     let place = Place::with(&[("parent.c", PARENT)]);
     place.trodden("cc --trodden=coverage -O1 parent.c -o own");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]));
-    let lines = String::from_utf8(place.trodden("coverage export --format lcov run.trodden").stdout).unwrap();
+    let lines = String::from_utf8(place.trodden("export lcov run.trodden").stdout).unwrap();
     for line in ["DA:4,2", "DA:6,1", "DA:8,1", "DA:10,1"] {
         assert!(lines.lines().any(|l| l == line), "{line}: {lines}");
     }
@@ -196,9 +196,9 @@ fn names_in_exports_are_those_of_the_source() {
     place.cxx("--trodden=coverage -O1 box.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     let names = |options: &str| -> (Vec<String>, Vec<String>) {
-        let json: Value = serde_json::from_str(&text(&place, &format!("coverage export run.trodden {options}"))).unwrap();
+        let json: Value = serde_json::from_str(&text(&place, &format!("export llvm-json run.trodden {options}"))).unwrap();
         let functions = json["data"][0]["functions"].as_array().unwrap();
-        let lcov = text(&place, &format!("coverage export run.trodden --format lcov {options}"));
+        let lcov = text(&place, &format!("export lcov run.trodden {options}"));
         let lcov = lcov.lines().filter_map(|line| Some(line.strip_prefix("FNDA:")?.to_owned()));
         (functions.iter().map(|f| f["name"].as_str().unwrap().to_owned()).collect(), lcov.collect())
     };
@@ -228,7 +228,7 @@ fn conditions_of_decisions_optimised() {
 
 /// The counts of lines of a program's run, and what `coverage show` prints of its branches.
 fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
-    let lcov = text(place, &format!("coverage export run.trodden --format lcov {options}"));
+    let lcov = text(place, &format!("export lcov run.trodden {options}"));
     let numbers = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     let lines = numbers.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
     (lines, text(place, &format!("coverage show run.trodden --conditions {options}")))
@@ -351,7 +351,7 @@ fn suites_show_what_each_test_adds() {
         let output = place.command(trodden()).args(["coverage", "report"]).args(arguments.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{arguments}: {output:?}");
     }
-    let lcov = text(&place, "coverage export tests --format lcov");
+    let lcov = text(&place, "export lcov tests");
     assert!(lcov.contains("DA:16,1\n") && lcov.contains("LF:22\nLH:22\n"), "{lcov}");
     place.trodden("coverage show tests --html pages --conditions");
     assert!(std::fs::read_to_string(place.path("pages/index.html")).unwrap().contains("parse.c"));
@@ -381,7 +381,7 @@ fn annotated_lines_have_the_counts_of_the_mapping() {
     let place = Place::with(&[("cxx.cc", include_str!("coverage/cxx.cc"))]);
     place.cxx("--trodden=coverage -O2 cxx.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
-    let lcov = text(&place, "coverage export run.trodden --format lcov");
+    let lcov = text(&place, "export lcov run.trodden");
     let known: std::collections::BTreeMap<u64, u64> = lcov
         .lines()
         .filter_map(|l| l.strip_prefix("DA:")?.split_once(','))
@@ -481,7 +481,7 @@ fn functions_inlined_into_other_crates_are_executed() {
     must(without_cargos_variables(place.command(cargo_trodden())).args(["build", "--coverage"]));
     let program = place.path("target/trodden/x86_64-unknown-linux-gnu/debug/subject");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(program));
-    let tracefile = String::from_utf8(place.trodden("coverage export run.trodden --format lcov").stdout).unwrap();
+    let tracefile = String::from_utf8(place.trodden("export lcov run.trodden").stdout).unwrap();
     let library = tracefile.split("end_of_record").find(|file| file.contains("library/src/lib.rs")).unwrap();
     assert!(library.contains("DA:3,3\n"), "{library}");
 }

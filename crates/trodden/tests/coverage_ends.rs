@@ -11,11 +11,11 @@ use std::fmt::Write;
 type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
 
 fn counted(place: &Place, options: &str) -> Counted {
-    let lcov = place.trodden(&format!("coverage export run.trodden --format lcov {options}"));
+    let lcov = place.trodden(&format!("export lcov run.trodden {options}"));
     let lcov = String::from_utf8(lcov.stdout).unwrap();
     let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     let lines = lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
-    let json = place.trodden(&format!("coverage export run.trodden {options}")).stdout;
+    let json = place.trodden(&format!("export llvm-json run.trodden {options}")).stdout;
     let json: Value = serde_json::from_slice(&json).unwrap();
     let branches = json["data"][0]["files"][0]["branches"].as_array().unwrap().iter();
     let number = |branch: &Value, at: usize| branch[at].as_u64().unwrap();
@@ -249,7 +249,7 @@ fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     let output = must(&mut place.command(place.path("own")));
     let own: Vec<Vec<u64>> = String::from_utf8(output.stdout).unwrap().lines().map(numbers).collect();
     let (lines, branches) = counted(&place, "");
-    let export: Value = serde_json::from_slice(&place.trodden("coverage export run.trodden").stdout).unwrap();
+    let export: Value = serde_json::from_slice(&place.trodden("export llvm-json run.trodden").stdout).unwrap();
     let marked = export["not_exact"].as_array().unwrap().iter().map(|mark| mark["function"].as_str().unwrap().to_owned());
     let marked: BTreeSet<String> = marked.filter(|name| name.starts_with('f')).collect();
     let is_exact = |function: u64| !marked.iter().any(|name| name.starts_with(&format!("f{function}")));

@@ -26,14 +26,14 @@ fn json(place: &Place, arguments: &str) -> Value {
 /// Builds and records a program with coverage.
 fn run(name: &str, source: &str, options: &str) -> Place {
     let place = Place::with(&[(name, source)]);
-    place.cc(&format!("--trodden-coverage -w {options} {name} -o own"));
+    place.cc(&format!("--trodden=coverage -w {options} {name} -o own"));
     place.trodden("record --no-store -o run.trodden -- ./own");
     place
 }
 
 /// Executions of lines.
 fn lines(place: &Place) -> BTreeMap<u64, u64> {
-    let lcov = text(place, "coverage export run.trodden --format lcov");
+    let lcov = text(place, "export lcov run.trodden");
     let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
 }
@@ -57,7 +57,7 @@ fn marks_in(list: &Value) -> BTreeSet<(String, u64, String)> {
 
 /// Every answer has these marks and no others.
 fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
-    let of_export = json(place, "coverage export run.trodden");
+    let of_export = json(place, "export llvm-json run.trodden");
     let wanted: BTreeSet<_> = expected.iter().map(|(function, line, reason)| (function.to_string(), *line, reason.to_string())).collect();
     assert_eq!(marks_in(&of_export["not_exact"]), wanted, "{context}");
     for row in of_export["not_exact"].as_array().unwrap() {
@@ -95,7 +95,7 @@ fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
     assert_eq!([&files, &functions, &shown, &page].map(|text| number(&text.to_lowercase(), "not exact")), [all; 4], "{context}");
     assert_eq!(number(&paths, "not exact"), 2 * all, "{context}");
 
-    let note = said(place, "coverage export run.trodden --format lcov");
+    let note = said(place, "export lcov run.trodden");
     let is_noted = expected.iter().any(|(function, _, reason)| note.contains(&format!("{function}: not exact: {}", words(reason))));
     assert_eq!((is_noted, note.contains("not exact")), (all > 0, all > 0), "{context} {note}");
     assert_eq!(note.contains(&format!("(and {} more;", all.saturating_sub(1))), all > 1, "{context} {note}");
@@ -104,8 +104,10 @@ fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
 
 /// LLVM's counts are LLVM's: nothing is marked.
 fn check_like_llvm(place: &Place) {
-    for command in ["export", "export --format lcov", "show", "report", "report --functions", "report --json"] {
-        let output = place.trodden(&format!("coverage {command} run.trodden --like llvm-cov"));
+    for command in
+        ["export llvm-json", "export lcov", "coverage show", "coverage report", "coverage report --functions", "coverage report --json"]
+    {
+        let output = place.trodden(&format!("{command} run.trodden --like llvm-cov"));
         let all = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap().to_lowercase()).concat();
         assert!(!all.contains("not exact") && !all.contains("\"not_exact\":[{") && !all.contains("\"reason\""), "{command}: {all}");
     }
@@ -246,7 +248,7 @@ fn lines_in_other_answers_are_marked() {
     git("add retry.c");
     git("commit -q -m first");
     place.write("retry.c", &RETRY.replace("sum++", "sum--"));
-    place.cc("--trodden-coverage -O1 -g -w retry.c -o own");
+    place.cc("--trodden=coverage -O1 -g -w retry.c -o own");
     place.write("tests.txt", "a\t./own\nb\t./own\n");
     place.trodden("suite run tests --commands tests.txt");
     place.trodden("record --no-store -o run.trodden -- ./own");
@@ -255,7 +257,7 @@ fn lines_in_other_answers_are_marked() {
     let rows = json(&place, "coverage report run.trodden --changed-since HEAD --json");
     assert!(marks_in(&rows["rows"][0]["not_exact"]).contains(&("main".to_owned(), 4, "returned-twice".to_owned())), "{rows}");
     for command in [
-        "coverage diff run.trodden run.trodden",
+        "coverage report run.trodden --baseline run.trodden",
         "suite coverage tests",
         "annotate main run.trodden",
         "export lcov run.trodden",

@@ -68,7 +68,7 @@ impl Programs {
 
     /// Executions of lines, by the ends of files' names.
     fn lines(&self, options: &str) -> BTreeMap<(String, u64), u64> {
-        let text = self.place.trodden(&format!("coverage export run.trodden --format lcov {options}")).stdout;
+        let text = self.place.trodden(&format!("export lcov run.trodden {options}")).stdout;
         let (mut file, mut lines) = (String::new(), BTreeMap::new());
         for line in String::from_utf8(text).unwrap().lines() {
             if let Some(name) = line.strip_prefix("SF:") {
@@ -229,7 +229,7 @@ fn local_functions_of_a_source_compiled_twice_are_named() {
             let is_said = String::from_utf8(said).unwrap().contains("local: not exact: compiled in several ways within one program");
             assert_eq!(is_said, is_named, "{other} {command}");
         }
-        assert_eq!(programs.json("coverage export run.trodden")["not_exact"].as_array().unwrap().len(), usize::from(is_named), "{other}");
+        assert_eq!(programs.json("export llvm-json run.trodden")["not_exact"].as_array().unwrap().len(), usize::from(is_named), "{other}");
     }
 }
 

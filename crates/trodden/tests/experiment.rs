@@ -147,6 +147,15 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
     }
     let error = refused(place.command(trodden()).args(["build", "--", "true"]).env("TRODDEN_LABORATORY", "--scheme ppp"));
     assert!(error.contains("trodden instrument --interesting"), "{error}");
+    for (arguments, choices, reason) in [
+        (["report", "x.trodden"], "p3", "unexpected argument 'p3'"),
+        (["report", "x.trodden"], "--strategy p4", "p4"),
+        (["report", "x.trodden"], "--scheme ball-larus", "--scheme, which does not concern `trodden report`"),
+        (["build", "true"], "--collector uprobes", "--collector, which does not concern `trodden build`"),
+    ] {
+        let error = refused(place.command(trodden()).args(arguments).env("TRODDEN_LABORATORY", choices));
+        assert!(error.contains("TRODDEN_LABORATORY") && error.contains(reason), "{arguments:?}: {error}");
+    }
     let error = refused(place.command(trodden()).args(["cc", "-c", "a.c"]).env("TRODDEN_INSTRUMENT", "chords=maybe"));
     assert!(error.contains("`chords=maybe`") && error.contains("chords takes on|off"), "{error}");
     let error = refused(place.command(trodden()).args(["build", "--residual", "nothing", "--", "true"]));
@@ -186,4 +195,28 @@ fn the_plugin_takes_requests_only() {
     std::fs::write(&request, b"TRODEXP\x09").unwrap();
     let error = refused(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
     assert!(error.contains("another version of trodden"), "{error}");
+}
+
+#[test]
+fn choices_of_the_laboratory_reach_builds_and_drivers_and_nothing_else() {
+    let place = Place::with(&[("a.c", PROGRAM)]);
+    let refuses = |arguments: &str| refused(place.command(laboratory()).args(arguments.split(' ')));
+    let of_report = refuses("with --chords off -- report");
+    assert!(of_report.contains("--chords does not concern `trodden report`") && of_report.contains("`cargo trodden`"), "{of_report}");
+    assert!(refuses("with --growth 9 -- build -- true").contains("it is for `trodden instrument`"));
+    assert!(refuses("with --witnesses -- build --stream -- true").contains("leave one out"));
+    assert!(refuses("with -- build -- true").contains("give a choice: --scheme, --max-paths"));
+    place.laboratory("with --max-paths 2 --chords off -- cc -O1 a.c -o driven");
+    place.laboratory("with --max-paths 2 --chords off -- build -- cc -O1 a.c -o built");
+    place.cc("-O1 a.c -o usual");
+    place.laboratory("with --max-paths 2 --chords off -- instrument usual -o made");
+    for program in ["driven", "built", "made"] {
+        let settings = experiment(&place, program).to_string();
+        assert!(settings.contains("max-paths=2") && settings.contains("chords=off"), "{program}: {settings}");
+    }
+    let mut both = place.command(laboratory());
+    both.args("with --max-paths 3 -- cc -O1 a.c -o both".split(' ')).env("TRODDEN_INSTRUMENT", "reach=all max-paths=9");
+    must(&mut both);
+    let settings = experiment(&place, "both").to_string();
+    assert!(settings.contains("max-paths=3") && settings.contains("reach=all"), "{settings}");
 }

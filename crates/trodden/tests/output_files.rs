@@ -28,7 +28,7 @@ const COMMANDS: [&str; 27] = [
     "report run.trodden --html OUT",
     "advise run.trodden --sarif OUT",
     "untested run.trodden --known run.trodden -o OUT",
-    "coverage export covered.trodden -o OUT",
+    "export llvm-json covered.trodden -o OUT",
     "segments 1 --sarif OUT",
     "patterns phases 1 --html OUT",
     "fleet pack run.trodden --known run.trodden -o OUT",

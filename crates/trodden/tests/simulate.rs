@@ -413,6 +413,23 @@ fn traces_of_other_simulators_are_converted() {
     let found = json(at, &["--json", "--from", "t.trodrec"]);
     // Four branches, and the instructions between them.
     assert_eq!(found["instructions"], 10, "{found}");
+    // Damaged, it is a trace of another simulator all the same.
+    fs::write(at.join("cut.bt9"), &BT9[..BT9.len() - 40]).unwrap();
+    fs::write(at.join("bad.bt9"), BT9.replace("EDGE 1 1", "EDGE 1 77")).unwrap();
+    for name in ["cut.bt9", "bad.bt9"] {
+        let said = error(at, &["--from", name]);
+        assert!(said.contains(&format!("trodden-lab convert {name}")) && !said.contains("--partial"), "{said}");
+    }
+    // The return of the called procedure leads behind another call: a `longjmp`, as far as one can tell.
+    let jump = BT9.replace("BT9_EDGES", "NODE 4 0x2002 - 0x55 2 class: CALL+DIR+UCD\nBT9_EDGES").replace("EDGE 3 2 3", "EDGE 3 2 4");
+    let jump =
+        jump.replace("BT9_EDGE_SEQUENCE", "EDGE 5 4 3 T 0x2004 - 0 traverse_cnt: 1\nBT9_EDGE_SEQUENCE").replace("\n4\nEOF", "\n5\n4\nEOF");
+    fs::write(at.join("jump.bt9"), jump).unwrap();
+    let converted = laboratory(at, &["convert", "jump.bt9", "-o", "jump.trodrec"]);
+    assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
+    assert_eq!(json(at, &["--json", "--from", "jump.trodrec"])["detector"]["guessed_repairs"], 1);
+    let report = String::from_utf8(simulate(at, &["--from", "jump.trodrec"]).stdout).unwrap();
+    assert!(report.contains("1 repairs of the path stack were guessed"), "{report}");
 }
 
 #[test]

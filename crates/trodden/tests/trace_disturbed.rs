@@ -15,7 +15,7 @@ use traced::Folder;
 const PROGRAMS: &str = include_str!("traced/disturbed.c");
 
 /// Rounds of each kind of program that take some tenths of a second, and the status with which it ends.
-const KINDS: [(&str, u64, i32); 3] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11)];
+const KINDS: [(&str, u64, i32); 4] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11), ("execs", 600, 13)];
 
 /// Enough for what takes less than a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -62,7 +62,7 @@ impl Round {
         use Disturbance::*;
         const DISTURBANCES: [Disturbance; 8] =
             [Signal("KILL"), Signal("KILL"), Signal("TERM"), Signal("QUIT"), Signal("INT"), Death, SmallDisk, FileSize];
-        let kind = random.below(3) as usize;
+        let kind = random.below(KINDS.len() as u64) as usize;
         let collector = ["trampolines", "trampolines", "ptrace", "ptrace", "single-step"][random.below(5) as usize];
         let is_attached = random.below(2) == 0;
         // Stops of the program take much longer than what it does.

@@ -376,7 +376,7 @@ impl<'a> Slots<'a> {
         order
     }
 
-    /// Adds a job to a profile whose witnesses of the function are found anew, as few as there can be; whether there is one.
+    /// Adds a job to a profile whose witnesses of the function are found again, as few as there can be; whether there is one.
     fn squeeze(&mut self, job: &Rc<WitnessJob>, limit: usize) -> bool {
         for at in self.by_load() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);

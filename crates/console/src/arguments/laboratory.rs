@@ -239,7 +239,7 @@ pub struct WaitChoices {
 
 /// How coverage is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "coverage report, coverage show, coverage export")]
+#[command(next_help_heading = "coverage report, coverage show, export")]
 pub struct CoverageChoices {
     /// Reproduce the counts of another tool. llvm-cov counts code after a call as executed although the call did not return.
     #[arg(long, value_name = "TOOL", value_enum)]
@@ -295,22 +295,41 @@ pub enum LaboratoryCollector {
 #[command(name = LABORATORY_VARIABLE, no_binary_name = true, disable_help_flag = true)]
 struct OfVariable {
     #[command(flatten)]
-    choices: LaboratoryChoices,
+    choices: GivenChoices,
 }
 
+/// Commands that trodden starts itself. They read the choices of the command that started them.
+const STARTED_BY_TRODDEN: [&[&str]; 2] = [&["copy"], &["trace", "work"]];
+
 impl LaboratoryChoices {
-    /// The choices of the environment; none by default.
+    /// The choices of the environment for a command, given by its words; none by default.
     ///
     /// # Errors
-    /// The variable holds something else; the message is clap's.
-    pub fn from_environment() -> Result<LaboratoryChoices, clap::Error> {
+    /// The variable holds something else, or a choice that does not concern the command.
+    pub fn from_environment(command: &[&str]) -> Result<LaboratoryChoices, String> {
         let text = env::var_os(LABORATORY_VARIABLE).unwrap_or_default();
-        LaboratoryChoices::parse(&text.to_string_lossy())
+        LaboratoryChoices::for_command(&text.to_string_lossy(), command)
     }
 
-    fn parse(text: &str) -> Result<LaboratoryChoices, clap::Error> {
-        Ok(OfVariable::try_parse_from(text.split_whitespace().map(decode))?.choices)
+    fn for_command(text: &str, command: &[&str]) -> Result<LaboratoryChoices, String> {
+        const REMEDY: &str = "Unset it, and give choices to `trodden-lab with`";
+        let GivenChoices { choices, given } = parse(text).map_err(|error| {
+            let error = error.to_string();
+            let reason = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            format!("{LABORATORY_VARIABLE} does not hold choices of the laboratory: {reason}. {REMEDY}")
+        })?;
+        let is_foreign = |choice: &&GivenChoice| !choice.concerns(command) && !STARTED_BY_TRODDEN.contains(&command);
+        match given.iter().find(is_foreign) {
+            Some(GivenChoice { option, .. }) => {
+                Err(format!("{LABORATORY_VARIABLE} holds {option}, which does not concern `trodden {}`. {REMEDY}", command.join(" ")))
+            }
+            None => Ok(choices),
+        }
     }
+}
+
+fn parse(text: &str) -> Result<GivenChoices, clap::Error> {
+    Ok(OfVariable::try_parse_from(text.split_whitespace().map(decode))?.choices)
 }
 
 /// A choice as it was given.
@@ -322,6 +341,13 @@ pub struct GivenChoice {
     pub value: Option<OsString>,
     /// The commands that it concerns.
     pub commands: Vec<String>,
+}
+
+impl GivenChoice {
+    /// Whether it concerns a command, given by its words; arguments may follow them.
+    pub fn concerns(&self, words: &[&str]) -> bool {
+        self.commands.iter().any(|command| words.starts_with(&command.split(' ').collect::<Vec<_>>()))
+    }
 }
 
 /// Choices, and how they were given.
@@ -405,16 +431,24 @@ mod tests {
 
     #[test]
     fn choices_are_spelled_as_options() {
-        assert_eq!(LaboratoryChoices::parse("").unwrap(), LaboratoryChoices::default());
-        let choices = LaboratoryChoices::parse("--scheme ppp --strategy p3 --all-procedures --collector uprobes").unwrap();
+        assert_eq!(LaboratoryChoices::for_command("", &["report"]).unwrap(), LaboratoryChoices::default());
+        let choices = parse("--scheme ppp --strategy p3 --all-procedures --collector uprobes").unwrap().choices;
         assert_eq!(
             (choices.division.strategy, choices.tracing.collector),
             (Some(PartitionStrategy::P3), Some(LaboratoryCollector::Uprobes))
         );
         assert!(choices.division.all_procedures && !choices.copies.count_hits && choices.counting.scheme.is_some());
-        let error = LaboratoryChoices::parse("--strategy p4").unwrap_err().to_string();
-        assert!(error.contains("p4"), "{error}");
-        assert!(LaboratoryChoices::parse("p3").is_err());
+        let refused = |text: &str, command: &[&str]| LaboratoryChoices::for_command(text, command).unwrap_err();
+        assert!(
+            refused("--strategy p4", &["record"]).contains("TRODDEN_LABORATORY") && refused("--strategy p4", &["record"]).contains("p4")
+        );
+        assert!(refused("p3", &["record"]).contains("unexpected argument 'p3'"));
+        assert!(
+            refused("--strategy p3", &["build"]).contains("TRODDEN_LABORATORY holds --strategy, which does not concern `trodden build`")
+        );
+        assert!(refused("--collector uprobes", &["trace", "show"]).contains("`trodden trace show`"));
+        assert!(LaboratoryChoices::for_command("--strategy p3", &["fleet", "copies"]).is_ok());
+        assert!(LaboratoryChoices::for_command("--collector uprobes", &["trace", "work"]).is_ok());
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Transition {
 
 /// Constant tables that all versions of a function share: each is made when it is needed first.
 #[derive(Default)]
-pub struct TransitionTables([OnceCell<(Value, LLVMTypeRef)>; 2]);
+pub struct TransitionTables([OnceCell<(Value, LLVMTypeRef)>; 3]);
 
 impl TransitionTables {
     /// An entry of a table as a number of 64 bits.

@@ -16,6 +16,7 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::rc::Rc;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Plan, ProbeProgram};
+use trodden_unit::experiment::Paths;
 use trodden_unit::{SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, shape};
 
 /// A function with its plan and that of its segments.
@@ -82,10 +83,12 @@ impl Unit {
     /// Plans where each function counts, one behind the other.
     fn plan_words(&self, planned: Vec<(PlannedFunction, u32)>, set: &Rc<SegmentSet>) -> Vec<OnPath> {
         let (module, source, mut first_word) = (self.module, self.map.source.clone(), self.map.counters);
-        let identity = self.options.experiment.segments().expect("a unit that counts segments has a set of them");
+        let Paths::Segments { set: identity, numbering } = self.options.experiment.paths() else {
+            unreachable!("a unit that counts segments has a set of them");
+        };
         let mut plan = |(mut planned, number): (PlannedFunction, u32)| {
             let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
-            let on = FunctionOnSegments { module, source: &source, set, number, cfg, graph, program, frequencies, identity };
+            let on = FunctionOnSegments { module, source: &source, set, number, cfg, graph, program, frequencies, identity, numbering };
             let segments = SegmentPlan::new(&on, first_word);
             let entries = on.entries();
             first_word += segments.words.words;

@@ -62,6 +62,9 @@ Examples:
         /// What is to be small.
         #[arg(long, value_parser = one_of(HITS), default_value = "all")]
         hits: Measure,
+        /// Print the tasks, too, with their costs and the probes that they share (p3).
+        #[arg(long)]
+        explain: bool,
     },
     /// Choose witnesses of a graph, or of functions that call each other, divide them among runs, and check that
     /// partial traces give the execution back.

@@ -25,6 +25,9 @@ pub struct NumberJob {
     /// List this many paths with their numbers.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub list: u64,
+    /// Print what is computed on the way, too (pspp, ppp).
+    #[arg(long)]
+    pub explain: bool,
 }
 
 impl Default for NumberJob {
@@ -37,6 +40,7 @@ impl Default for NumberJob {
             restarts: None,
             time_limit: None,
             list: 1000,
+            explain: false,
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct WitnessFile {
     pub profiles: Option<Vec<Vec<Witness>>>,
     /// The partial trace of each run.
     pub traces: Option<Vec<Vec<Witness>>>,
+    /// Nodes whose given weights do not obey Kirchhoff's law: less leaves them than comes, or more.
+    pub unbalanced: Vec<(WitnessFunctionId, Node)>,
     names: Names,
 }
 
@@ -154,6 +156,22 @@ fn functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Option<V
     WitnessFile::new(program, &weights, names, profiles, traces)
 }
 
+/// Inner nodes that weights come to and leave in different sums. Calls may end the run, so nodes with calls are not looked at.
+fn unbalanced(program: &WitnessProgram, weights: &[EdgeWeights]) -> Vec<(WitnessFunctionId, Node)> {
+    let mut found = Vec::new();
+    for (function, weights) in program.function_ids().zip(weights) {
+        let (of, EdgeWeights::PerRun(weights)) = (program.function(function), weights) else { continue };
+        let sum = |edges: &[Edge]| edges.iter().map(|e| weights[e.index()]).sum::<f64>();
+        let differs = |node: &Node| {
+            let (comes, leaves) = (sum(of.graph.incoming(*node)), sum(of.graph.out(*node)));
+            (comes - leaves).abs() > 1e-9 * comes.max(leaves)
+        };
+        let inner = |node: &Node| ![of.graph.entry(), of.graph.exit()].contains(node) && !of.calls.iter().any(|(at, _)| at == node);
+        found.extend(of.graph.nodes().filter(inner).filter(differs).map(|node| (function, node)));
+    }
+    found
+}
+
 fn from_value<T: for<'a> Deserialize<'a>>(value: Option<Value>, key: &str) -> Result<Option<T>> {
     value.map(serde_json::from_value).transpose().with_context(|| format!("`{key}` is not as it must be"))
 }
@@ -249,10 +267,11 @@ impl WitnessFile {
         profiles: Option<Value>,
         traces: Option<Value>,
     ) -> Result<WitnessFile> {
+        let unbalanced = unbalanced(&program, weights);
         let weights = Weights::new(&program, weights);
         let profiles = names.lists(&program, profiles, "profiles")?;
         let traces = names.lists(&program, traces, "traces")?;
-        Ok(WitnessFile { program, weights, profiles, traces, names })
+        Ok(WitnessFile { program, weights, profiles, traces, unbalanced, names })
     }
 
     /// A node as the file has it.

@@ -5,6 +5,7 @@
 //! them.
 
 mod dot;
+mod explain;
 mod extract;
 mod functions;
 mod input;
@@ -73,8 +74,9 @@ pub fn run(job: &Job) -> Result<ExitCode> {
             let named = read(file)?;
             print(&model::model(&named, *scheme, interesting, *bits, *list).map_err(|error| with_names(&named, error))?)?;
         }
-        Job::Partition { file, copies, strategy, fold_again, hits } => {
-            let request = partition::PartitionRequest { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
+        Job::Partition { file, copies, strategy, fold_again, hits, explain } => {
+            let (copies, strategy, fold_again, hits, explain) = (*copies, *strategy, *fold_again, *hits, *explain);
+            let request = partition::PartitionRequest { copies, strategy, fold_again, hits, explain };
             print(&partition::partition(&read(file)?, &request)?)?;
         }
         Job::Witnesses(job) => {

@@ -1,7 +1,7 @@
 //! `trodden-lab graph number`: a scheme's values, probes and identities for a graph, checked before they are printed.
 
 use super::interesting::{edges_of_interest, interesting_set};
-use super::{Acyclic, Named, acyclic, cut_json, nodes_json, number_json, signed_json};
+use super::{Acyclic, Named, acyclic, cut_json, explain, nodes_json, number_json, signed_json};
 use crate::cli::NumberJob;
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -41,6 +41,12 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     let mut answer = summary(&acyclic, &set, given, &labelling, &verdict, &marks)?;
     answer["edges"] = json!(edges_json(named, &acyclic, &labelling));
     answer["ids"] = json!(ids_json(named, &acyclic, &labelling, &marks, job.list));
+    if job.scheme == NumberingScheme::Approximate {
+        answer["separable"] = explain::separable_json(named, &acyclic, &set)?;
+    }
+    if job.explain {
+        answer["steps"] = explain::steps_json(named, &acyclic, &set, job.scheme)?;
+    }
     cut_json(&acyclic.dag, &mut answer);
     Ok(answer)
 }

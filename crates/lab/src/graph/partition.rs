@@ -6,6 +6,7 @@
 use super::{Named, cut_json, frequencies_of, frequency_of, signed_json};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use trodden_console::arguments::choices::word_for;
 use trodden_console::arguments::partition::COPY_STRATEGIES;
 use trodden_flow::dag::Entries;
@@ -31,6 +32,8 @@ pub struct PartitionRequest {
     pub fold_again: bool,
     /// What is to be small.
     pub hits: Measure,
+    /// Print the tasks.
+    pub explain: bool,
 }
 
 /// The copies, as JSON.
@@ -61,8 +64,37 @@ pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
     let copies: Vec<Value> = plan.copies.iter().map(copy).collect();
     let mut answer =
         json!({ "schema_version": SCHEMA_VERSION, "strategy": word_for(&COPY_STRATEGIES, &request.strategy), "copies": copies });
+    if request.explain {
+        ensure!(request.strategy == PartitionStrategy::P3, "--explain is for --strategy p3: leave it out");
+        answer["tasks"] = tasks_json(named, &procedure.dag, request);
+    }
     cut_json(&procedure.dag, &mut answer);
     Ok(answer)
+}
+
+/// The tasks of the published strategy, with the probes of each before labels are moved, and which of them others have too.
+fn tasks_json(named: &Named, dag: &Dag, request: &PartitionRequest) -> Value {
+    let sets = tasks::tasks(dag, request.copies, request.fold_again);
+    let even = vec![1; dag.edges().len()];
+    let part = |set: &Vec<bool>| match set.iter().all(|e| *e) {
+        true => Part::whole(dag, &even, Measure::Labels),
+        false => Some(Part::selective(dag, set, &even, Measure::Labels)),
+    };
+    let parts: Vec<Part> = sets.iter().filter_map(part).collect();
+    let probes = |part: &Part| dag.edge_ids().filter(|e| part.increments[e.index()] != 0).collect::<HashSet<DagEdgeId>>();
+    let probes: Vec<HashSet<DagEdgeId>> = parts.iter().map(probes).collect();
+    let ends = |e: DagEdgeId| [dag.edge(e).from, dag.edge(e).to].map(|n| named.names[n.index()].as_str());
+    let one = |(at, part): (usize, &Part)| {
+        let others = || (0..parts.len()).filter(|other| *other != at);
+        let shared = |e: &DagEdgeId| probes[at].contains(e) && others().any(|other| probes[other].contains(e));
+        json!({
+            "interesting": interesting(named, dag, part),
+            "cost": part.labels(),
+            "probes": dag.edge_ids().filter(|e| probes[at].contains(e)).map(ends).collect::<Vec<_>>(),
+            "shared_probes": dag.edge_ids().filter(shared).map(ends).collect::<Vec<_>>(),
+        })
+    };
+    json!(parts.iter().enumerate().map(one).collect::<Vec<_>>())
 }
 
 fn procedure(named: &Named) -> Procedure {
@@ -104,7 +136,6 @@ fn edges(named: &Named, dag: &Dag, part: &Part) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
 
     const GRAPH: &str = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],
         ["c","d"],["c","t"],["d","t"],["a","t"]],
@@ -112,7 +143,7 @@ mod tests {
 
     fn copies(strategy: PartitionStrategy, copies: usize) -> Vec<Value> {
         let named = super::super::parse(GRAPH).unwrap();
-        let request = PartitionRequest { copies, strategy, fold_again: false, hits: Measure::All };
+        let request = PartitionRequest { copies, strategy, fold_again: false, hits: Measure::All, explain: false };
         let answer = partition(&named, &request).unwrap();
         assert_eq!(answer["schema_version"], 1);
         answer["copies"].as_array().unwrap().clone()
@@ -159,9 +190,34 @@ mod tests {
         let edges: Vec<[String; 2]> = edges.map(|e| e.map(|n: u32| n.to_string())).collect();
         let text = json!({ "entry": "0", "exit": "60000", "edges": edges }).to_string();
         let named = super::super::parse(&text).unwrap();
-        let request = PartitionRequest { copies: 2, strategy: PartitionStrategy::P3, fold_again: false, hits: Measure::All };
+        let request =
+            PartitionRequest { copies: 2, strategy: PartitionStrategy::P3, fold_again: false, hits: Measure::All, explain: false };
         let error = partition(&named, &request).unwrap_err().to_string();
         assert!(error.contains("edges") && error.contains("take --strategy weighted"), "{error}");
+    }
+
+    /// Four of the five diamonds of figure 1 of the paper, in two rows: four tasks (example 3), none with a probe of another.
+    #[test]
+    fn tasks_are_explained_with_their_costs() {
+        let rows = [("v4", "v10", "v7"), ("v15", "v21", "v18")].iter().flat_map(|(from, to, shared)| {
+            [(*from, *shared), (*shared, *to)].into_iter().flat_map(|(a, d)| {
+                let arm = |name: &str| [[a.to_owned(), format!("{a}{name}")], [format!("{a}{name}"), d.to_owned()]];
+                [arm("l"), arm("r")].concat()
+            })
+        });
+        let others = "entry v1 v1 v2 v1 v12 v2 v3 v2 v4 v10 exit v3 v11 v11 exit v12 v13 v12 v14 v13 v11 v14 v15 v21 exit";
+        let others: Vec<String> = others.split(' ').map(str::to_owned).collect();
+        let edges: Vec<[String; 2]> = others.chunks(2).map(|e| [e[0].clone(), e[1].clone()]).chain(rows).collect();
+        let named = super::super::parse(&json!({"entry": "entry", "exit": "exit", "edges": edges}).to_string()).unwrap();
+        let request = |strategy| PartitionRequest { copies: 4, strategy, fold_again: false, hits: Measure::Labels, explain: true };
+        let answer = partition(&named, &request(PartitionStrategy::P3)).unwrap();
+        let tasks = answer["tasks"].as_array().unwrap();
+        assert_eq!(tasks.len(), 4);
+        for task in tasks {
+            assert_eq!(task["cost"].as_u64().unwrap() as usize, task["probes"].as_array().unwrap().len());
+            assert_eq!(task["shared_probes"], json!([]));
+        }
+        assert!(partition(&named, &request(PartitionStrategy::Pbl)).is_err());
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
         "cost": costs,
         "bound": bound(&file.program, kind, &file.weights, costs.len()),
     });
+    if !file.unbalanced.is_empty() {
+        answer["unbalanced"] = json!(file.unbalanced.iter().map(|(f, n)| file.node(*f, *n)).collect::<Vec<_>>());
+    }
     if let Some(theorems) = theorems {
         answer["theorems"] = theorems;
     }

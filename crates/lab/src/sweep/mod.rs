@@ -30,7 +30,7 @@ use trodden_hardware::character::{Character, character};
 use trodden_hardware::experiment::{Design, combinations, effects};
 use trodden_hardware::processor::ProcessorModel;
 use trodden_hardware::{Lane, Metric, ProfilerParameters, Repair};
-use trodden_trace::simulation::{SourceFormat, open_file};
+use trodden_trace::simulation::{SourceFormat, open_file_or_trace};
 use trodden_trace::sources::{Batch, Level};
 
 /// Runs an experiment.
@@ -163,7 +163,7 @@ impl Job<'_> {
         // Memory of a group at the end of a reading.
         let mut grown = 0;
         while !pending.is_empty() {
-            let mut opened = open_file(path, self.format, &[])?;
+            let mut opened = open_file_or_trace(path, self.format)?;
             if self.model.is_some() && opened.source.level() == Level::Branches {
                 bail!(
                     "{} holds branches only: metrics and branch-queue need whole instructions (record with --instructions, or a trace of \

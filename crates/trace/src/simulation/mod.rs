@@ -12,7 +12,7 @@ mod places;
 mod table_profile;
 mod walk;
 
-pub use open::{EmulatedProgram, OpenedSource, QEMU, SourceFormat, open_file, qemu_version};
+pub use open::{EmulatedProgram, OpenedSource, QEMU, SourceFormat, open_file, open_file_or_trace, qemu_version};
 pub use places::{Memory, Places, SourcePlace};
 pub use table_profile::{ProfileKind, check_mapping, table_profile};
 pub use walk::{InstructionStep, InstructionWalk, walk};
@@ -45,12 +45,6 @@ pub fn simulate(
     recording: Option<WrittenFile>,
     mut sequence: Option<WrittenFile>,
 ) -> Result<SourceNotes> {
-    let (level, knows_return_addresses) = (opened.source.level(), opened.source.knows_return_addresses());
-    let about = Recording { origin: opened.origin.clone(), level, knows_return_addresses };
-    let mut writer = match recording {
-        Some(file) => Some((RecordedWriter::new(file.out, &about)?, file.path)),
-        None => None,
-    };
     let mut failure = None;
     let mut observe = |thread: ThreadId, completed: &CompletedPath| {
         let path = &completed.path;
@@ -60,6 +54,29 @@ pub fn simulate(
             failure.get_or_insert(error);
         }
     };
+    let notes =
+        read_all(opened, keeps_partial, recording, &mut |batch| Ok(lane.feed(&batch.events, &batch.instructions, &mut observe)?))?;
+    lane.finish(&mut observe)?;
+    if let Some(file) = &sequence {
+        failure.map_or(Ok(()), Err).with_context(|| format!("cannot write {}", file.path.display()))?;
+    }
+    Ok(notes)
+}
+
+/// Reads a source to its end, and, where that is wanted, into a recording; each batch is handed to `take`.
+///
+/// # Errors
+/// As of [`simulate`].
+pub fn read_all(
+    opened: &mut OpenedSource,
+    keeps_partial: bool,
+    recording: Option<WrittenFile>,
+    take: &mut dyn FnMut(&Batch) -> Result<()>,
+) -> Result<SourceNotes> {
+    let cannot_write = |path: &Path| format!("cannot write {}", path.display());
+    let about = Recording::of(&opened.origin, &*opened.source);
+    let writer = recording.map(|file| RecordedWriter::new(file.out, &about).map(|writer| (writer, file.path)));
+    let mut writer = writer.transpose().context("cannot write a recording")?;
     let mut batch = Batch::default();
     let mut goes_on = true;
     while goes_on {
@@ -72,18 +89,14 @@ pub fn simulate(
             }
             Err(error) => return Err(error.into()),
         }
-        lane.feed(&batch.events, &batch.instructions, &mut observe)?;
+        take(&batch)?;
         if let Some((writer, path)) = &mut writer {
-            writer.write(&batch).with_context(|| format!("cannot write {}", path.display()))?;
+            writer.write(&batch).with_context(|| cannot_write(path))?;
         }
     }
-    lane.finish(&mut observe)?;
     let notes = opened.source.notes();
     if let Some((writer, path)) = writer {
-        writer.finish(&notes).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(file) = &sequence {
-        failure.map_or(Ok(()), Err).with_context(|| format!("cannot write {}", file.path.display()))?;
+        writer.finish(&notes).with_context(|| cannot_write(path))?;
     }
     Ok(notes)
 }

@@ -23,8 +23,6 @@ pub struct OpenedSource {
     pub source: Box<dyn BranchSource>,
     /// The command or file.
     pub origin: String,
-    /// The format of the file; `None` of a program.
-    pub format: Option<SourceFormat>,
     running: Option<Running>,
 }
 
@@ -74,7 +72,7 @@ impl SourceFormat {
     ];
 
     /// Whether another simulator wrote it: the laboratory reads it.
-    pub fn is_of_another_simulator(self) -> bool {
+    fn is_of_another_simulator(self) -> bool {
         matches!(self, Self::Bt9 | Self::Cbp2025 | Self::Champsim)
     }
 
@@ -96,14 +94,31 @@ pub fn qemu_version() -> Result<String> {
 /// Opens a file of branches, compressed or not.
 ///
 /// # Errors
-/// It cannot be read, or is of no format that is known.
+/// It cannot be read, or is of no format that is known, or is a trace of another simulator: the message says how to make a recording of it.
 pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Result<OpenedSource> {
+    open(path, format, programs, false)
+}
+
+/// The same, of traces of other simulators as well.
+///
+/// # Errors
+/// As of [`open_file`].
+pub fn open_file_or_trace(path: &Path, format: SourceFormat) -> Result<OpenedSource> {
+    open(path, format, &[], true)
+}
+
+fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], takes_traces: bool) -> Result<OpenedSource> {
     let mut reader = BufReader::with_capacity(1 << 16, decompress::open(path)?);
     let beginning = reader.fill_buf().with_context(|| format!("cannot read {}", path.display()))?;
     if beginning.is_empty() {
         bail!("{} is empty", path.display());
     }
     let format = if format == SourceFormat::Auto { recognised(path, beginning)? } else { format };
+    ensure!(
+        takes_traces || !format.is_of_another_simulator(),
+        "{0} is a trace of another simulator: `trodden-lab convert {0} -o FILE` makes a recording of it for --from",
+        path.display()
+    );
     let source: Box<dyn BranchSource> = match format {
         SourceFormat::Auto | SourceFormat::Recorded => Box::new(RecordedSource::new(reader, path)?),
         SourceFormat::Bt9 => Box::new(Bt9Source::new(reader, path)?),
@@ -111,7 +126,7 @@ pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Res
         SourceFormat::Champsim => Box::new(ChampSimSource::new(reader, path)),
         SourceFormat::PerfScript => Box::new(PerfScriptSource::new(reader, path, programs)?),
     };
-    Ok(OpenedSource { source, origin: path.display().to_string(), format: Some(format), running: None })
+    Ok(OpenedSource { source, origin: path.display().to_string(), running: None })
 }
 
 /// The format of a file by its beginning.
@@ -187,7 +202,7 @@ impl EmulatedProgram<'_> {
             );
         }
         let source = Box::new(QemuSource::new(reader, Path::new("the stream of QEMU's plugin"), self.level)?);
-        Ok(OpenedSource { source, origin, format: None, running: Some(Running { waiter, _folder: self.folder }) })
+        Ok(OpenedSource { source, origin, running: Some(Running { waiter, _folder: self.folder }) })
     }
 
     /// Runs the program to see whether QEMU and the plugin work together; how many instructions of it were recorded.

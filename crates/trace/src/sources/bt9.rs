@@ -15,21 +15,13 @@
 //! next branch; `inst_cnt` instructions that are no branches lie between them. Memory grows with the nodes and edges,
 //! not with the sequence.
 
+use super::bt9_opcode::{Node, never_taken};
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
-
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    address: u64,
-    size: u64,
-    kind: BranchKind,
-    /// Where it leads if taken; of a conditional branch that never is, unknown.
-    target: Option<u64>,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Edge {
@@ -49,6 +41,8 @@ pub struct Bt9Source<R> {
     has_begun: bool,
     is_ended: bool,
     instructions: u64,
+    /// Conditional branches whose direction is not known.
+    unknown: usize,
 }
 
 impl<R: BufRead> Bt9Source<R> {
@@ -62,7 +56,7 @@ impl<R: BufRead> Bt9Source<R> {
             return Err(lines.foreign("no BT9 trace: its first line is not BT9_SPA_TRACE_FORMAT"));
         }
         let (nodes, edges) = (HashMap::new(), HashMap::new());
-        let mut source = Bt9Source { lines, nodes, edges, pending: 0, has_begun: false, is_ended: false, instructions: 0 };
+        let mut source = Bt9Source { lines, nodes, edges, pending: 0, has_begun: false, is_ended: false, instructions: 0, unknown: 0 };
         source.read_tables()?;
         Ok(source)
     }
@@ -74,7 +68,10 @@ impl<R: BufRead> Bt9Source<R> {
             let taken = match words.first() {
                 Some(&"NODE") => self.take_node(&words),
                 Some(&"EDGE") => self.take_edge(&words),
-                Some(&"BT9_EDGE_SEQUENCE") => return Ok(()),
+                Some(&"BT9_EDGE_SEQUENCE") => {
+                    self.unknown = never_taken(&mut self.nodes);
+                    return Ok(());
+                }
                 _ => Some(()),
             };
             taken.ok_or_else(|| self.lines.damaged(format!("`{}` is not understood", line.trim())))?;
@@ -82,10 +79,10 @@ impl<R: BufRead> Bt9Source<R> {
     }
 
     fn take_node(&mut self, words: &[&str]) -> Option<()> {
-        let [_, id, address, _physical, _opcode, size, ..] = words else { return None };
+        let [_, id, address, _physical, opcode, size, ..] = words else { return None };
         let class = words.iter().position(|w| *w == "class:").and_then(|at| words.get(at + 1));
         let kind = class.map_or(Some(BranchKind::Jump), |class| kind_of(class))?;
-        self.nodes.insert(number(id)?, Node { address: number(address)?, size: number(size)?, kind, target: None });
+        self.nodes.insert(number(id)?, Node { address: number(address)?, size: number(size)?, opcode: number(opcode), kind, target: None });
         Some(())
     }
 
@@ -98,7 +95,8 @@ impl<R: BufRead> Bt9Source<R> {
             instructions: u32::try_from(number(instructions)?).ok()?,
         };
         let node = self.nodes.get_mut(&edge.from)?;
-        if edge.is_taken {
+        // Where a branch that is not taken goes on is behind it; some writers give its static target.
+        if edge.is_taken || ![0, node.address + node.size].contains(&edge.target) {
             node.target = Some(edge.target);
         }
         self.edges.insert(number(id)?, edge);
@@ -162,7 +160,13 @@ impl<R: BufRead> BranchSource for Bt9Source<R> {
     }
 
     fn notes(&self) -> SourceNotes {
-        SourceNotes { instructions: self.instructions, ..SourceNotes::default() }
+        let note =
+            || format!("{} conditional branches were never taken, and their opcodes say not where to: they count as forward", self.unknown);
+        SourceNotes {
+            instructions: self.instructions,
+            notes: (self.unknown > 0).then(note).into_iter().collect(),
+            ..SourceNotes::default()
+        }
     }
 }
 

@@ -64,3 +64,55 @@ fn damage_is_named_with_its_place() {
     assert!(text(&TRACE[..edges]).contains("BT9_EDGE_SEQUENCE"));
     assert!(text(&TRACE[..edges + 60]).contains(&format!("cut off at offset {}", edges + 60)) || TRACE.as_bytes()[edges + 59] == b'\n');
 }
+
+/// A trace of conditional branches, each with its address, size and opcode, the target if it is taken at some time, and what edges of
+/// those that are not taken name.
+fn conditionals(branches: &[(u64, u64, &str, Option<u64>, u64)]) -> String {
+    let mut text = "BT9_SPA_TRACE_FORMAT\nBT9_NODES\nNODE 0 0 - 0 0\n".to_owned();
+    for (number, (address, size, opcode, ..)) in branches.iter().enumerate() {
+        text += &format!("NODE {} {address:#x} - {opcode} {size} class: JMP+DIR+CND\n", number + 1);
+    }
+    text += "BT9_EDGES\n";
+    for (number, (.., taken, behind)) in branches.iter().enumerate() {
+        let (outcome, target) = taken.map_or(("N", *behind), |target| ("T", target));
+        text += &format!("EDGE {number} {} 0 {outcome} {target:#x} - 0\n", number + 1);
+    }
+    text += "BT9_EDGE_SEQUENCE\n";
+    (0..branches.len()).for_each(|number| text += &format!("{number}\n"));
+    text + "EOF\n"
+}
+
+fn targets(text: &str) -> (Vec<u64>, usize) {
+    let mut source = Bt9Source::new(text.as_bytes(), Path::new("t.bt9")).unwrap();
+    let mut batch = Batch::default();
+    while source.read(&mut batch).unwrap() {}
+    let target = |event: &StreamEvent| if let StreamEvent::Branch(branch) = event { Some(branch.target.0) } else { None };
+    (batch.events.iter().filter_map(|(_, event)| target(event)).collect(), source.notes().notes.len())
+}
+
+#[test]
+fn opcodes_say_where_branches_lead_that_are_never_taken() {
+    // jz +5, jz -16 (short), jnz -256 (near); then the same with the bytes in the other order.
+    let printed =
+        [(0x1000, 2, "0x7405", Some(0x1007), 0), (0x2000, 2, "0x74f0", None, 0x2002), (0x3000, 6, "0x0f8500ffffff", None, 0x3006)];
+    let other = [(0x1000, 2, "0x0574", Some(0x1007), 0), (0x2000, 2, "0xf074", None, 0x2002), (0x3000, 6, "0xffffff00850f", None, 0x3006)];
+    let expected = vec![0x1007, 0x1ff2, 0x2f06];
+    assert_eq!(targets(&conditionals(&printed)), (expected.clone(), 0));
+    assert_eq!(targets(&conditionals(&other)), (expected, 0));
+    // b.ne +8; cbz x0, -4; tbnz w3, #1, +16; b.eq -1 MiB.
+    let arm = [
+        (0x4000, 4, "0x54000041", Some(0x4008), 0),
+        (0x4010, 4, "0xb4ffffe0", None, 0x4014),
+        (0x4020, 4, "0x37080083", None, 0x4024),
+        (0x20_0000, 4, "0x54800000", None, 0x20_0004),
+    ];
+    assert_eq!(targets(&conditionals(&arm)), (vec![0x4008, 0x400c, 0x4030, 0x10_0000], 0));
+    // Nothing says which encoding it is, or the opcodes fit none: what leads nowhere else counts as forward, with a note.
+    assert_eq!(targets(&conditionals(&[(0x2000, 2, "0x74f0", None, 0x2002)])), (vec![0x2002], 1));
+    assert_eq!(
+        targets(&conditionals(&[(0x1000, 2, "0x7405", Some(0x1100), 0), (0x2000, 2, "0x74f0", None, 0)])),
+        (vec![0x1100, 0x2002], 1)
+    );
+    // The edge itself has the target.
+    assert_eq!(targets(&conditionals(&[(0x2000, 2, "-", None, 0x1f00)])), (vec![0x1f00], 0));
+}

@@ -3,7 +3,7 @@
 //! | file | source | what it holds |
 //! |---|---|---|
 //! | `qemu.rs`, `qemu_blocks.rs` | an unmodified program under QEMU's user mode, with a plugin | branches; memory accesses |
-//! | `bt9.rs` | text traces of CBP-5 | branches |
+//! | `bt9.rs`, `bt9_opcode.rs` | text traces of CBP-5 | branches |
 //! | `cbp2025.rs` | traces of CBP2025 | instructions |
 //! | `champsim.rs` | traces of ChampSim | instructions |
 //! | `perf_script.rs` | text of `perf script`: branch stacks, or branches of Intel PT | branches |
@@ -16,6 +16,7 @@
 //! came before it stands.
 
 mod bt9;
+mod bt9_opcode;
 mod cbp2025;
 mod champsim;
 mod lines;
@@ -93,6 +94,11 @@ pub trait BranchSource {
     /// Whether a call says where it returns to.
     fn knows_return_addresses(&self) -> bool {
         true
+    }
+
+    /// Whether calls and returns say where on the stack their return address lies.
+    fn knows_frames(&self) -> bool {
+        false
     }
 
     /// Adds records to an empty batch; `false` if there are no more. After an error the batch holds what came before it.

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::Path;
 use trodden_binary::MappedFile;
 use trodden_binary::instruction::BranchInstruction;
-use trodden_hardware::{Address, Instruction, RetiredBranch, StreamEvent, ThreadId};
+use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
 use trodden_wire::blocks::{FrameKind, HEADER_BYTES, LEAVES_HANDLER, MAGIC, MemoryAccess, VERSION, memory_access};
 
 /// No frame of the plugin is larger.
@@ -118,6 +118,10 @@ impl<R: Read> BranchSource for QemuSource<R> {
         self.level
     }
 
+    fn knows_frames(&self) -> bool {
+        true
+    }
+
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         while batch.events.len() < Batch::EVENTS {
             if !self.read_frame(batch)? {
@@ -171,12 +175,19 @@ struct Thread {
     /// Instructions since the last branch.
     instructions: u32,
     /// What was about to be left when handlers began.
-    interrupted: Vec<Option<(usize, u32)>>,
+    interrupted: Vec<Interrupted>,
     leaves_handler: bool,
     /// Memory that the last block accessed.
     accesses: Vec<MemoryAccess>,
     /// Instructions since the last branch, if they are asked for.
     details: Vec<Instruction>,
+}
+
+/// What a thread was about to leave when a handler began.
+#[derive(Debug)]
+struct Interrupted {
+    last: Option<(usize, u32)>,
+    accesses: Vec<MemoryAccess>,
 }
 
 impl Threads {
@@ -268,7 +279,8 @@ impl Thread {
                 context.instructions += self.count(block, block.instructions(), skipped);
                 let (address, fall_through) = (Address(block.last()), Address(block.end));
                 let instructions = std::mem::take(&mut self.instructions);
-                let branch = RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack: None };
+                let stack = self.return_address_place(kind, block);
+                let branch = RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack };
                 context.batch.instructions.append(&mut self.details);
                 context.batch.events.push((self.id, StreamEvent::Branch(branch)));
             }
@@ -281,8 +293,16 @@ impl Thread {
         0
     }
 
+    /// Where the call or return that ends a block accessed its return address.
+    fn return_address_place(&self, kind: BranchKind, block: &TranslatedBlock) -> Option<Address> {
+        let last = block.instructions() as u64 - 1;
+        let is_it = |access: &&MemoryAccess| access.instruction == last && access.is_store == kind.is_call();
+        let access = self.accesses.iter().find(is_it).filter(|_| kind.is_call() || kind == BranchKind::Return)?;
+        Some(Address(access.address))
+    }
+
     fn interrupt(&mut self, handler: u64, context: &mut Context) {
-        self.interrupted.push(self.last);
+        self.interrupted.push(Interrupted { last: self.last, accesses: std::mem::take(&mut self.accesses) });
         context.batch.events.push((self.id, StreamEvent::Interrupt(Address(handler))));
     }
 
@@ -293,9 +313,9 @@ impl Thread {
             context.instructions += self.count(block, block.instructions(), skipped);
         }
         match self.interrupted.pop() {
-            Some(last) => {
+            Some(interrupted) => {
                 context.batch.events.push((self.id, StreamEvent::Resume(Address(next))));
-                self.last = last;
+                (self.last, self.accesses) = (interrupted.last, interrupted.accesses);
                 self.leave(next, context)
             }
             // Its beginning looked like an ordinary branch.

@@ -1,7 +1,6 @@
 //! The stream of executed blocks, written by hand: branches, handlers, damage.
 
 use super::*;
-use trodden_hardware::BranchKind;
 use trodden_wire::blocks::header;
 
 #[derive(Default)]

@@ -1,9 +1,12 @@
 //! Reads the compact format of recorded branches. Its layout is described in `recorded_writer.rs`.
 
 use super::recorded_instructions::InstructionDecoder;
-use super::recorded_writer::{ChunkKind, HAS_INSTRUCTIONS, LACKS_RETURN_ADDRESSES, MAGIC, VERSION, VERSION_WITH_PROPERTIES, tag};
+use super::recorded_writer::{
+    ChunkKind, HAS_FRAMES, HAS_INSTRUCTIONS, LACKS_RETURN_ADDRESSES, MAGIC, VERSION, VERSION_WITH_PROPERTIES, tag,
+};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
 use crate::numbers::Cursor;
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 use trodden_binary::MappedFile;
@@ -22,6 +25,8 @@ pub struct RecordedSource<R> {
     is_ended: bool,
     properties: u8,
     instructions: InstructionDecoder,
+    /// Where the last return address of each thread lies.
+    frames: HashMap<ThreadId, u64>,
 }
 
 impl<R: Read> RecordedSource<R> {
@@ -51,6 +56,7 @@ impl<R: Read> RecordedSource<R> {
             is_ended: false,
             properties: 0,
             instructions: InstructionDecoder::default(),
+            frames: HashMap::new(),
         };
         match source.read_chunk()? {
             Some((_, ChunkKind::Head, content)) => {
@@ -58,7 +64,7 @@ impl<R: Read> RecordedSource<R> {
                     Some((properties, origin)) if version == VERSION_WITH_PROPERTIES => (*properties, origin),
                     _ => (0, &content[..]),
                 };
-                if properties & !(HAS_INSTRUCTIONS | LACKS_RETURN_ADDRESSES) != 0 {
+                if properties & !(HAS_INSTRUCTIONS | LACKS_RETURN_ADDRESSES | HAS_FRAMES) != 0 {
                     return Err(source.bytes.damaged(12, format!("properties {properties:#x} are not known")));
                 }
                 source.properties = properties;
@@ -111,9 +117,15 @@ impl<R: Read> RecordedSource<R> {
         }
         while !at.0.is_empty() {
             let thread = ThreadId(u32::try_from(at.number()?).ok()?);
+            let before = self.frames.entry(thread).or_insert(0);
             for _ in 0..at.number()? {
                 let number = usize::try_from(at.number()?).ok()?;
-                batch.events.push((thread, *self.events.get(number)?));
+                let mut event = *self.events.get(number)?;
+                if let StreamEvent::Branch(RetiredBranch { stack: Some(place), .. }) = &mut event {
+                    *before = before.wrapping_add(place.0);
+                    *place = Address(*before);
+                }
+                batch.events.push((thread, event));
             }
         }
         Some(())
@@ -142,6 +154,10 @@ impl<R: Read> BranchSource for RecordedSource<R> {
 
     fn knows_return_addresses(&self) -> bool {
         self.properties & LACKS_RETURN_ADDRESSES == 0
+    }
+
+    fn knows_frames(&self) -> bool {
+        self.properties & HAS_FRAMES != 0
     }
 
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
@@ -179,21 +195,14 @@ fn event(at: &mut Cursor) -> Option<StreamEvent> {
         tag::GAP => StreamEvent::Gap(Address(at.number()?)),
         tag::END => StreamEvent::End(u32::try_from(at.number()?).ok()?),
         _ => {
-            let kind = *BranchKind::ALL.get(usize::from(tag & !tag::TAKEN))?;
+            let kind = *BranchKind::ALL.get(usize::from(tag & !(tag::TAKEN | tag::FRAME)))?;
             let address = at.number()?;
             let target = Address(address.wrapping_add(at.difference()?));
             let fall_through = Address(address.wrapping_add(at.difference()?));
             let instructions = u32::try_from(at.number()?).ok()?;
             let is_taken = tag & tag::TAKEN != 0;
-            StreamEvent::Branch(RetiredBranch {
-                address: Address(address),
-                target,
-                fall_through,
-                kind,
-                is_taken,
-                instructions,
-                stack: None,
-            })
+            let stack = if tag & tag::FRAME == 0 { None } else { Some(Address(at.difference()?)) };
+            StreamEvent::Branch(RetiredBranch { address: Address(address), target, fall_through, kind, is_taken, instructions, stack })
         }
     })
 }

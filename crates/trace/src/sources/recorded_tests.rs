@@ -31,6 +31,7 @@ fn events(seed: u64, number: usize) -> Vec<(ThreadId, StreamEvent)> {
                 kind: BranchKind::ALL[numbers.below(6) as usize],
                 is_taken: numbers.below(2) == 0,
                 instructions: numbers.below(200) as u32,
+                stack: [None, Some(Address(0)), Some(Address(u64::MAX)), Some(address)][numbers.below(4) as usize],
             }),
         };
         (thread, event)
@@ -44,7 +45,7 @@ fn notes() -> SourceNotes {
 }
 
 fn recording(events: &[(ThreadId, StreamEvent)]) -> Vec<u8> {
-    let head = Recording { origin: "a program".into(), level: Level::Branches, knows_return_addresses: true };
+    let head = Recording { origin: "a program".into(), level: Level::Branches, knows_return_addresses: true, knows_frames: true };
     let mut writer = RecordedWriter::new(Vec::new(), &head).unwrap();
     for chunk in events.chunks(1000) {
         writer.write(&Batch { events: chunk.to_vec(), instructions: Vec::new() }).unwrap();
@@ -86,7 +87,12 @@ fn instructions_come_back() {
         // Ends and branches count below 200 instructions.
         let events: Vec<_> = events(seed, number).into_iter().filter(|(_, e)| !matches!(e, StreamEvent::End(n) if *n > 200)).collect();
         let expected = instructions(seed, &events);
-        let head = Recording { origin: "a program".into(), level: Level::Instructions, knows_return_addresses: seed != 9 };
+        let head = Recording {
+            origin: "a program".into(),
+            level: Level::Instructions,
+            knows_return_addresses: seed != 9,
+            knows_frames: seed != 8,
+        };
         let mut writer = RecordedWriter::new(Vec::new(), &head).unwrap();
         // Instructions may come in an earlier batch than their events.
         let early = expected.len().min(100);
@@ -94,7 +100,7 @@ fn instructions_come_back() {
         writer.write(&Batch { events: events.clone(), instructions: expected[early..].to_vec() }).unwrap();
         let bytes = writer.finish(&notes()).unwrap();
         let mut source = RecordedSource::new(&bytes[..], Path::new("file")).unwrap();
-        assert_eq!((source.level(), source.knows_return_addresses()), (Level::Instructions, seed != 9));
+        assert_eq!((source.level(), source.knows_return_addresses(), source.knows_frames()), (Level::Instructions, seed != 9, seed != 8));
         let mut batch = Batch::default();
         while source.read(&mut batch).unwrap() {}
         assert!(batch.events == events && batch.instructions == expected, "{number} events");

@@ -7,21 +7,23 @@
 //! ```text
 //! file      "trodrec\n" | version u32 | chunks
 //! chunk     kind u32 | packed bytes u32 | content bytes u32 | xxh3 of the packed bytes u64 | packed bytes (zstd)
-//! Head      in version 2 properties (1: instructions; 2: no return addresses), a byte | text: where the recording comes from
+//! Head      in version 2 properties (1: instructions; 2: no return addresses; 4: frames), a byte | text: the recording's origin
 //! Instructions  see `recorded_instructions.rs`; in version 2 only, before each chunk of events
 //! Events    number of new events | new events | runs: thread, number of events, their numbers
 //! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
 //! End       empty
 //! ```
 //! All numbers in contents are LEB128; addresses of a branch's target and of what follows it are differences from its
-//! own, zigzag. Version 1 is written where no property is needed. Memory grows with the number of different events.
+//! own, zigzag. With frames, calls and returns have where on the stack their return address lies, if that is known: the
+//! difference from that of the thread's call or return before, which is mostly the same at a place. Version 1 is written where no
+//! property is needed. Memory grows with the number of different events.
 
 use super::recorded_instructions::InstructionEncoder;
-use super::{Batch, Level, SourceNotes};
+use super::{Batch, BranchSource, Level, SourceNotes};
 use crate::numbers::{push_number, zigzag};
 use std::collections::HashMap;
 use std::io::{self, Write};
-use trodden_hardware::{BranchKind, RetiredBranch, StreamEvent, ThreadId};
+use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// How a recording begins.
 pub const MAGIC: [u8; 8] = *b"trodrec\n";
@@ -33,6 +35,8 @@ pub const VERSION_WITH_PROPERTIES: u32 = 2;
 pub const HAS_INSTRUCTIONS: u8 = 1;
 /// Its calls do not say where they return to.
 pub const LACKS_RETURN_ADDRESSES: u8 = 2;
+/// Its calls and returns say where on the stack their return address lies.
+pub const HAS_FRAMES: u8 = 4;
 /// What a chunk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -63,6 +67,16 @@ pub struct Recording {
     pub level: Level,
     /// Whether calls say where they return to.
     pub knows_return_addresses: bool,
+    /// Whether calls and returns say where on the stack that is.
+    pub knows_frames: bool,
+}
+
+impl Recording {
+    /// A recording of what a source holds.
+    pub fn of(origin: &str, source: &dyn BranchSource) -> Recording {
+        let (level, knows_return_addresses, knows_frames) = (source.level(), source.knows_return_addresses(), source.knows_frames());
+        Recording { origin: origin.to_owned(), level, knows_return_addresses, knows_frames }
+    }
 }
 
 /// Writes a recording.
@@ -75,6 +89,8 @@ pub struct RecordedWriter<W> {
     runs: Vec<(ThreadId, Vec<u64>)>,
     events: usize,
     instructions: Option<InstructionEncoder>,
+    /// Where the last return address of each thread lies.
+    frames: HashMap<ThreadId, u64>,
 }
 
 impl<W: Write> RecordedWriter<W> {
@@ -85,14 +101,23 @@ impl<W: Write> RecordedWriter<W> {
     pub fn new(mut writer: W, recording: &Recording) -> io::Result<RecordedWriter<W>> {
         let instructions = (recording.level == Level::Instructions).then(InstructionEncoder::default);
         let properties = if instructions.is_some() { HAS_INSTRUCTIONS } else { 0 }
-            | if recording.knows_return_addresses { 0 } else { LACKS_RETURN_ADDRESSES };
+            | if recording.knows_return_addresses { 0 } else { LACKS_RETURN_ADDRESSES }
+            | if recording.knows_frames { HAS_FRAMES } else { 0 };
         let version = if properties == 0 { VERSION } else { VERSION_WITH_PROPERTIES };
         let mut head: Vec<u8> = (properties != 0).then_some(properties).into_iter().collect();
         head.extend(recording.origin.as_bytes());
         writer.write_all(&MAGIC)?;
         writer.write_all(&version.to_le_bytes())?;
         write_chunk(&mut writer, ChunkKind::Head, &head)?;
-        Ok(RecordedWriter { writer, numbers: HashMap::new(), definitions: (0, Vec::new()), runs: Vec::new(), events: 0, instructions })
+        Ok(RecordedWriter {
+            writer,
+            numbers: HashMap::new(),
+            definitions: (0, Vec::new()),
+            runs: Vec::new(),
+            events: 0,
+            instructions,
+            frames: HashMap::new(),
+        })
     }
 
     /// Adds a batch.
@@ -105,10 +130,11 @@ impl<W: Write> RecordedWriter<W> {
         }
         for (thread, event) in &batch.events {
             let next = self.numbers.len() as u64;
-            let number = *self.numbers.entry(*event).or_insert(next);
+            let event = self.relative(*thread, *event);
+            let number = *self.numbers.entry(event).or_insert(next);
             if number == next {
                 self.definitions.0 += 1;
-                define(event, &mut self.definitions.1);
+                define(&event, &mut self.definitions.1);
             }
             match self.runs.last_mut() {
                 Some((of, run)) if of == thread => run.push(number),
@@ -141,6 +167,14 @@ impl<W: Write> RecordedWriter<W> {
         Ok(self.writer)
     }
 
+    /// The event as it is described: the place of its return address is the difference from the one before.
+    fn relative(&mut self, thread: ThreadId, event: StreamEvent) -> StreamEvent {
+        let StreamEvent::Branch(branch) = event else { return event };
+        let Some(at) = branch.stack else { return event };
+        let before = self.frames.insert(thread, at.0).unwrap_or(0);
+        StreamEvent::Branch(RetiredBranch { stack: Some(Address(at.0.wrapping_sub(before))), ..branch })
+    }
+
     fn write_events(&mut self) -> io::Result<()> {
         if self.events == 0 {
             return Ok(());
@@ -171,7 +205,7 @@ fn write_chunk(writer: &mut impl Write, kind: ChunkKind, content: &[u8]) -> io::
     writer.write_all(&packed)
 }
 
-/// Tags of events that are no branches; a branch's tag is its kind's number, with bit 3 if it was taken.
+/// Tags of events that are no branches; a branch's tag is its kind's number, with bit 3 if it was taken, bit 5 if its frame is known.
 pub(super) mod tag {
     pub const BEGIN: u8 = 16;
     pub const INTERRUPT: u8 = 17;
@@ -179,6 +213,7 @@ pub(super) mod tag {
     pub const GAP: u8 = 19;
     pub const END: u8 = 20;
     pub const TAKEN: u8 = 8;
+    pub const FRAME: u8 = 32;
 }
 
 fn define(event: &StreamEvent, into: &mut Vec<u8>) {
@@ -196,11 +231,13 @@ fn define(event: &StreamEvent, into: &mut Vec<u8>) {
 
 fn define_branch(branch: &RetiredBranch, into: &mut Vec<u8>) {
     let kind = BranchKind::ALL.iter().position(|k| *k == branch.kind).unwrap_or(0) as u8;
-    into.push(kind | if branch.is_taken { tag::TAKEN } else { 0 });
+    let frame = if branch.stack.is_some() { tag::FRAME } else { 0 };
+    into.push(kind | if branch.is_taken { tag::TAKEN } else { 0 } | frame);
     push_number(branch.address.0, into);
     push_number(zigzag(branch.target.0.wrapping_sub(branch.address.0)), into);
     push_number(zigzag(branch.fall_through.0.wrapping_sub(branch.address.0)), into);
     push_number(u64::from(branch.instructions), into);
+    branch.stack.into_iter().for_each(|difference| push_number(zigzag(difference.0), into));
 }
 
 fn push_text(text: &str, into: &mut Vec<u8>) {

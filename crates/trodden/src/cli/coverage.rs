@@ -12,8 +12,6 @@ pub enum Coverage {
     Report(CoverageReport),
     /// Show the sources with the count of each line and region, as text or as pages for browsers.
     Show(CoverageShow),
-    /// Write coverage in a form that other tools read.
-    Export(CoverageExport),
 }
 
 impl Coverage {
@@ -22,7 +20,6 @@ impl Coverage {
         match self {
             Coverage::Report(job) => &mut job.covered.files,
             Coverage::Show(job) => &mut job.covered.files,
-            Coverage::Export(job) => &mut job.covered.files,
         }
     }
 }
@@ -149,36 +146,6 @@ pub struct CoverageShow {
     /// Also show how often each branch was taken, and the conditions of decisions of programs built with --coverage=mcdc.
     #[arg(long)]
     pub conditions: bool,
-}
-
-/// A form that other tools read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CoverageFormat {
-    /// JSON in the schema of `llvm-cov export`.
-    Json,
-    /// A tracefile of lcov.
-    Lcov,
-}
-
-/// `trodden coverage export`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden coverage export --format lcov -o lcov.info
-  trodden coverage export tests --format json --summary-only")]
-pub struct CoverageExport {
-    /// Of what.
-    #[command(flatten)]
-    pub covered: Covered,
-    /// The form.
-    #[arg(long, value_enum, default_value_t = CoverageFormat::Json)]
-    pub format: CoverageFormat,
-    /// Sums by file only.
-    #[arg(long)]
-    pub summary_only: bool,
-    /// Where to write; by default standard output.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
 }
 
 #[cfg(test)]

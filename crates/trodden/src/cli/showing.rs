@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
 use trodden_console::arguments::choices::spelled;
+use trodden_console::arguments::laboratory::CoverageChoices;
 use trodden_report::Measure;
 use trodden_stored::named::LAST;
 
@@ -90,8 +91,10 @@ pub enum Format {
     Folded,
     /// A profile for pprof.
     Pprof,
-    /// A tracefile of lines and branches.
+    /// A tracefile of lines and branches; of programs built with --coverage, as their source has them.
     Lcov,
+    /// JSON in the schema of `llvm-cov export`, of a program built with --coverage.
+    LlvmJson,
     /// The whole report as JSON.
     Json,
     /// A page for browsers, of profiles and traces.
@@ -138,15 +141,22 @@ pub struct Export {
     /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// With `lcov`: only source files that match this pattern (src, src/*.c), or lie in a folder that does. May be given several times.
+    /// With `lcov` and `llvm-json`: only source files that match this pattern (src, src/*.c), or lie in a folder that does; '*': also
+    /// Rust's standard library and packages that cargo fetched (repeatable).
     #[arg(long, value_name = "PATTERN")]
     pub include: Vec<String>,
-    /// With `lcov`: no source files that match this pattern, or lie in a folder that does. May be given several times.
+    /// With `lcov` and `llvm-json`: no source files that match this pattern, or lie in a folder that does (repeatable).
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
     /// With `lcov`: names of source files below this folder are relative to it.
     #[arg(long, value_name = "FOLDER")]
     pub relative_to: Option<PathBuf>,
+    /// With `lcov` and `llvm-json`, of a program built with --coverage: where it is now, or one that did not run (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub object: Vec<PathBuf>,
+    /// What only the laboratory chooses.
+    #[arg(skip)]
+    pub choices: CoverageChoices,
     /// Profiles: what folded stacks are weighed by. [default: instructions]
     #[arg(long, value_parser = spelled::<Measure>())]
     pub measure: Option<Measure>,

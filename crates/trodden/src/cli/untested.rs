@@ -35,9 +35,9 @@ pub struct Untested {
     /// Only paths that are new although all their edges are known.
     #[arg(long)]
     pub known_edges: bool,
-    /// Order of the paths.
-    #[arg(long, value_parser = one_of(ORDERS), default_value = "count")]
-    pub by: UntestedOrder,
+    /// Order of the paths. [default: failures if a run failed, else count]
+    #[arg(long, value_parser = one_of(ORDERS))]
+    pub by: Option<UntestedOrder>,
     /// Also list untested edges.
     #[arg(long)]
     pub edges: bool,
@@ -56,10 +56,11 @@ pub struct Untested {
 }
 
 /// What untested paths are sorted by.
-const ORDERS: [Choice<UntestedOrder>; 3] = [
+const ORDERS: [Choice<UntestedOrder>; 4] = [
     (UntestedOrder::Count, "count", "Most executions first"),
     (UntestedOrder::Newest, "newest", "Most recently discovered first"),
     (UntestedOrder::Runs, "runs", "Executed by most runs first"),
+    (UntestedOrder::Failures, "failures", "Most typical of failing runs first, among equals the last before the failure"),
 ];
 
 /// A form of a report of untested paths.

@@ -1,9 +1,9 @@
 //! `trodden export`: forms of other tools. What is written is made by the crate `trodden-report`.
 
-use super::coverage::view_of;
+use super::coverage::{ALL_FILES, llvm_json, mapped_tracefile, view_of};
 use super::remarks::{left_out, report_partial};
 use super::{trace, waits};
-use crate::cli::{Export, Format, word};
+use crate::cli::{CoveredFiles, Export, Format, word};
 use crate::context::context;
 use crate::output::{json_text, write_or_print};
 use crate::surroundings::folders;
@@ -11,7 +11,7 @@ use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_analysis::residual::known_to;
-use trodden_coverage::Files;
+use trodden_coverage::{Files, is_mapped};
 use trodden_driver::profdata;
 use trodden_report::html::{self, HtmlOptions};
 use trodden_report::input_kind::{InputKind, name_of};
@@ -44,6 +44,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
             ("--include", !job.include.is_empty()),
             ("--exclude", !job.exclude.is_empty()),
             ("--relative-to", job.relative_to.is_some()),
+            ("--object", !job.object.is_empty()),
             ("--measure", job.measure.is_some()),
             ("--for", job.program.is_some()),
         ])?;
@@ -56,10 +57,11 @@ pub fn run(job: &Export) -> Result<ExitCode> {
 }
 
 /// The forms of profiles.
-const OF_PROFILES: [Format; 9] = [
+const OF_PROFILES: [Format; 10] = [
     Format::Folded,
     Format::Pprof,
     Format::Lcov,
+    Format::LlvmJson,
     Format::Json,
     Format::Html,
     Format::Weights,
@@ -70,10 +72,16 @@ const OF_PROFILES: [Format; 9] = [
 
 fn of_profile(job: &Export) -> Result<ExitCode> {
     ensure!(job.program.is_none() || job.format == Format::Known, "--for is for `trodden export known`");
-    let of_files = !job.include.is_empty() || !job.exclude.is_empty() || job.relative_to.is_some();
-    ensure!(!of_files || job.format == Format::Lcov, "--include, --exclude and --relative-to are for `trodden export lcov`");
+    let is_coverage = matches!(job.format, Format::Lcov | Format::LlvmJson);
+    let of_files = !job.include.is_empty() || !job.exclude.is_empty() || !job.object.is_empty();
+    ensure!(!of_files || is_coverage, "--include, --exclude and --object are for `trodden export lcov` and `llvm-json`");
+    ensure!(job.relative_to.is_none() || job.format == Format::Lcov, "--relative-to is for `trodden export lcov`");
+    ensure!(
+        job.function.is_none() || job.format != Format::LlvmJson,
+        "`trodden export llvm-json` is of all functions: leave --function out"
+    );
     let profile = named::load(name_of(&job.file)?)?;
-    let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::from_profile(&profile) };
+    let view = if job.format == Format::Html { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = Selection {
@@ -88,7 +96,8 @@ fn of_profile(job: &Export) -> Result<ExitCode> {
         Format::Proftext => profdata::text(&profile)?,
         Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
         Format::Pprof => pprof::pprof(&view, &selection)?,
-        Format::Lcov => coverage(job, &view, &selection)?.into_bytes(),
+        Format::Lcov => tracefile(job, &view, &selection)?.into_bytes(),
+        Format::LlvmJson => llvm_json(&profile, &wanted(job))?,
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
         Format::Known => match &job.program {
@@ -106,15 +115,55 @@ fn of_profile(job: &Export) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Files of which LLVM's coverage is wanted.
+fn wanted(job: &Export) -> CoveredFiles {
+    let (object, include, exclude) = (job.object.clone(), job.include.clone(), job.exclude.clone());
+    CoveredFiles { object, include, exclude, choices: job.choices.clone() }
+}
+
 /// A tracefile of the files that are wanted and there.
-fn coverage(job: &Export, view: &View, selection: &Selection) -> Result<String> {
-    let files = Files::new(&job.include, &job.exclude, job.relative_to.as_deref())?;
+fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String> {
+    let all = |pattern: &String| pattern == ALL_FILES;
+    let include: Vec<String> = if job.include.iter().any(all) { Vec::new() } else { job.include.clone() };
+    let files = Files::new(&include, &job.exclude, job.relative_to.as_deref())?;
     let run = &view.profile.run;
     let found = locate(&source_folders(), &run.directory);
-    // Lines of some functions only are not known of the mapping.
-    let mapped = if job.function.is_none() { view.mapped.clone() } else { MappedLines::new() };
     let name = |path: &str| files.name(path, found(path));
-    let text = lcov::lcov(selection.functions(view)?, &mapped, run.suite.as_deref().unwrap_or("trodden"), &name);
+    // Lines of some functions only are not known of the mapping.
+    let text = match job.function.is_none() && is_mapped(view.profile) {
+        true => {
+            let include = job.include.iter().filter(|pattern| all(pattern)).cloned().collect();
+            renamed(&mapped_tracefile(view.profile, &CoveredFiles { include, exclude: Vec::new(), ..wanted(job) })?, &name)
+        }
+        false => lcov::lcov(selection.functions(view)?, &MappedLines::new(), run.suite.as_deref().unwrap_or("trodden"), &name),
+    };
     left_out(&files);
     Ok(text)
+}
+
+/// A tracefile whose source files have other names, without those that have none.
+fn renamed(tracefile: &str, name: &dyn Fn(&str) -> Option<String>) -> String {
+    const END: &str = "end_of_record\n";
+    let mut out = String::new();
+    for record in tracefile.split_inclusive(END) {
+        let Some((before, rest)) = record.split_once("SF:") else { continue };
+        let Some((path, after)) = rest.split_once('\n') else { continue };
+        if let Some(name) = name(path) {
+            out += &format!("{before}SF:{name}\n{after}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_a_tracefile_are_renamed_or_left_out() {
+        let text = "SF:/a/x.c\nFN:1,SF:f\nDA:1,2\nend_of_record\nTN:t\nSF:/b/y.c\nDA:1,2\nend_of_record\n";
+        let name = |path: &str| path.strip_prefix("/a/").map(str::to_owned);
+        assert_eq!(renamed(text, &name), "SF:x.c\nFN:1,SF:f\nDA:1,2\nend_of_record\n");
+        assert_eq!(renamed("", &name), "");
+    }
 }

@@ -23,8 +23,8 @@ use trodden_profile::Run;
 use trodden_recording::one_run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
-    EmulatedProgram, OpenedSource, Places, ProfileKind, SourceFormat, WrittenFile, check_mapping, mapping_of_file, open_file,
-    processor_of_file, qemu_version, simulate, table_profile,
+    EmulatedProgram, OpenedSource, Places, ProfileKind, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file,
+    qemu_version, simulate, table_profile,
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
@@ -48,9 +48,6 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
         Some(file) => open_file(file, model.format, &job.program)?,
         None => program(&job.command, job.output.is_none(), level)?,
     };
-    if opened.format.is_some_and(SourceFormat::is_of_another_simulator) {
-        bail!("{0} is a trace of another simulator: `trodden-lab convert {0} -o FILE` makes a recording of it for --from", opened.origin);
-    }
     if level == Level::Instructions && opened.source.level() == Level::Branches {
         bail!("{} holds branches only: events but instructions need whole instructions (a program, or a recording of one)", opened.origin);
     }

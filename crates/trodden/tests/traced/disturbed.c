@@ -91,12 +91,28 @@ static unsigned long forks(void) {
     return sum;
 }
 
+/// Each round is a program of its own, with the same words.
+static unsigned long execs(char **words) {
+    const char *done = getenv("ROUND"), *before = getenv("SUM");
+    unsigned round = done ? atoi(done) : 0;
+    unsigned long sum = before ? strtoul(before, 0, 10) : 0;
+    for (unsigned i = 0; i < 300; i++) sum = sum * 31 + step(i ^ round);
+    if (round == rounds) return sum;
+    char text[32];
+    snprintf(text, sizeof text, "%u", round + 1);
+    setenv("ROUND", text, 1);
+    snprintf(text, sizeof text, "%lu", sum);
+    setenv("SUM", text, 1);
+    execv("/proc/self/exe", words);
+    return 0;
+}
+
 int main(int count, char **words) {
     rounds = atoi(words[2]);
-    int is_loops = !strcmp(words[1], "loops"), is_threads = !strcmp(words[1], "threads");
-    unsigned long result = is_loops ? loops() : is_threads ? threads() : forks();
+    int is_loops = !strcmp(words[1], "loops"), is_threads = !strcmp(words[1], "threads"), is_execs = !strcmp(words[1], "execs");
+    unsigned long result = is_loops ? loops() : is_threads ? threads() : is_execs ? execs(words) : forks();
     FILE *file = fopen(words[3], "w");
     fprintf(file, "%lu\n", result);
     fclose(file);
-    return is_loops ? 7 : is_threads ? 9 : 11;
+    return is_loops ? 7 : is_threads ? 9 : is_execs ? 13 : 11;
 }

@@ -31,6 +31,8 @@ pub enum Paths {
     Segments {
         /// The file of the set.
         set: Identity,
+        /// How they are numbered.
+        numbering: SegmentNumbering,
     },
     /// Those that one of several copies of a program counts.
     Part(CopyPart),
@@ -148,6 +150,16 @@ pub enum ExperimentScheme {
     BallLarus,
     /// Interesting paths, by one of the numberings of [`trodden_flow::numbering`].
     Interesting(trodden_flow::NumberingScheme),
+}
+
+/// The numbering of interprocedural segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SegmentNumbering {
+    /// Those of the set, one behind the other ([`trodden_flow::NumberingScheme::KnownTable`]).
+    #[default]
+    Minimal,
+    /// Every path behind every context (Ball and Larus).
+    BallLarus,
 }
 
 /// Calls at which it is counted that they were reached.

@@ -35,7 +35,7 @@ macro_rules! choices {
 
 choices! { settings:
     /// A numbering of interesting paths.
-    Selective = "a --scheme of interesting paths" if matches!(settings.scheme, Some(ExperimentScheme::Interesting(_))),
+    Selective = "a --scheme of interesting paths" if is_selective(settings),
     /// The numbering that searches for the most compact numbers.
     Optimal = "--scheme ppp-optimal" if settings.scheme == Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::PppOptimal)),
     /// How long that searches.
@@ -137,6 +137,15 @@ pub fn check(settings: &Settings) -> Result<(), Excluded> {
     EXCLUSIONS.iter().find(is_broken).map_or(Ok(()), |entry| Err(Excluded(entry)))
 }
 
+/// Whether paths are numbered by what is interesting of them. Segments always are, by a scheme that then says so.
+fn is_selective(settings: &Settings) -> bool {
+    match settings.scheme {
+        Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::KnownTable)) => settings.segments.is_none(),
+        Some(ExperimentScheme::Interesting(_)) => true,
+        _ => false,
+    }
+}
+
 use ExperimentChoice::*;
 
 /// All entries. Those that say what a build counts come first, since their remedies say most.
@@ -147,7 +156,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Interesting, Unknown, "both say which paths are counted", "leave one out"),
     excludes(Interesting, Watched, "both say which paths are counted", "leave one out"),
     excludes(Unknown, Watched, "both say which paths are counted", "leave one out"),
-    excludes(Segments, Selective, "segments are numbered by the scheme ball-larus", "leave out --scheme"),
+    excludes(Segments, Selective, "segments are numbered by the scheme known-table or ball-larus", "take one of these"),
     excludes(Segments, Unknown, "both say what is counted", "make two builds"),
     excludes(Segments, Watched, "both say what is counted", "make two builds"),
     excludes(Segments, Interesting, "both say what is counted", "make two builds"),

@@ -141,6 +141,9 @@ impl Experiment {
     pub fn scheme(&self) -> ExperimentScheme {
         match self.paths {
             Paths::Interesting { numbering: Some(numbering), .. } => ExperimentScheme::Interesting(numbering),
+            Paths::Segments { numbering: SegmentNumbering::Minimal, .. } => {
+                ExperimentScheme::Interesting(trodden_flow::NumberingScheme::KnownTable)
+            }
             _ => ExperimentScheme::BallLarus,
         }
     }
@@ -173,7 +176,7 @@ impl Experiment {
     /// The file of the segments that are counted in the place of paths, if any are.
     pub fn segments(&self) -> Option<Identity> {
         match self.paths {
-            Paths::Segments { set } => Some(set),
+            Paths::Segments { set, .. } => Some(set),
             _ => None,
         }
     }
@@ -239,7 +242,11 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
         return Ok(Paths::Interesting { set, numbering, time_limit_s: settings.time_limit_s.unwrap_or(settings::DEFAULT_TIME_LIMIT_S) });
     }
     if let Some(set) = stored("segments", &settings.segments)? {
-        return Ok(Paths::Segments { set });
+        let numbering = match settings.scheme {
+            Some(ExperimentScheme::BallLarus) => SegmentNumbering::BallLarus,
+            _ => SegmentNumbering::Minimal,
+        };
+        return Ok(Paths::Segments { set, numbering });
     }
     if let Some(others) = stored("watched", &settings.watched)? {
         return Ok(Paths::Watched { others });
@@ -312,7 +319,7 @@ impl From<&Experiment> for Settings {
             }
             Paths::Unknown { known } => settings.known = stored(Some(known)),
             Paths::Watched { others } => settings.watched = stored(Some(others)),
-            Paths::Segments { set } => settings.segments = stored(Some(set)),
+            Paths::Segments { set, .. } => settings.segments = stored(Some(set)),
             Paths::Part(part) => {
                 (settings.part, settings.origin, settings.known) = (stored(Some(part.file)), Some(part.origin), stored(part.known));
                 settings.count_hits = part.count_hits.then_some(true);

@@ -1,14 +1,14 @@
-//! `trodden coverage`: reports, sources and exports of coverage; `trodden suite coverage`. The work is in `trodden-coverage`.
+//! `trodden coverage`: reports and sources of coverage; `trodden suite coverage`. The work is in `trodden-coverage`.
 
 pub mod by_test;
 mod diff;
 mod report;
 
-use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, Covered, CoveredFiles};
+use crate::cli::{Coverage, CoverageShow, Covered, CoveredFiles};
 use crate::context::context;
 use crate::notes::{note, reasons, warn};
-use crate::output::{print, print_text, write_file};
-use anyhow::{Context, Result, bail, ensure};
+use crate::output::{print_text, write_file};
+use anyhow::{Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
 
 /// The pattern of all files.
-const ALL_FILES: &str = "*";
+pub const ALL_FILES: &str = "*";
 
 /// The profile that the command line names, and what is wanted of it.
 ///
@@ -83,7 +83,6 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
     match job {
         Coverage::Report(job) => report::run(job),
         Coverage::Show(job) => show(job),
-        Coverage::Export(job) => export(job),
     }
 }
 
@@ -136,25 +135,24 @@ fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
     Ok(page("Coverage, with paths", &tables))
 }
 
-fn export(job: &CoverageExport) -> Result<ExitCode> {
-    let (_, mapping) = load(&job.covered)?;
-    let mut arguments: Vec<OsString> = Vec::new();
-    arguments.push(match job.format {
-        CoverageFormat::Json => "-format=text".into(),
-        CoverageFormat::Lcov => "-format=lcov".into(),
-    });
-    if job.summary_only {
-        arguments.push("-summary-only".into());
-    }
-    let bytes = mapping.llvm_cov("export", &arguments)?;
-    let bytes = match job.format {
-        CoverageFormat::Lcov => mapping.lcov(bytes),
-        CoverageFormat::Json => mapping.json(bytes)?,
-    };
-    mapping.note_caveats(matches!(job.format, CoverageFormat::Json));
-    match &job.output {
-        Some(file) => write_file(file, &bytes).context("the export")?,
-        None => print(&bytes)?,
-    }
-    Ok(ExitCode::SUCCESS)
+/// JSON in the schema of `llvm-cov export`.
+///
+/// # Errors
+/// As of [`mapping_of`].
+pub fn llvm_json(profile: &Profile, files: &CoveredFiles) -> Result<Vec<u8>> {
+    let mapping = mapping_of(profile, files)?;
+    let bytes = mapping.json(mapping.llvm_cov("export", &["-format=text".into()])?)?;
+    mapping.note_caveats(true);
+    Ok(bytes)
+}
+
+/// A tracefile of the mapping's lines and branches.
+///
+/// # Errors
+/// As of [`mapping_of`].
+pub fn mapped_tracefile(profile: &Profile, files: &CoveredFiles) -> Result<String> {
+    let mapping = mapping_of(profile, files)?;
+    let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);
+    mapping.note_caveats(false);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,0 +1,114 @@
+//! A perfect hash of many keys in a table of at most twice as many slots: keys fall into buckets, and each bucket has a displacement that
+//! takes its keys to free slots.
+//!
+//! Source: F. C. Botelho, R. Pagh, N. Ziviani, "Simple and space-efficient minimal perfect hash functions", and the same authors with
+//! D. Belazzougui and M. Dietzfelbinger, "Hash, displace, and compress" (2009), here without the compression. Bucket and slot are different
+//! bits of one product. The first multiplier of a fixed sequence that serves is taken.
+
+/// Multipliers that are tried.
+const TRIES: u64 = 64;
+
+/// A table of keys without collisions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DisplacedHash {
+    multiplier: u64,
+    /// Bits of a bucket's number, the uppermost of the product.
+    bucket_bits: u32,
+    /// Bits of a slot's number, the next ones.
+    slot_bits: u32,
+    displacements: Vec<u64>,
+    keys: Vec<Option<u64>>,
+}
+
+impl DisplacedHash {
+    /// A table of these keys, no two equal; `None` if no multiplier serves.
+    pub fn from_keys(keys: &[u64]) -> Option<DisplacedHash> {
+        let slot_bits = keys.len().next_power_of_two().trailing_zeros().max(1);
+        let bucket_bits = (slot_bits - 1).max(1);
+        // Odd numbers, spread over all bits (splitmix64).
+        let multiplier = |number: u64| {
+            let z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) | 1
+        };
+        let empty = |number: u64| DisplacedHash {
+            multiplier: multiplier(number),
+            bucket_bits,
+            slot_bits,
+            displacements: vec![0; 1 << bucket_bits],
+            keys: vec![None; 1 << slot_bits],
+        };
+        (1..=TRIES).find_map(|number| empty(number).filled(keys))
+    }
+
+    fn filled(mut self, keys: &[u64]) -> Option<DisplacedHash> {
+        let mut buckets: Vec<Vec<u64>> = vec![Vec::new(); self.displacements.len()];
+        for key in keys {
+            buckets[self.bucket(*key)].push(*key);
+        }
+        let mut order: Vec<usize> = (0..buckets.len()).filter(|bucket| !buckets[*bucket].is_empty()).collect();
+        order.sort_by_key(|bucket| std::cmp::Reverse(buckets[*bucket].len()));
+        for bucket in order {
+            let own = &buckets[bucket];
+            let mut slots: Vec<u64> = own.iter().map(|key| self.hash(*key)).collect();
+            slots.sort_unstable();
+            if slots.windows(2).any(|pair| pair[0] == pair[1]) {
+                return None;
+            }
+            let mask = self.keys.len() as u64 - 1;
+            let is_free = |by: &u64| slots.iter().all(|slot| self.keys[((slot + by) & mask) as usize].is_none());
+            self.displacements[bucket] = (0..=mask).find(is_free)?;
+            for key in own {
+                let slot = self.slot(*key) as usize;
+                self.keys[slot] = Some(*key);
+            }
+        }
+        Some(self)
+    }
+
+    fn bucket(&self, key: u64) -> usize {
+        (key.wrapping_mul(self.multiplier) >> (64 - self.bucket_bits)) as usize
+    }
+
+    fn hash(&self, key: u64) -> u64 {
+        key.wrapping_mul(self.multiplier) >> (64 - self.bucket_bits - self.slot_bits) & (self.keys.len() as u64 - 1)
+    }
+
+    /// Where a key would be.
+    pub fn slot(&self, key: u64) -> u64 {
+        (self.hash(key) + self.displacements[self.bucket(key)]) & (self.keys.len() as u64 - 1)
+    }
+
+    /// The keys by slot.
+    pub fn keys(&self) -> &[Option<u64>] {
+        &self.keys
+    }
+
+    /// The displacements by bucket.
+    pub fn displacements(&self) -> &[u64] {
+        &self.displacements
+    }
+
+    /// The multiplier, the bits of a bucket's number and of a slot's.
+    pub fn parameters(&self) -> (u64, u32, u32) {
+        (self.multiplier, self.bucket_bits, self.slot_bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_a_slot_of_its_own_in_a_small_table() {
+        for (count, step) in [(3u64, 1), (20, 37), (100, 1), (1000, 4097), (5000, 3), (20_000, 1 << 20)] {
+            let keys: Vec<u64> = (0..count).map(|i| i * step + (i * i * 7919) % step).collect();
+            let table = DisplacedHash::from_keys(&keys).expect("some multiplier serves");
+            assert!(table.keys().len() as u64 <= 2 * count && table.displacements().len() as u64 <= count);
+            for key in &keys {
+                assert_eq!(table.keys()[table.slot(*key) as usize], Some(*key));
+            }
+            assert_eq!(table.keys().iter().flatten().count() as u64, count);
+        }
+    }
+}

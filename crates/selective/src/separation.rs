@@ -1,0 +1,156 @@
+//! Whether one register and one comparison separate interesting paths from all others: the thesis's lemma 3.3.1 as a question.
+//!
+//! A path's number is a linear function of the edges that it takes. So values that put the numbers of interesting paths below those of all
+//! others exist if and only if no average of interesting paths takes every edge as often as an average of other paths does (Farkas):
+//! in figure 3.5, `sacet` and `sbcdt` together take the edges of `sacdt` and `sbcet` together. One of the two is found, exactly, by the
+//! simplex method on the averages: Bland's rule, whole numbers with a common denominator (Edmonds). All paths are listed.
+
+use super::{InterestingSet, NumberingError};
+use trodden_flow::{Dag, DagEdgeId, Numbering};
+
+/// More paths are not listed.
+pub const MOST_SEPARATED: u64 = 4096;
+
+/// Paths, each with a weight.
+pub type WeightedPaths = Vec<(Vec<DagEdgeId>, i64)>;
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Separation {
+    /// With these values of the edges the numbers of interesting paths are below 0, those of others are not, and no two are equal.
+    By(Vec<i64>),
+    /// No values separate: these interesting paths take each edge as often as these other paths.
+    Never {
+        /// Interesting paths.
+        interesting: WeightedPaths,
+        /// Others, of the same weight together.
+        others: WeightedPaths,
+    },
+    /// There are too many paths, or numbers are too large.
+    Unknown,
+}
+
+/// Asks whether the paths of a set can be separated from all others.
+///
+/// # Errors
+/// The set is too long to list.
+pub fn separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Result<Separation, NumberingError> {
+    if all.paths() > MOST_SEPARATED {
+        return Ok(Separation::Unknown);
+    }
+    let known = set.paths(dag)?;
+    let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).filter_map(|id| all.path(dag, id)).collect();
+    let mut interesting = vec![false; paths.len()];
+    known.iter().for_each(|path| interesting[all.id(path) as usize] = true);
+    Ok(separate(dag, &paths, &interesting).unwrap_or(Separation::Unknown))
+}
+
+/// `None` if a number does not fit.
+fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option<Separation> {
+    let edges = dag.edges().len();
+    // For each path how often it takes each edge, others negative; and in the last row the weight of the interesting ones: in all 1.
+    let column = |(path, interesting): (&Vec<DagEdgeId>, &bool)| {
+        let mut column = vec![0; edges + 1];
+        path.iter().for_each(|e| column[e.index()] = if *interesting { 1 } else { -1 });
+        column[edges] = i128::from(*interesting);
+        column
+    };
+    let mut tableau = Tableau::new(paths.iter().zip(interesting).map(column).collect(), edges + 1);
+    while tableau.step()? {}
+    if tableau.objective() == 0 {
+        let weights = tableau.solution();
+        let of = |side: bool| -> Option<WeightedPaths> {
+            let own = weights.iter().filter(|(path, _)| interesting[*path] == side);
+            own.map(|(path, weight)| Some((paths[*path].clone(), i64::try_from(*weight).ok()?))).collect()
+        };
+        return Some(Separation::Never { interesting: of(true)?, others: of(false)? });
+    }
+    // Prices separate; Ball-Larus numbers below a multiple of theirs make all numbers different.
+    let prices = tableau.prices();
+    let count = paths.len() as i128;
+    let all = Numbering::ball_larus(dag).ok()?;
+    let value = |e: usize| i64::try_from(prices[e].checked_mul(count)?.checked_add(all.values()[e].into())?).ok();
+    Some(Separation::By((0..edges).map(value).collect::<Option<_>>()?))
+}
+
+/// The first phase of the simplex method: the least sum of what is lacking to the last row's 1 and to the others' 0.
+struct Tableau {
+    /// Each row: the paths' columns, a column for what the row lacks, and the right side. The last row has what a column would save.
+    rows: Vec<Vec<i128>>,
+    basis: Vec<usize>,
+    paths: usize,
+    denominator: i128,
+}
+
+impl Tableau {
+    fn new(columns: Vec<Vec<i128>>, height: usize) -> Tableau {
+        let paths = columns.len();
+        let right = paths + height;
+        let mut rows = vec![vec![0; right + 1]; height + 1];
+        for (at, column) in columns.iter().enumerate() {
+            for (row, value) in column.iter().enumerate() {
+                rows[row][at] = *value;
+                rows[height][at] -= value;
+            }
+        }
+        (0..height).for_each(|row| rows[row][paths + row] = 1);
+        rows[height - 1][right] = 1;
+        rows[height][right] = -1;
+        Tableau { rows, basis: (paths..right).collect(), paths, denominator: 1 }
+    }
+
+    /// One exchange; `Some(false)` if none makes less, `None` if a number does not fit.
+    fn step(&mut self) -> Option<bool> {
+        let (height, right) = (self.basis.len(), self.paths + self.basis.len());
+        let Some(enters) = (0..self.paths).find(|at| self.rows[height][*at] < 0) else { return Some(false) };
+        let mut leaves: Option<usize> = None;
+        for row in (0..height).filter(|row| self.rows[*row][enters] > 0) {
+            let less = match leaves {
+                None => true,
+                Some(other) => {
+                    let own = self.rows[row][right].checked_mul(self.rows[other][enters])?;
+                    let known = self.rows[other][right].checked_mul(self.rows[row][enters])?;
+                    (own, self.basis[row]) < (known, self.basis[other])
+                }
+            };
+            leaves = if less { Some(row) } else { leaves };
+        }
+        let leaves = leaves?;
+        let pivot = self.rows[leaves][enters];
+        let by = self.rows[leaves].clone();
+        for (_, row) in self.rows.iter_mut().enumerate().filter(|(at, _)| *at != leaves) {
+            let factor = row[enters];
+            for (value, other) in row.iter_mut().zip(&by) {
+                *value = value.checked_mul(pivot)?.checked_sub(factor.checked_mul(*other)?)? / self.denominator;
+            }
+        }
+        self.denominator = pivot;
+        self.basis[leaves] = enters;
+        Some(true)
+    }
+
+    fn objective(&self) -> i128 {
+        self.rows[self.basis.len()][self.paths + self.basis.len()]
+    }
+
+    /// Paths with weights other than zero, all times the denominator.
+    fn solution(&self) -> Vec<(usize, i128)> {
+        let right = self.paths + self.basis.len();
+        let own = self.basis.iter().zip(&self.rows).map(|(path, row)| (*path, row[right]));
+        let mut found: Vec<(usize, i128)> = own.filter(|(path, weight)| *path < self.paths && *weight != 0).collect();
+        found.sort_unstable();
+        let divisor = found.iter().fold(0, |divisor, (_, weight)| greatest_common_divisor(divisor, *weight));
+        found.iter_mut().for_each(|(_, weight)| *weight /= divisor.max(1));
+        found
+    }
+
+    /// The price of each row, times the denominator.
+    fn prices(&self) -> Vec<i128> {
+        let last = &self.rows[self.basis.len()];
+        (0..self.basis.len()).map(|row| self.denominator - last[self.paths + row]).collect()
+    }
+}
+
+fn greatest_common_divisor(a: i128, b: i128) -> i128 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

@@ -1,0 +1,79 @@
+//! What numberings compute on the way to their values, to be shown: labels of precise selective profiling after each of its three steps
+//! (P3 paper, figure 4), and the intervals, joins and critical nodes of preferential numbering (thesis, section 3.3.2).
+
+use super::preferential::Trie;
+use super::{InterestingSet, NumberingError};
+use trodden_flow::numbering::{TooManyPaths, absorb, marked_last, push_down};
+use trodden_flow::{Dag, DagEdgeId, Node};
+
+/// The steps of precise selective path profiling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectiveSteps {
+    /// Paths from each node to the exit: n_v.
+    pub paths: Vec<u128>,
+    /// The least number of an interesting path from each node: v.min.
+    pub least: Vec<Option<i128>>,
+    /// Labels after the first step.
+    pub initial: Vec<i64>,
+    /// Labels after they moved over nodes of one in-edge.
+    pub moved: Vec<i64>,
+    /// Edges whose labels become zero in the last step.
+    pub absorbed: Vec<DagEdgeId>,
+}
+
+/// The steps for the closure of a set of paths.
+///
+/// # Errors
+/// Too many paths.
+pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps, TooManyPaths> {
+    let initial = marked_last(dag, set.edges(), true)?;
+    let mut paths = vec![0u128; dag.node_count()];
+    paths[dag.exit().index()] = 1;
+    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+        paths[node.index()] = dag.out(node).iter().map(|e| paths[dag.edge(*e).to.index()]).sum();
+    }
+    let ranges = dag.sums_to_exit(|e| set.has(e).then_some(initial[e.index()]));
+    let mut moved = initial.clone();
+    // Where every edge is interesting, nothing moves.
+    if set.edges().contains(&false) {
+        push_down(dag, &mut moved);
+    }
+    let mut last = moved.clone();
+    absorb(set.edges(), &mut last);
+    let absorbed = dag.edge_ids().filter(|e| moved[e.index()] != last[e.index()]).collect();
+    Ok(SelectiveSteps { paths, least: ranges.iter().map(|r| r.map(|(least, _)| least)).collect(), initial, moved, absorbed })
+}
+
+/// What preferential numbering does at an edge for a prefix by which interesting paths come to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreferentialStep {
+    /// The edge.
+    pub edge: DagEdgeId,
+    /// The prefix.
+    pub prefix: Vec<DagEdgeId>,
+    /// Least and greatest partial number of the paths behind the edge.
+    pub interval: (i64, i64),
+    /// The cumulative size of the intervals of the prefix at the edges before: cis.
+    pub cumulative: i64,
+    /// The value that the prefix asks for.
+    pub weight: i64,
+    /// The edge's value: the greatest that a prefix asks for.
+    pub value: i64,
+}
+
+/// The steps of preferential numbering in the order of the out-edges, from the exit on; and the critical nodes, where interesting paths of
+/// one prefix part.
+///
+/// # Errors
+/// The numbers do not fit a word.
+pub fn preferential_steps(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Result<(Vec<PreferentialStep>, Vec<Node>), NumberingError> {
+    let trie = Trie::new(dag, paths);
+    let prefixes = trie.prefixes();
+    let mut steps = Vec::new();
+    let mut observe = |edge: DagEdgeId, prefix: usize, (interval, cumulative, value): ((i64, i64), i64, i64)| {
+        let (prefix, weight) = (prefixes[prefix].clone(), cumulative - interval.0);
+        steps.push(PreferentialStep { edge, prefix, interval, cumulative, weight, value });
+    };
+    trie.number(dag, |_| {}, &mut observe)?;
+    Ok((steps, trie.critical(dag)))
+}

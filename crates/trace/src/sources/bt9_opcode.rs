@@ -1,0 +1,66 @@
+//! Where conditional branches of a BT9 trace lead that are never taken, by their opcodes.
+//!
+//! No edge has their targets, and the target decides whether a branch is a forward or a backward one. The trace says neither
+//! of which machine it is, nor in which order an opcode's bytes are printed. So each encoding is tried on the branches whose
+//! targets edges have: the one that gives all of these gives the others, too.
+
+use std::collections::HashMap;
+use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_hardware::BranchKind;
+
+/// A branch instruction of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub address: u64,
+    pub size: u64,
+    /// The instruction as a number, if the trace has it.
+    pub opcode: Option<u64>,
+    pub kind: BranchKind,
+    /// Where it leads if taken; of a conditional branch that never is, unknown unless its opcode says so.
+    pub target: Option<u64>,
+}
+
+/// Finds targets; returns the number of branches whose target stays unknown.
+pub(super) fn never_taken(nodes: &mut HashMap<u64, Node>) -> usize {
+    let encodings: [fn(&Node) -> Option<u64>; 3] = [aarch64, |node| x86(node, false), |node| x86(node, true)];
+    let is_conditional = |node: &&Node| node.kind == BranchKind::Conditional;
+    let known: Vec<&Node> = nodes.values().filter(is_conditional).filter(|node| node.target.is_some()).collect();
+    let fits = |encoding: &&fn(&Node) -> Option<u64>| !known.is_empty() && known.iter().all(|node| encoding(node) == node.target);
+    let encoding = encodings.iter().find(fits).copied();
+    let mut unknown = 0;
+    for node in nodes.values_mut().filter(|node| node.kind == BranchKind::Conditional && node.target.is_none()) {
+        node.target = encoding.and_then(|target| target(node));
+        unknown += usize::from(node.target.is_none());
+    }
+    unknown
+}
+
+/// The target of `b.cond`, `cbz`, `cbnz`, `tbz` or `tbnz`. Source: Arm Architecture Reference Manual, branches.
+fn aarch64(node: &Node) -> Option<u64> {
+    let word = u32::try_from(node.opcode?).ok().filter(|_| node.size == 4)?;
+    let bits = match word >> 24 {
+        0x54 | 0x34 | 0x35 | 0xb4 | 0xb5 => 19,
+        0x36 | 0x37 | 0xb6 | 0xb7 => 14,
+        _ => return None,
+    };
+    // The displacement lies above the lowest five bits; it counts instructions, and has a sign.
+    let displacement = (word << (27 - bits)) as i32 >> (32 - bits);
+    Some(node.address.wrapping_add_signed(4 * i64::from(displacement)))
+}
+
+/// The target of a conditional jump of x86-64. The opcode's first byte is the number's highest, or its lowest.
+fn x86(node: &Node, is_lowest_first: bool) -> Option<u64> {
+    let size = usize::try_from(node.size).ok().filter(|size| (1..=8).contains(size))?;
+    let bytes = node.opcode?.to_le_bytes();
+    let mut code = bytes[..size].to_vec();
+    if bytes[size..].iter().any(|byte| *byte != 0) {
+        return None;
+    }
+    if !is_lowest_first {
+        code.reverse();
+    }
+    match branch(&decode(&code, node.address).filter(|instruction| instruction.len() == size)?)? {
+        BranchInstruction::Conditional(target) => Some(target),
+        _ => None,
+    }
+}
