@@ -56,7 +56,7 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let logs = with_extension(&folder, LOG)?;
     if logs.is_empty() && folder.join(COPIES).is_dir() {
         bail!(
-            "copies share the functions of `{wanted}`, so that no stream has all: `trodden patterns iterations {wanted}` is what they answer"
+            "copies share the functions of `{wanted}`, so that no stream has all: they answer only `trodden patterns iterations {wanted}`"
         );
     }
     if logs.is_empty() {

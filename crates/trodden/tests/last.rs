@@ -1,4 +1,4 @@
-//! `trodden show` of flight recorders beside a debugger: unfinished paths of innermost frames, and the frames of a Rust program that panics.
+//! `trodden show` of flight recorders beside a debugger: unfinished paths of innermost frames, and frames of a Rust program that panics.
 
 mod place;
 

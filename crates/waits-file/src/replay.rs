@@ -72,7 +72,7 @@ pub struct ReportOptions {
 }
 
 impl Default for ReportOptions {
-    /// Nothing is predicted. The rule tells paths without common code apart, which that of the paper takes for equivalent.
+    /// Nothing is predicted. By the rule, paths without common code differ; by that of the paper they are equivalent.
     fn default() -> Self {
         let AnalysisOptions { threshold, rule, .. } = AnalysisOptions::default();
         ReportOptions { threshold, rule, what_if: Vec::new(), timeline: false }

@@ -19,9 +19,9 @@ Examples:
 A place is a line (12, 12-15, file.c:12), a block (b7), inlined code (name()) or any block (_). `..` lets any blocks lie between two \
 places, `.. !PLACE` any but those; without it
 the second follows directly. entry or head say how a path begins; exit, back or call how it ends. !PLACE behind all places: nowhere on \
-the path. & and | combine.")]
+the path. & and | combine. A place in a trace is FUNCTION, FILE:LINE or 0xADDRESS.")]
 pub struct Find {
-    /// A path expression; with --events events, separated by `;`; of a trace FUNCTION, FILE:LINE or 0xADDRESS, with a number after it for the nth time.
+    /// A path expression; with --events events, separated by `;`; of a trace a place, with a number after it for the nth time.
     pub expression: String,
     /// A profile, run (12, last, last~1) or suite; a trace; with --events a run, its logs, or a sequence of events as text.
     #[arg(default_value = LAST)]

@@ -58,8 +58,8 @@ fn report_left(left: &[Left]) {
     let left: Vec<Left> = left.iter().filter(|one| one.bytes > 0).cloned().collect();
     if !left.is_empty() {
         note(format_args!(
-            "recordings that were killed left {} ({}): `trodden import FOLDER` makes a run of raw counts, `trodden runs remove --leftovers` \
-                removes all",
+            "recordings that were killed left {} ({}): `trodden import FOLDER` makes a run of raw counts, and \
+                `trodden runs remove --leftovers` removes all",
             plural(left.len() as u128, "file or folder", "files and folders"),
             megabytes(&left)
         ));

@@ -170,7 +170,8 @@ pub fn recording(file: &Path, kind: InputKind, command: &str) -> Result<String> 
             let beside = streams_beside(file);
             ensure!(
                 beside.is_dir(),
-                "{} is a profile without a stream: record one with `trodden record --whole-program -o FILE -- PROGRAM` (built with --stream)",
+                "{} is a profile without a stream: record one with `trodden record --whole-program -o FILE -- PROGRAM` (built with \
+                 --stream)",
                 file.display()
             );
             Ok(name_of(&beside)?.to_owned())
