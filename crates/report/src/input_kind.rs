@@ -308,7 +308,9 @@ mod tests {
         let path = folder.path();
         assert!(InputKind::of(path).unwrap_err().to_string().contains("is empty"));
         fs::create_dir(path.join("logs")).unwrap();
-        ["other.raw", "other.log"].map(|name| fs::write(path.join(name), "of another program").unwrap());
+        for name in ["other.raw", "other.log"] {
+            fs::write(path.join(name), "of another program").unwrap();
+        }
         let mut expected = None;
         // Each outranks those before it.
         for (name, content, kind) in [

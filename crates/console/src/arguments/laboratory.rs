@@ -461,7 +461,7 @@ mod tests {
         }
         let line = ["--chords", "off", "--keep-profile", "a %file=\n", "--all-procedures", "--min-share=-1"];
         let given = Line::try_parse_from(line).unwrap().given;
-        let choices = LaboratoryChoices::parse(&given.spelled()).unwrap();
+        let choices = parse(&given.spelled()).unwrap().choices;
         assert_eq!(choices, given.choices);
         assert_eq!((choices.counting.chords, choices.guided.min_share), (Some(false), Some(-1.0)));
         assert_eq!(choices.guided.keep_profile, Some("a %file=\n".into()));
