@@ -191,6 +191,6 @@ mod tests {
         assert_eq!(unmarked, [&missing]);
         let boxes: Vec<&str> = marked.split("<pre>}</pre><div class='expansion-view'><pre>").collect();
         assert_eq!(boxes.len(), 3, "{marked}");
-        assert!(boxes[1].starts_with("Not exact (f&lt;int&gt;): several processes") && boxes[2].starts_with("Not exact (g)"), "{marked}");
+        assert!(boxes[1].starts_with("Not exact (f&lt;..&gt;): several processes") && boxes[2].starts_with("Not exact (g)"), "{marked}");
     }
 }

@@ -23,7 +23,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
         let GivenChoice { option, commands, .. } = choice;
         if !choice.concerns(&words) {
             let list: Vec<String> = commands.iter().map(|command| full_name(command)).collect();
-            bail!("{option} does not concern `{}`: it is for {}", full_name(words[0]), list.join(", "));
+            bail!("{option} does not concern {}: it is for {}", full_name(words[0]), list.join(", "));
         }
     }
     let program = trodden()?;

@@ -49,7 +49,7 @@ use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Counts every acyclic path through every function of a native program, and shows which it trod.
+/// Counts every acyclic path through every function of a native program, and shows which were taken.
 #[derive(Debug, Parser)]
 #[command(name = "trodden", version, about = "Shows which execution paths native programs really \
     take", max_term_width = 100, after_help = EXAMPLES)]
@@ -64,15 +64,10 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  CC=\"trodden cc\" CXX=\"trodden c++\" ./configure && make    build a program so that its paths are counted
-  trodden build -- make                                    the same for a build that needs no configure
-  cargo trodden build --release                            the same for a Rust program
-  trodden record -- ./prog args                            run it
-  trodden report                                           show the paths it trod
-  trodden doctor                                           check that everything needed is there
-
-Exit status: of a recorded program its own (128+N if signal N ended it); else 0 if all is well, 1 if a threshold was exceeded or a
-check failed, 2 if trodden itself failed.";
+  trodden build -- make            build a program so that its paths are counted (or: make CC=\"trodden cc\"; cargo trodden build)
+  trodden record -- ./prog args    run it
+  trodden report                   show the paths it took
+Exit status: a recorded program's own (128+N if signal N ended it); else 0, 1 if a check failed, 2 if trodden failed.";
 
 const DRIVER_HELP: &str = "\
 Environment:
@@ -110,7 +105,7 @@ pub enum Command {
     Build(Build),
     /// Run an instrumented program, or attach to one, and store the profile.
     Record(Box<Record>),
-    /// Make a program faster by what its own runs show: builds, trains, builds again.
+    /// Make a program faster by profiles of its own runs: build, train, build again.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
@@ -120,13 +115,13 @@ pub enum Command {
     Report(Report),
     /// Show the source of a function with a path laid over it.
     Annotate(Annotate),
-    /// Say what the paths of a run suggest to change in the program.
+    /// Suggest optimisations based on a run's paths.
     Advise(Advise),
     /// Find where lines, blocks or calls were executed in a given order.
     Find(Find),
     /// Show what a thread did, in order, from any place on; the last steps before a crash.
     Show(Show),
-    /// Find what repeats in a stream of paths: hot subpaths, iterations, phases.
+    /// Find what repeats in a sequence of paths: hot subpaths, iterations, phases.
     Patterns(Patterns),
     /// Show paths across calls: a caller's path and the callee's path after it, counted together.
     Segments(Segments),
@@ -139,24 +134,24 @@ pub enum Command {
     Fleet(Fleet),
     /// Write a profile, trace or recording of waits in a form that other tools read.
     Export(Export),
-    /// Coverage of lines, regions, branches, functions and paths, of a program built with --coverage.
+    /// Report source coverage: lines, regions, functions, branches, MC/DC and paths.
     #[command(subcommand)]
     Coverage(Coverage),
-    /// Run test suites; find redundant tests; order tests.
+    /// Run test suites, find redundant tests, order tests.
     #[command(subcommand)]
     Suite(Suite),
     /// Record who waits for whom; `trodden report` shows the code that causes it.
     #[command(subcommand)]
     Waits(Waits),
-    /// List recorded runs, remove them, put them into suites.
+    /// List, remove and group recorded runs.
     Runs(Runs),
-    /// Add profiles up.
+    /// Merge profiles.
     Merge(Merge),
     /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),
-    /// Say what is known of an instrumented program, shared library, or profile.
+    /// Describe an instrumented program, a shared library, a profile or a run.
     Info(Info),
     /// Record the exact trace of an unmodified program.
     #[command(subcommand)]

@@ -45,7 +45,7 @@ fn what_is_missing_is_named_with_its_remedy() {
     assert!(error_of(cc().env("TRODDEN_PLUGIN", "/no.so")).contains("/no.so does not exist"));
     assert!(error_of(cc().env_remove("TRODDEN_CACHE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("set TRODDEN_CACHE"));
     assert!(error_of(place.command(trodden()).args(["report", "last"])).contains("record"));
-    assert!(error_of(place.command(trodden()).args(["info", "missing"])).contains("cannot read missing"));
+    assert!(error_of(place.command(trodden()).args(["info", "missing"])).contains("neither a file missing nor a run store"));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn names_with_blanks() {
     let place = Place::with(&[("a b.c", PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O1", "-c", "a b.c", "-o", "a b.o"]));
     must(place.command(trodden()).args(["cc", "a b.o", "-o", "the program"]));
-    must(place.command(trodden()).args(["instrument", "the program", "-o", "other program", "--chords", "off"]));
+    must(place.command(laboratory()).args(["with", "--chords", "off", "--", "instrument", "the program", "-o", "other program"]));
     assert_eq!(place.image("other program").units.len(), 1);
 }
 

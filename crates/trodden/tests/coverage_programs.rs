@@ -224,8 +224,8 @@ fn local_functions_of_a_source_compiled_twice_are_named() {
         programs.link(&format!("both.o one.o {other}"), "both");
         programs.record("./both");
         assert_eq!(programs.lines("")[&("src/local.c".to_owned(), 6)], count, "{other}");
-        for command in ["report", "show", "export --format lcov", "export"] {
-            let said = programs.place.trodden(&format!("coverage {command} run.trodden")).stderr;
+        for command in ["coverage report", "coverage show", "export lcov", "export llvm-json"] {
+            let said = programs.place.trodden(&format!("{command} run.trodden")).stderr;
             let is_said = String::from_utf8(said).unwrap().contains("local: not exact: compiled in several ways within one program");
             assert_eq!(is_said, is_named, "{other} {command}");
         }

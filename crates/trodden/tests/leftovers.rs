@@ -42,7 +42,7 @@ fn what_a_killed_recorder_left_is_listed_and_removed() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(!runs(&place, "").contains("left"), "one that runs has left nothing");
-    runs(&place, "clean");
+    runs(&place, "remove --leftovers");
     assert_eq!(raw_folders(&place), 1);
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", recorder.id())).unwrap();
     recorder.kill().unwrap();
@@ -53,7 +53,7 @@ fn what_a_killed_recorder_left_is_listed_and_removed() {
     assert!(reported.contains("recordings that were killed left 2 files and folders") && reported.contains("/raw-"), "{reported}");
     let json: serde_json::Value = serde_json::from_str(&runs(&place, "--json")).unwrap();
     assert_eq!(json["left"].as_array().unwrap().len(), 2, "{json}");
-    assert!(runs(&place, "clean").contains("2 files and folders removed"));
+    assert!(runs(&place, "remove --leftovers").contains("2 files and folders removed"));
     assert!(raw_folders(&place) == 0 && !place.path(".trodden/profiles/.profile-half").exists());
 }
 

@@ -126,7 +126,7 @@ fn manual_pages_follow_links() {
     let place = Place::new();
     fs::create_dir(place.path("pages")).unwrap();
     symlink("../page", place.path("pages/trodden.1")).unwrap();
-    place.trodden("man pages");
+    place.laboratory("man pages");
     assert!(place.path("pages/trodden.1").is_symlink() && fs::read_to_string(place.path("page")).unwrap().contains("trodden"));
     assert!(place.path("pages/trodden-record.1").is_file() && !place.path("pages/trodden-help.1").exists());
 }

@@ -77,7 +77,7 @@ fn callees_whose_code_changed_leave_no_caller_behind() {
     let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
     for level in ["-O1", "-O2", "-O0"] {
         place.write("between.c", BETWEEN);
-        place.cc(&format!("--trodden-stream {level} main.c between.c leaf.c -o first"));
+        place.cc(&format!("--trodden=stream {level} main.c between.c leaf.c -o first"));
         // With the same code in between, all have their callers.
         let same = counted(&place, ["first", "first"], "0", [&[], &[]]);
         for (caller, count) in [("top", 100), ("plain", 300), ("tail", 100), ("pointed", 200), ("many", 100)] {
@@ -102,7 +102,7 @@ fn callees_whose_code_changed_leave_no_caller_behind() {
 #[test]
 fn callees_in_a_library_leave_no_caller_behind() {
     let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
-    place.cc("--trodden-stream -O2 main.c between.c leaf.c -o first");
+    place.cc("--trodden=stream -O2 main.c between.c leaf.c -o first");
     place.tool("gcc", "-O2 -fPIC -shared between.c -o libbetween.so");
     place.cc("-O2 -rdynamic main.c leaf.c ./libbetween.so -o second");
     let sums = counted(&place, ["first", "second"], "0", [&[], &[]]);
@@ -191,7 +191,7 @@ fn stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u
 fn signal_handlers_at_every_instruction_take_no_context() {
     let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
     for level in ["-O1", "-O2"] {
-        place.cc(&format!("--trodden-stream {level} prog.c leaves.c -o prog"));
+        place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
         // Every segment has 3 executions before.
         let (sums, printed) = stepped(&place, "1");
         let [handled, _, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
@@ -210,7 +210,7 @@ fn signal_handlers_at_every_instruction_take_no_context() {
 fn a_handler_that_does_not_return_leaves_no_caller_behind() {
     let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
     for level in ["-O1", "-O2"] {
-        place.cc(&format!("--trodden-stream {level} prog.c leaves.c -o prog"));
+        place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
         let (sums, printed) = stepped(&place, "3");
         let [_, outside, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(outside > 20 && of_others == outside && of_window > 100, "{printed:?}");

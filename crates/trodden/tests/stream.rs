@@ -604,7 +604,7 @@ fn what_there_was_no_room_for_is_counted() {
     let mut whole = place.command(trodden());
     whole.args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--", "./fast", "200000"]);
     assert_eq!(must(&mut whole).stdout, expected);
-    assert_eq!(statistics(&place, "whole.trodden.streams"), (800_002, 0));
+    assert_eq!(statistics(&place, "whole.trodden"), (800_002, 0));
 }
 
 /// A member function behind a pointer to its base, with a loop; the line that fails is marked.

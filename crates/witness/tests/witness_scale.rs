@@ -103,12 +103,13 @@ fn planned_and_rebuilt(random: &mut Random, program: &WitnessProgram, options: &
         at += 1;
         assert!(read.get() <= consumed + traces.len(), "more than one symbol of a trace is held");
     }
-    assert!(at + 2000 > walked.len(), "{at} of {}", walked.len());
+    assert!(at + 2000 > walked.len(), "{:?}: {at} of {}", options.strategy, walked.len());
 }
 
 #[test]
 fn a_function_of_5000_blocks() {
-    let mut random = Random::new(40);
+    // Of a walk that is cut, a profile that none of its blocks is in decides nothing: the seed is of a walk that comes to all profiles.
+    let mut random = Random::new(41);
     let program = WitnessProgram::from_graph(graph(&mut random, 5000)).unwrap();
     for strategy in [DistributionStrategy::Function, DistributionStrategy::Grouped, DistributionStrategy::Fine] {
         planned_and_rebuilt(&mut random, &program, &options(4, strategy, None), 50_000);

@@ -14,10 +14,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "cache"]),
     ("Runs and files", &["runs", "import", "merge", "export"]),
     ("Reading paths", &["find", "show", "segments", "patterns", "advise"]),
-    ("Testing", &["coverage", "untested", "suite", "isolate"]),
-    ("Many users", &["fleet"]),
-    ("Programs that were not built with trodden", &["trace", "simulate"]),
-    ("Waiting time", &["waits"]),
+    ("Testing", &["coverage", "untested", "suite", "isolate", "fleet"]),
+    ("Programs that were not built with trodden", &["trace", "simulate", "waits"]),
     ("trodden itself", &["doctor", "repeatable", "completions", "help"]),
 ];
 
@@ -30,12 +28,15 @@ pub fn command() -> Command {
     let mut text = String::new();
     for (task, names) in GROUPS {
         let _ = writeln!(text, "{task}:");
-        for name in *names {
+        // One line for both.
+        for name in names.iter().filter(|name| **name != "c++") {
             let about = match *name {
+                "cc" => "Compile or link C (c++: C++) with clang, whose arguments it takes, with paths counted".to_owned(),
                 "help" => "Explain a command with the meaning of every value".to_owned(),
                 name => command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string).unwrap_or_default(),
             };
-            let _ = writeln!(text, "  {name:NAMES$}{about}");
+            let shown = if *name == "cc" { "cc, c++" } else { name };
+            let _ = writeln!(text, "  {shown:NAMES$}{about}");
         }
         text.push('\n');
     }
@@ -57,6 +58,21 @@ mod tests {
         there.push("help");
         there.sort_unstable();
         assert_eq!(grouped, there);
+    }
+
+    /// Lines of the help of a command and of those below it must fit on a page.
+    fn assert_short(command: &mut Command) {
+        const PAGE: usize = 60;
+        let lines = command.render_help().to_string().lines().count();
+        assert!(lines <= PAGE, "{}: {lines} lines", command.get_name());
+        command.get_subcommands_mut().filter(|below| !below.is_hide_set()).for_each(assert_short);
+    }
+
+    #[test]
+    fn help_fits_on_a_page() {
+        let mut command = command();
+        command.build();
+        assert_short(&mut command);
     }
 
     #[test]

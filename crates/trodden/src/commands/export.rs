@@ -9,6 +9,7 @@ use crate::output::{json_text, write_or_print};
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
+use std::collections::HashMap;
 use std::process::ExitCode;
 use trodden_analysis::residual::known_to;
 use trodden_coverage::{Files, is_mapped};
@@ -141,18 +142,22 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
     Ok(text)
 }
 
-/// A tracefile whose source files have other names, without those that have none.
+/// A tracefile whose source files have other names, without those that have none. Files that would get one name keep their own: they are
+/// the same source under the prefixes of different builds, whose counts must not be mixed.
 fn renamed(tracefile: &str, name: &dyn Fn(&str) -> Option<String>) -> String {
     const END: &str = "end_of_record\n";
-    let mut out = String::new();
-    for record in tracefile.split_inclusive(END) {
-        let Some((before, rest)) = record.split_once("SF:") else { continue };
-        let Some((path, after)) = rest.split_once('\n') else { continue };
-        if let Some(name) = name(path) {
-            out += &format!("{before}SF:{name}\n{after}");
-        }
-    }
-    out
+    let records: Vec<(&str, &str, &str, String)> = tracefile
+        .split_inclusive(END)
+        .filter_map(|record| {
+            let (before, rest) = record.split_once("SF:")?;
+            let (path, after) = rest.split_once('\n')?;
+            Some((before, path, after, name(path)?))
+        })
+        .collect();
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    records.iter().for_each(|(.., name)| *uses.entry(name).or_default() += 1);
+    let named = |path, name| if uses[name] > 1 { path } else { name };
+    records.iter().map(|(before, path, after, name)| format!("{before}SF:{}\n{after}", named(*path, name.as_str()))).collect()
 }
 
 #[cfg(test)]
@@ -165,5 +170,7 @@ mod tests {
         let name = |path: &str| path.strip_prefix("/a/").map(str::to_owned);
         assert_eq!(renamed(text, &name), "SF:x.c\nFN:1,SF:f\nDA:1,2\nend_of_record\n");
         assert_eq!(renamed("", &name), "");
+        let two = "SF:/one/x.c\nDA:1,2\nend_of_record\nSF:/two/x.c\nDA:1,3\nend_of_record\n";
+        assert_eq!(renamed(two, &|_| Some("x.c".to_owned())), two);
     }
 }

@@ -195,9 +195,13 @@ fn beside(name: &str, own: Option<&'static str>) -> &'static Path {
 /// Hands the choices of the laboratory that come before `--` over as `trodden-lab with` does.
 pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item = &'a str>) -> &mut Command {
     let mut choices = Vec::new();
-    let mut words = arguments.into_iter();
+    let mut words = arguments.into_iter().peekable();
+    // These have the same names as options of other commands.
+    let (is_record, is_pgo) = (words.peek() == Some(&"record"), words.peek() == Some(&"pgo"));
     while let Some(word) = words.next() {
         match word {
+            "--baseline" if !is_record => _ = command.arg(word),
+            "--min-share" if !is_pgo => _ = command.arg(word),
             "--scheme" | "--strategy" | "--witness-strategy" | "--hits" | "--max-paths" | "--table-slots" | "--chords" | "--reach"
             | "--growth" | "--tail-merging" | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths"
             | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
