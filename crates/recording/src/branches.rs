@@ -93,7 +93,8 @@ fn remedy(kind: BranchKind) -> &'static str {
     match kind {
         BranchKind::Records => {
             "branch records need a processor that has them (Intel since Haswell; AMD Zen 4 and later, or Zen 3 with \
-                --branches=branch-brs), which virtual machines rarely show, and the sysctl kernel.perf_event_paranoid at 2 or less; build with --sample where there are none"
+                --branches=branch-brs), which virtual machines rarely show, and the sysctl kernel.\
+                perf_event_paranoid at 2 or less; build with --sample where there are none"
         }
         BranchKind::Trace => {
             "a trace needs Intel PT, which virtual machines rarely show, and the sysctl kernel.perf_event_paranoid at 2 or less; try \

@@ -5,7 +5,7 @@
 //! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
 //! | `stream.rs`, `sequences.rs` | showing sequences of paths and calls, and what flight recorders kept; questions asked of sequences |
-//! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one verb each, for profiles; it hands other kinds to `trace.rs` and others |
+//! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one verb each, for profiles; other kinds go to `trace.rs` and others |
 //! | `annotate.rs` | a path over the source |
 //! | `runs.rs`, `merge.rs` | listing and merging profiles |
 //! | `advise.rs`, `isolate.rs`, `untested.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
