@@ -197,11 +197,12 @@ pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item
     let mut choices = Vec::new();
     let mut words = arguments.into_iter().peekable();
     // These have the same names as options of other commands.
-    let (is_record, is_pgo) = (words.peek() == Some(&"record"), words.peek() == Some(&"pgo"));
+    let first = command.get_args().next().map_or_else(|| words.peek().copied().unwrap_or(""), |word| word.to_str().unwrap_or(""));
+    let (is_coverage, is_report) = (first == "coverage", ["advise", "report"].contains(&first));
     while let Some(word) = words.next() {
         match word {
-            "--baseline" if !is_record => _ = command.arg(word),
-            "--min-share" if !is_pgo => _ = command.arg(word),
+            "--baseline" if is_coverage => _ = command.arg(word),
+            "--min-share" if is_report => _ = command.arg(word),
             "--scheme" | "--strategy" | "--witness-strategy" | "--hits" | "--max-paths" | "--table-slots" | "--chords" | "--reach"
             | "--growth" | "--tail-merging" | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths"
             | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
