@@ -6,15 +6,30 @@ use crate::temporary::TemporaryFolder;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Name of a run store's folder.
 pub const RUN_STORE: &str = ".trodden";
 const FOLDER_MODE: u32 = 0o700;
 
+/// The folder that is the run store of the whole process, if the user named one.
+static NAMED_STORE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Makes this folder the run store of the whole process. Only the first call has an effect.
+pub(crate) fn name_store(folder: PathBuf) {
+    let _ = NAMED_STORE.set(folder);
+}
+
+/// Returns the folder of [`name_store`].
+pub(crate) fn named_store() -> Option<&'static Path> {
+    NAMED_STORE.get().map(PathBuf::as_path)
+}
+
 /// Permissions of folders in `folder`: those of the run store that it is or is in, or else of its owner alone.
 pub fn folder_mode(folder: &Path) -> u32 {
-    let store = folder.ancestors().find(|path| path.ends_with(RUN_STORE)).and_then(|store| store.metadata().ok());
+    let is_store = |path: &&Path| path.ends_with(RUN_STORE) || named_store() == Some(*path);
+    let store = folder.ancestors().find(is_store).and_then(|store| store.metadata().ok());
     store.map_or(FOLDER_MODE, |store| store.mode() & 0o7777)
 }
 

@@ -28,7 +28,6 @@ use rows::{COLUMNS, forget_unused, images, insert, read_entry, signed, suite_id,
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_unit::Identity;
 
@@ -40,19 +39,21 @@ const STREAMS: &str = "streams";
 /// Variable that names the run store, in the place of the search for one.
 pub const RUNS_VARIABLE: &str = "TRODDEN_RUNS";
 
-/// The folder that [`use_folder`] was given.
-static NAMED: OnceLock<PathBuf> = OnceLock::new();
-
 /// Makes this folder the run store of the whole process, instead of `.trodden` of the project. Only the first call has an effect.
 pub fn use_folder(folder: PathBuf) {
-    let _ = NAMED.set(folder);
+    private::name_store(folder);
+}
+
+/// Returns where the store of a project is, or is to be created.
+pub fn folder_of(project: &Path) -> PathBuf {
+    private::named_store().map_or_else(|| project.join(FOLDER), Path::to_owned)
 }
 
 /// Returns where the run store is that [`RunStore::find`] would open.
 pub fn locate(start: &Path) -> Option<PathBuf> {
     let is_store = |folder: &PathBuf| folder.join(DATABASE).is_file() || folder.join(PROFILES).is_dir();
-    match NAMED.get() {
-        Some(named) => Some(named.clone()).filter(is_store),
+    match private::named_store() {
+        Some(named) => Some(named.to_owned()).filter(is_store),
         None => std::path::absolute(start).ok()?.ancestors().map(|above| above.join(FOLDER)).find(is_store),
     }
 }
@@ -149,7 +150,7 @@ impl RunStore {
     /// # Errors
     /// It cannot be made, opened or written.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
-        let folder = NAMED.get().cloned().unwrap_or_else(|| project.join(FOLDER));
+        let folder = folder_of(project);
         private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "make"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
@@ -170,9 +171,9 @@ impl RunStore {
     /// There is none, or it cannot be opened.
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
-        match (locate(start), NAMED.get()) {
+        match (locate(start), private::named_store()) {
             (Some(folder), _) => RunStore::open(&folder).inspect(RunStore::report_repair),
-            (None, Some(named)) => Err(ProfileError::NoNamedStore { folder: named.clone() }),
+            (None, Some(named)) => Err(ProfileError::NoNamedStore { folder: named.to_owned() }),
             (None, None) => Err(ProfileError::NoStore { folder: FOLDER, start: absolute }),
         }
     }

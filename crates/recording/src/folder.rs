@@ -76,7 +76,7 @@ pub fn is_in_use(file: &Path) -> bool {
 pub fn run_folder(destination: &Destination, around: &Surroundings) -> Result<RunFolder> {
     let base = match &destination.output {
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
-        _ => PathBuf::from(trodden_profile::store::FOLDER),
+        _ => trodden_profile::store::folder_of(Path::new("")),
     };
     let made = if destination.no_store { trodden_profile::temporary::create_folders(&base) } else { private::create_folder(&base) };
     made.with_context(|| {

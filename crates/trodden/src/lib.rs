@@ -15,7 +15,7 @@ mod last_store;
 mod surroundings;
 mod temporary;
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, anyhow};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, FromArgMatches};
 use cli::Cli;
@@ -47,8 +47,11 @@ pub fn main() -> ExitCode {
     survive_file_size_limit();
     trodden_profile::temporary::before_names(trodden_launch::temporary::remove_on_signals);
     if let Some(folder) = env::var_os(RUNS_VARIABLE).filter(|folder| !folder.is_empty()) {
-        // A folder that is relative to one which does not exist any more is reported when it is used.
-        store::use_folder(std::path::absolute(&folder).unwrap_or_else(|_| folder.into()));
+        // Processes that a command starts read it too, in folders of their own.
+        if !Path::new(&folder).is_absolute() {
+            return program::end(Err(anyhow!("{RUNS_VARIABLE} is {}, a relative path: set it to an absolute one", folder.display())));
+        }
+        store::use_folder(folder.into());
     }
     let done = run(name, arguments);
     if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {

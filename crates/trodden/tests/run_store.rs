@@ -26,6 +26,24 @@ fn listed(place: &Place) -> serde_json::Value {
 }
 
 #[test]
+fn a_variable_names_the_store_and_messages_name_that_of_the_last_run() {
+    let place = place();
+    let named = place.path("elsewhere/runs");
+    let with =
+        |store: &std::path::Path, arguments: &[&str]| place.command(trodden()).args(arguments).env("TRODDEN_RUNS", store).output().unwrap();
+    let recorded = with(&named, &["record", "--", "./prog"]);
+    assert!(recorded.status.success() && named.join("runs.db").is_file(), "{}", errors(&recorded));
+    assert!(!place.path(".trodden").exists());
+    assert!(with(&named, &["report"]).status.success());
+    let relative = with("elsewhere/runs".as_ref(), &["report"]);
+    assert!(errors(&relative).contains("set it to an absolute one"), "{}", errors(&relative));
+    let missing = with(&place.path("nowhere"), &["report"]);
+    assert!(errors(&missing).contains("no run store in") && errors(&missing).contains("TRODDEN_RUNS"), "{}", errors(&missing));
+    let elsewhere = errors(&place.command(trodden()).arg("report").output().unwrap());
+    assert!(elsewhere.contains(&format!("the last run was stored in {}", named.display())), "{elsewhere}");
+}
+
+#[test]
 fn a_lost_index_is_made_again_with_one_line() {
     let place = place();
     place.trodden("record --suite nightly -- ./prog one");
