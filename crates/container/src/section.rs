@@ -116,6 +116,14 @@ impl Section<'_> {
     /// The index has 4 GiB or more: no writer makes one.
     pub fn to_bytes(&self, content: &[u8], level: i32) -> Vec<u8> {
         let packed = zstd::bulk::compress(content, level).expect("memory can be compressed into memory");
+        self.to_bytes_of_packed(&packed, content.len() as u64)
+    }
+
+    /// The section's bytes, of content that is packed already and has so many bytes without that.
+    ///
+    /// # Panics
+    /// As of [`Section::to_bytes`].
+    pub fn to_bytes_of_packed(&self, packed: &[u8], unpacked: u64) -> Vec<u8> {
         let index = u32::try_from(self.index.len()).expect("an index has less than 4 GiB");
         let mut bytes = Vec::with_capacity(SECTION_HEAD + self.index.len() + packed.len());
         bytes.extend(MARKER);
@@ -124,7 +132,7 @@ impl Section<'_> {
         bytes.extend(self.subject);
         bytes.extend(self.count.to_le_bytes());
         bytes.extend(index.to_le_bytes());
-        for number in [packed.len() as u64, content.len() as u64, xxh3_64(self.index), xxh3_64(&packed)] {
+        for number in [packed.len() as u64, unpacked, xxh3_64(self.index), xxh3_64(packed)] {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(xxh3_64(&bytes).to_le_bytes());

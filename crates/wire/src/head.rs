@@ -30,6 +30,8 @@ impl FileKind {
     pub const TRACE: FileKind = FileKind(*b"TRAC");
     /// What one run of a distributed trace recorded.
     pub const PARTIAL_TRACE: FileKind = FileKind(*b"PART");
+    /// A stream of paths as it is kept.
+    pub const STREAM_LOG: FileKind = FileKind(*b"SLOG");
     /// A unit's map and bitcode.
     pub const UNIT: FileKind = FileKind(*b"UNIT");
     /// What one of several copies of a program counts.
@@ -50,6 +52,7 @@ impl FileKind {
         (FileKind::PROFILE, "a profile"),
         (FileKind::TRACE, "a trace"),
         (FileKind::PARTIAL_TRACE, "a partial trace"),
+        (FileKind::STREAM_LOG, "a stream of paths"),
         (FileKind::UNIT, "a unit's map"),
         (FileKind::COPY, "a copy's part of a program"),
         (FileKind::REQUEST, "a request to the compiler plugin"),
