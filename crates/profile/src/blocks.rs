@@ -1,4 +1,4 @@
-//! The sections of a stored profile, a file of the [container](trodden_container); see `docs/profile-format.md`.
+//! The sections of a stored profile, a file of the [container](trodden_container); see the handbook (`docs/handbook/src/file-formats.md`).
 //!
 //! After damage, a reader searches for the next section.
 

@@ -39,11 +39,8 @@ pub enum InputKind {
 }
 
 /// Kinds of files with trodden's head.
-const KINDS: &[(FileKind, InputKind)] = &[
-    (FileKind::PROFILE, InputKind::Profile),
-    (FileKind::TRACE, InputKind::Trace),
-    (FileKind::STREAM_LOG, InputKind::StreamLogs),
-];
+const KINDS: &[(FileKind, InputKind)] =
+    &[(FileKind::PROFILE, InputKind::Profile), (FileKind::TRACE, InputKind::Trace), (FileKind::STREAM_LOG, InputKind::StreamLogs)];
 /// How other files begin, where that is enough. The first three are those of earlier versions, which readers refuse with the remedy.
 const BEGINNINGS: &[(&[u8], InputKind)] = &[
     (b"TRODPROF", InputKind::Profile),

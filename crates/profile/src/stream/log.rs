@@ -22,11 +22,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use trodden_sequence::Grammar;
 use trodden_container::{
     FileError, FileHead, FileKind, HEAD_BYTES, HeadError, MARKER, SECTION_HEAD, Section, SectionError, SectionHead, encode, expect_head,
     find_marker,
 };
+use trodden_sequence::Grammar;
 use trodden_sequence::grammar::read_window;
 use trodden_wire::stream::CHUNK_EVENTS;
 
@@ -129,8 +129,10 @@ impl LogWriter {
     pub(super) fn append_packed(&mut self, head: &FrameHead, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
         let FrameHead { sequence, chunks, lost, events, depth, .. } = *head;
         let parent = u64::from(head.parent.unwrap_or(0));
-        let index: Vec<u8> =
-            [sequence, chunks, lost, parent, events, depth.frames, u64::from(depth.is_known)].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let index: Vec<u8> = [sequence, chunks, lost, parent, events, depth.frames, u64::from(depth.is_known)]
+            .iter()
+            .flat_map(|n| n.to_le_bytes())
+            .collect();
         let mut subject = [0; 16];
         subject[..4].copy_from_slice(&head.key.thread.to_le_bytes());
         subject[4..8].copy_from_slice(&head.key.process.to_le_bytes());
