@@ -197,7 +197,7 @@ mod tests {
     fn links_in_code_are_none() {
         assert_eq!(links("a [b](c.md#d) `[x](y)`\n```\n[e](f)\n```\n"), [(1, "c.md#d".to_owned())]);
         assert_eq!(anchors("# Two words: `x`\n"), BTreeSet::from(["two-words-x".to_owned()]));
-        assert_eq!(resolve(Path::new("docs/book/src"), "../../profile-format.md"), "docs/profile-format.md");
+        assert_eq!(resolve(Path::new("docs/book/src"), "../../commands.md"), "docs/commands.md");
     }
 
     #[test]

@@ -61,6 +61,8 @@ const TESTS: &[Need] = &[
     need("unison", "unison"),
     need("chromium", "chromium"),
     need("chromium-driver", "chromedriver"),
+    need("python3", "python3"),
+    need("zstd", "zstd"),
 ];
 
 /// What the benchmark takes, beside the toolchain.

@@ -21,7 +21,7 @@ const KEPT: usize = 12;
 /// One trace on its way.
 struct Side<'a> {
     trace: &'a TraceFile,
-    events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::container::ContainerError>> + 'a>,
+    events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::block_file::TraceFileError>> + 'a>,
     /// Events up to the next block, that included.
     ahead: VecDeque<TraceEvent>,
     frames: TraceFrames,

@@ -87,10 +87,10 @@ impl Files {
 
     /// A hash of all of them.
     pub fn hash(&self) -> u64 {
-        let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::container::hash(f.binary.data())).collect();
+        let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::block_file::hash(f.binary.data())).collect();
         match hashes.as_slice() {
             [own] => *own,
-            all => trodden_trace::container::hash(&all.iter().flat_map(|h| h.to_le_bytes()).collect::<Vec<u8>>()),
+            all => trodden_trace::block_file::hash(&all.iter().flat_map(|h| h.to_le_bytes()).collect::<Vec<u8>>()),
         }
     }
 

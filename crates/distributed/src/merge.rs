@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use trodden_binary::linked::in_file;
-use trodden_trace::container::ContainerError;
+use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
 use trodden_witness::{Distribution, WitnessSite};
 use trodden_witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
@@ -70,7 +70,7 @@ pub fn merge(
     let ends = |e: FollowEnding| matches!(e, FollowEnding::Exited(_) | FollowEnding::Executed);
     let whole = traces.iter().all(|t| t.end().is_some_and(|e| ends(e.ending)));
     let ending = if whole { TraceEnding::Complete } else { TraceEnding::Cut };
-    let broken: RefCell<Option<ContainerError>> = RefCell::new(None);
+    let broken: RefCell<Option<TraceFileError>> = RefCell::new(None);
     let streams: Vec<_> = traces.iter().zip(sites).map(|(t, s)| symbols(t, s, model, &broken)).collect();
     let reconstruction = Reconstruction::new(&model.program, distribution);
     let mut walk = reconstruction.start(streams, ending).map_err(MergeError::Contradiction)?;
@@ -94,7 +94,7 @@ fn symbols<'a>(
     trace: &'a PartialTrace,
     sites: &'a [u64],
     model: &'a Model,
-    broken: &'a RefCell<Option<ContainerError>>,
+    broken: &'a RefCell<Option<TraceFileError>>,
 ) -> impl Iterator<Item = Witness> + 'a {
     trace.stream(ThreadNumber(0)).map_while(move |site| match site {
         Ok(site) => Some(model.witnesses[&sites[site as usize]]),

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, BlockIndex, CallKind, CallSite, CodeCallee, CodeEdge, CodeEdgeKind, FunctionGraph};
-use trodden_trace::container::ContainerError;
+use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent};
 
 /// What the frames of all threads are followed by.
@@ -101,7 +101,7 @@ enum Enters {
     Any,
 }
 
-type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), ContainerError>;
+type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), TraceFileError>;
 
 impl<'a> Replay<'a> {
     /// A thread that begins outside.

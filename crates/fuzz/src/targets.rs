@@ -13,8 +13,8 @@ use trodden_hardware::OperationMapping;
 use trodden_hardware::processor::ProcessorParameters;
 use trodden_profile::stream::{LiveStream, StreamLog};
 use trodden_profile::{FunctionPaths, Profile, RawProfile};
-use trodden_trace::container::{TraceBlockKind, Writer};
-use trodden_trace::{PartialTrace, ThreadNumber, TraceFile};
+use trodden_trace::block_file::{TraceBlockKind, Writer};
+use trodden_trace::{PARTIAL_TRACE_FORMAT, PartialTrace, TRACE_FORMAT, ThreadNumber, TraceFile};
 use trodden_unit::{Frame, UnitMap};
 
 /// A reader. It gets an empty folder for its files, and the input.
@@ -122,8 +122,8 @@ fn traces(folder: &Path, input: &[u8]) -> io::Result<()> {
     let file = folder.join("f.trace");
     fs::write(&file, input)?;
     let _ = (TraceFile::open(&file), PartialTrace::open(&file));
-    for (magic, is_trace) in [(*b"TRODTRC4", true), (*b"TRODPRT2", false)] {
-        let mut writer = Writer::create(&file, magic).map_err(io::Error::other)?;
+    for (format, is_trace) in [(TRACE_FORMAT, true), (PARTIAL_TRACE_FORMAT, false)] {
+        let mut writer = Writer::create(&file, format).map_err(io::Error::other)?;
         let mut rest = input;
         while let [kind, thread, count, index, low, high, after @ ..] = rest {
             let size = usize::from(u16::from_le_bytes([*low, *high]));
@@ -135,9 +135,9 @@ fn traces(folder: &Path, input: &[u8]) -> io::Result<()> {
         }
         drop(writer);
         match is_trace {
-            true => ["show F", "show --blocks F", "find main F", "diff F F", "export folded F", "export html F"]
+            true => ["report F", "show F", "show --calls F", "find main F", "diff F F", "export folded F", "export html F"]
                 .iter()
-                .for_each(|words| run(&format!("trace {words}"), &file)),
+                .for_each(|words| run(words, &file)),
             false => {
                 let Ok(partial) = PartialTrace::open(&file) else { continue };
                 (0..partial.threads()).for_each(|thread| drop(partial.stream(ThreadNumber(thread)).collect::<Vec<_>>()));

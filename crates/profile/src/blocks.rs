@@ -1,11 +1,6 @@
-//! The blocks of a stored profile; see `docs/profile-format.md`.
+//! The sections of a stored profile, a file of the [container](trodden_container); see the handbook (`docs/handbook/src/file-formats.md`).
 //!
-//! ```text
-//! file    magic "TRODPROF" 8 | version u32 | flags u32 (0) | blocks
-//! block   marker "TRODBLCK" 8 | kind u32 | layout u32 | subject 16 | packed u64 | unpacked u64 | checksum u64 | packed bytes
-//! ```
-//! Little-endian. The checksum (XXH3, 64 bits) covers the block's head up to the checksum and the packed bytes, which are zstd of
-//! [postcard](https://postcard.jamesmunns.com/wire-format). After damage, a reader searches for the next marker.
+//! After damage, a reader searches for the next section.
 
 use crate::error::ProfileError;
 use crate::events::PathEvents;
@@ -18,21 +13,18 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trodden_container::{FileHead, FileKind, HEAD_BYTES, HeadError, MARKER, SECTION_HEAD, Section, SectionError, SectionHead, find_marker};
 use trodden_unit::{Identity, MAP_VERSION, UnitMap};
-use xxhash_rust::xxh3::Xxh3;
 
-const MAGIC: [u8; 8] = *b"TRODPROF";
 /// Maps by unit, shared by all profiles that are read with it: thousands of runs of one program have its maps in memory once.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
-/// Version of the container.
-pub const CONTAINER_VERSION: u32 = 1;
-const MARKER: [u8; 8] = *b"TRODBLCK";
+/// Version of the format.
+pub const FORMAT_VERSION: u32 = 2;
 /// Size of the file's head.
-pub const FILE_HEAD: u64 = 16;
-const BLOCK_HEAD: usize = 56;
-/// The greatest size of an unpacked block. A block with a greater size in its head is damaged.
-const MOST_UNPACKED: u64 = 1 << 30;
+pub const FILE_HEAD: u64 = HEAD_BYTES as u64;
+/// Level of compression.
+const LEVEL: i32 = 3;
 
 /// The kind of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,9 +155,7 @@ pub struct BlockWriter<'a> {
 impl<'a> BlockWriter<'a> {
     /// Writes the file's head.
     pub fn new(out: &'a mut dyn Write) -> io::Result<BlockWriter<'a>> {
-        out.write_all(&MAGIC)?;
-        out.write_all(&CONTAINER_VERSION.to_le_bytes())?;
-        out.write_all(&0u32.to_le_bytes())?;
+        out.write_all(&FileHead::new(FileKind::PROFILE, FORMAT_VERSION).to_bytes())?;
         Ok(BlockWriter { out, blocks: 0 })
     }
 
@@ -176,18 +166,8 @@ impl<'a> BlockWriter<'a> {
 
     /// Writes a block.
     pub fn put(&mut self, kind: ContentKind, subject: Identity, content: &impl Serialize) -> io::Result<()> {
-        let content = postcard::to_allocvec(content).map_err(io::Error::other)?;
-        let packed = zstd::bulk::compress(&content, 3)?;
-        let mut head = Vec::with_capacity(BLOCK_HEAD);
-        head.extend(MARKER);
-        head.extend((kind as u32).to_le_bytes());
-        head.extend(kind.layout().to_le_bytes());
-        head.extend(subject.0);
-        head.extend((packed.len() as u64).to_le_bytes());
-        head.extend((content.len() as u64).to_le_bytes());
-        head.extend(checksum(&head, &packed).to_le_bytes());
-        self.out.write_all(&head)?;
-        self.out.write_all(&packed)?;
+        let section = Section { tag: kind as u32, layout: kind.layout(), subject: subject.0, ..Section::default() };
+        self.out.write_all(&section.value_to_bytes(content, LEVEL))?;
         self.blocks += 1;
         Ok(())
     }
@@ -202,14 +182,20 @@ impl<'a> BlockWriter<'a> {
 /// Head of a block.
 #[derive(Clone, Debug)]
 pub struct BlockHead {
-    kind: u32,
-    layout: u32,
+    section: SectionHead,
     /// What it is about.
     pub subject: Identity,
-    packed: u64,
-    unpacked: u64,
-    checksum: u64,
-    bytes: [u8; BLOCK_HEAD],
+}
+
+/// What a reader wants of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Its content.
+    Content,
+    /// That it is intact.
+    Check,
+    /// Nothing: it is not read.
+    Nothing,
 }
 
 /// The content of a block.
@@ -219,7 +205,7 @@ pub enum BlockContent {
     Run(Run),
     /// A map.
     Map(Box<UnitMap>),
-    /// A block that the reader does not want; it was not unpacked.
+    /// That of a block whose content the reader does not want.
     Unwanted,
     /// An image.
     Image(ImageBlock),
@@ -262,29 +248,38 @@ pub struct BlockReader {
     file: BufReader<File>,
     at: u64,
     length: u64,
+    /// What is wrong with the file's head.
+    head_damage: Option<String>,
 }
 
 impl BlockReader {
     /// Reads the file's head.
     pub fn new(path: &Path, file: File) -> Result<BlockReader, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        let mut reader = BlockReader { path: path.to_owned(), file: BufReader::new(file), at: FILE_HEAD, length };
-        let mut head = [0; FILE_HEAD as usize];
+        let mut reader = BlockReader { path: path.to_owned(), file: BufReader::new(file), at: FILE_HEAD, length, head_damage: None };
+        let mut head = [0; HEAD_BYTES];
         let have = length.min(FILE_HEAD) as usize;
         reader.file.read_exact(&mut head[..have]).map_err(ProfileError::io(path, "read"))?;
-        if have < 8 || head[..8] != MAGIC {
-            let what = match head[..8] == trodden_wire::RAW_MAGIC {
-                true => "it is a raw file of counts, of which `trodden import` makes a profile".to_string(),
-                false => "it does not begin with TRODPROF".to_string(),
-            };
-            return Err(ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what });
+        let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what };
+        match FileHead::read(&head[..have]) {
+            Ok(head) if head.kind != FileKind::PROFILE => Err(foreign(format!("it is {}", head.kind.phrase()))),
+            Ok(head) if head.version != FORMAT_VERSION => {
+                let (found, known) = (u64::from(head.version), u64::from(FORMAT_VERSION));
+                Err(ProfileError::Version { path: path.to_owned(), kind: "stored profile", found, known })
+            }
+            Ok(_) => Ok(reader),
+            Err(HeadError::Earlier) if head[..8] == trodden_wire::RAW_MAGIC => {
+                Err(foreign("it is a raw file of counts, of which `trodden import` makes a profile".to_owned()))
+            }
+            Err(HeadError::Earlier) => Err(ProfileError::Earlier { path: path.to_owned(), kind: "stored profile" }),
+            // A profile that is cut within its head has lost what follows, too.
+            Err(HeadError::Short) if have > 0 => Ok(reader),
+            Err(HeadError::Checksum) => {
+                reader.head_damage = Some(HeadError::Checksum.to_string());
+                Ok(reader)
+            }
+            Err(error) => Err(foreign(error.to_string())),
         }
-        let version = u32::from_le_bytes(head[8..12].try_into().expect("four bytes"));
-        if have == head.len() && version != CONTAINER_VERSION {
-            let (found, known) = (u64::from(version), u64::from(CONTAINER_VERSION));
-            return Err(ProfileError::Version { path: path.to_owned(), kind: "stored profile", found, known });
-        }
-        Ok(reader)
     }
 
     /// Length of the file in bytes.
@@ -297,8 +292,11 @@ impl BlockReader {
         self.at
     }
 
-    /// The next block; only those that are `wanted`, by kind and subject, are unpacked. `None` at the end of the file.
-    pub fn next(&mut self, wanted: &dyn Fn(ContentKind, Identity) -> bool) -> Result<Option<BlockItem>, ProfileError> {
+    /// The next block, with what is `wanted` of it, by kind and subject. `None` at the end of the file.
+    pub fn next(&mut self, wanted: &dyn Fn(ContentKind, Identity) -> Wanted) -> Result<Option<BlockItem>, ProfileError> {
+        if let Some(what) = self.head_damage.take() {
+            return Ok(Some(BlockItem::Damage { offset: 0, what }));
+        }
         if self.at >= self.length {
             return Ok(None);
         }
@@ -306,7 +304,7 @@ impl BlockReader {
         match self.block(wanted)? {
             Ok((head, content)) => Ok(Some(BlockItem::Block { offset, head, content: Box::new(content) })),
             Err(what) => {
-                // If the checksum is right, so is the length: the next block follows directly.
+                // If the head is intact, so is the length: the next block follows directly.
                 if self.at == offset {
                     self.skip_to_marker(offset + 1)?;
                 }
@@ -317,33 +315,48 @@ impl BlockReader {
 
     /// The block here; the inner error says what is wrong with it.
     #[allow(clippy::type_complexity)]
-    fn block(&mut self, wanted: &dyn Fn(ContentKind, Identity) -> bool) -> Result<Result<(BlockHead, BlockContent), String>, ProfileError> {
+    fn block(
+        &mut self,
+        wanted: &dyn Fn(ContentKind, Identity) -> Wanted,
+    ) -> Result<Result<(BlockHead, BlockContent), String>, ProfileError> {
         let left = self.length - self.at;
-        if left < BLOCK_HEAD as u64 {
-            return Ok(Err("the file ends within the head of a block".into()));
-        }
-        let mut bytes = [0; BLOCK_HEAD];
-        self.read(&mut bytes)?;
-        if bytes[..8] != MARKER {
-            return Ok(Err("there is no block here".into()));
-        }
-        let head = BlockHead::parse(bytes);
+        let mut bytes = [0; SECTION_HEAD];
+        let have = left.min(SECTION_HEAD as u64) as usize;
+        self.read(&mut bytes[..have])?;
+        let section = match SectionHead::read(&bytes[..have]) {
+            Ok(section) => section,
+            Err(SectionError::Truncated) => return Ok(Err("the file ends within the head of a block".into())),
+            Err(SectionError::Marker) => return Ok(Err("there is no block here".into())),
+            Err(error) => return Ok(Err(format!("a block: {error}"))),
+        };
+        let head = BlockHead { section, subject: Identity(section.subject) };
         let name = head.name();
-        if head.packed > left - BLOCK_HEAD as u64 {
+        if section.length() > left {
             return Ok(Err(format!("the file ends within {name}")));
         }
-        if head.packed > MOST_UNPACKED || head.unpacked > MOST_UNPACKED {
-            return Ok(Err(format!("{name} claims {} bytes", head.packed.max(head.unpacked))));
+        self.at += section.length();
+        let kind = ContentKind::from_number(section.tag);
+        let wanted = kind.map_or(Wanted::Nothing, |kind| wanted(kind, head.subject));
+        if wanted == Wanted::Nothing {
+            self.go_to(self.at)?;
+            head.check_layout(&self.path)?;
+            return Ok(match kind {
+                Some(_) => Ok((head, BlockContent::Unwanted)),
+                None => Err(format!("{name}: a newer version of trodden wrote it")),
+            });
         }
-        let mut packed = vec![0; head.packed as usize];
-        self.read(&mut packed)?;
-        if checksum(&head.bytes[..BLOCK_HEAD - 8], &packed) != head.checksum {
-            return Ok(Err(format!("{name}: the checksum does not match")));
+        let mut stored = vec![0; (section.index_length() + section.packed_length()) as usize];
+        self.read(&mut stored)?;
+        let packed = &stored[section.index_length() as usize..];
+        if let Err(error) = section.check(packed) {
+            return Ok(Err(format!("{name}: {error}")));
         }
-        self.at += BLOCK_HEAD as u64 + head.packed;
         head.check_layout(&self.path)?;
-        let content = head.content(&packed, wanted);
-        Ok(content.map(|c| (head, c)).map_err(|what| format!("{name}: {what}")))
+        let content = match (kind, wanted) {
+            (Some(kind), Wanted::Content) => head.content(kind, packed).map_err(|error| format!("{name}: {error}")),
+            _ => Ok(BlockContent::Unwanted),
+        };
+        Ok(content.map(|content| (head, content)))
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<(), ProfileError> {
@@ -358,14 +371,14 @@ impl BlockReader {
             let size = (self.length - self.at).min(WINDOW as u64) as usize;
             self.go_to(self.at)?;
             self.read(&mut window[..size])?;
-            if let Some(found) = window[..size].windows(8).position(|w| w == MARKER) {
+            if let Some(found) = find_marker(&window[..size]) {
                 self.at += found as u64;
                 return self.go_to(self.at);
             }
-            if size < 8 || self.at + size as u64 == self.length {
+            if size < MARKER.len() || self.at + size as u64 == self.length {
                 break;
             }
-            self.at += size as u64 - 7;
+            self.at += (size + 1 - MARKER.len()) as u64;
         }
         self.at = self.length;
         Ok(())
@@ -377,27 +390,20 @@ impl BlockReader {
 }
 
 impl BlockHead {
-    fn parse(bytes: [u8; BLOCK_HEAD]) -> BlockHead {
-        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let subject = Identity(bytes[16..32].try_into().expect("sixteen bytes"));
-        BlockHead { kind: half(8), layout: half(12), subject, packed: word(32), unpacked: word(40), checksum: word(48), bytes }
-    }
-
     fn name(&self) -> String {
-        match ContentKind::from_number(self.kind) {
+        match ContentKind::from_number(self.section.tag) {
             Some(kind @ (ContentKind::Map | ContentKind::Image | ContentKind::Counts | ContentKind::Events | ContentKind::Times)) => {
                 format!("{} {}", kind.words(), self.subject)
             }
             Some(kind) => kind.words().into(),
-            None => format!("a block of unknown kind {}", self.kind),
+            None => format!("a block of unknown kind {}", self.section.tag),
         }
     }
 
     /// Refuses what another version of trodden wrote: that is no damage, and nothing of it can be shown without the rest.
     fn check_layout(&self, path: &Path) -> Result<(), ProfileError> {
-        let Some(kind) = ContentKind::from_number(self.kind) else { return Ok(()) };
-        let (path, what, found, known) = (path.to_owned(), self.name(), self.layout, kind.layout());
+        let Some(kind) = ContentKind::from_number(self.section.tag) else { return Ok(()) };
+        let (path, what, found, known) = (path.to_owned(), self.name(), self.section.layout, kind.layout());
         match found.cmp(&known) {
             Ordering::Less => Err(ProfileError::Older { path, what, found, known }),
             Ordering::Equal => Ok(()),
@@ -405,51 +411,16 @@ impl BlockHead {
         }
     }
 
-    fn content(&self, packed: &[u8], wanted: &dyn Fn(ContentKind, Identity) -> bool) -> Result<BlockContent, String> {
-        let kind = ContentKind::from_number(self.kind).ok_or("a newer version of trodden wrote it")?;
-        if !wanted(kind, self.subject) {
-            return Ok(BlockContent::Unwanted);
-        }
-        let bytes = unpack(packed, self.unpacked)?;
+    fn content(&self, kind: ContentKind, packed: &[u8]) -> Result<BlockContent, SectionError> {
         Ok(match kind {
-            ContentKind::Run => BlockContent::Run(parse(&bytes)?),
-            ContentKind::Map => BlockContent::Map(Box::new(parse(&bytes)?)),
-            ContentKind::Image => BlockContent::Image(parse(&bytes)?),
-            ContentKind::Counts => BlockContent::Counts(parse(&bytes)?),
-            ContentKind::End => BlockContent::End(parse(&bytes)?),
-            ContentKind::Sampling => BlockContent::Sampling(parse(&bytes)?),
-            ContentKind::Events => BlockContent::Events(parse(&bytes)?),
-            ContentKind::Times => BlockContent::Times(parse(&bytes)?),
+            ContentKind::Run => BlockContent::Run(self.section.value(packed)?),
+            ContentKind::Map => BlockContent::Map(Box::new(self.section.value(packed)?)),
+            ContentKind::Image => BlockContent::Image(self.section.value(packed)?),
+            ContentKind::Counts => BlockContent::Counts(self.section.value(packed)?),
+            ContentKind::End => BlockContent::End(self.section.value(packed)?),
+            ContentKind::Sampling => BlockContent::Sampling(self.section.value(packed)?),
+            ContentKind::Events => BlockContent::Events(self.section.value(packed)?),
+            ContentKind::Times => BlockContent::Times(self.section.value(packed)?),
         })
     }
-}
-
-fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(format!("{} bytes too many", rest.len())),
-        Err(e) => Err(e.to_string()),
-    }
-}
-
-/// Unpacks at most the size in the block's head. Memory grows with the bytes that are really there. A size that no profile can reach by
-/// compression is refused.
-fn unpack(packed: &[u8], size: u64) -> Result<Vec<u8>, String> {
-    if size > trodden_unit::most_unpacked(packed.len()) {
-        return Err(format!("its {} packed bytes claim to hold {size}, which no profile's do", packed.len()));
-    }
-    let decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(|e| e.to_string())?;
-    let mut bytes = Vec::new();
-    decoder.take(size + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-    match bytes.len() as u64 == size {
-        true => Ok(bytes),
-        false => Err(format!("it unpacks to more or less than {size} bytes")),
-    }
-}
-
-fn checksum(head: &[u8], packed: &[u8]) -> u64 {
-    let mut hash = Xxh3::new();
-    hash.update(head);
-    hash.update(packed);
-    hash.digest()
 }

@@ -1,12 +1,12 @@
 //! Stored profiles: files with all data needed to show and compare them.
 //!
-//! The format is described in `docs/profile-format.md`; its elements are in [`crate::blocks`]. A file is a head and a sequence of blocks.
-//! Each block is compressed separately and has its own checksum, so damage affects only the blocks it hits. A file is written under a
-//! temporary name and renamed: a reader never sees an incomplete one.
+//! The format is described in the handbook (`docs/handbook/src/file-formats.md`); its elements are in [`crate::blocks`]. Damage affects only
+//! the blocks it hits. A file is written under a temporary name and renamed: a reader never sees an incomplete one.
 
 pub use crate::blocks::Maps;
 use crate::blocks::{
     BlockContent, BlockHead, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEAD, ImageBlock, UnitEntry,
+    Wanted,
 };
 use crate::counts::Counts;
 use crate::error::ProfileError;
@@ -149,7 +149,10 @@ impl ProfileHead {
         let mut blocks = BlockReader::new(path, file)?;
         let damaged = |offset, what: &str| ProfileError::Damaged { path: path.to_owned(), offset, what: what.to_owned() };
         let (mut run, mut images, mut number, mut complete) = (None, Vec::new(), 0, false);
-        let wanted = |kind, _| matches!(kind, ContentKind::Run | ContentKind::Image | ContentKind::End);
+        let wanted = |kind, _| match kind {
+            ContentKind::Run | ContentKind::Image | ContentKind::End => Wanted::Content,
+            _ => Wanted::Check,
+        };
         while let Some(item) = blocks.next(&wanted)? {
             match item {
                 BlockItem::Damage { offset, what } => return Err(damaged(offset, &what)),
@@ -179,7 +182,7 @@ impl ProfileHead {
 pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
     let mut file = open_regular(path)?;
     let mut blocks = BlockReader::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
-    let mut run = match blocks.next(&|_, _| true)? {
+    let mut run = match blocks.next(&|_, _| Wanted::Content)? {
         Some(BlockItem::Block { content, .. }) if matches!(*content, BlockContent::Run(_)) => {
             let BlockContent::Run(run) = *content else { unreachable!("just seen") };
             run
@@ -215,7 +218,12 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
     let mut parts = Parts::new(maps);
     loop {
         let maps = &*parts.maps;
-        let Some(item) = blocks.next(&|kind, subject| kind != ContentKind::Map || !maps.contains_key(&subject))? else { break };
+        let wanted = |kind, subject| match kind {
+            // The map of another run of the same build.
+            ContentKind::Map if maps.contains_key(&subject) => Wanted::Nothing,
+            _ => Wanted::Content,
+        };
+        let Some(item) = blocks.next(&wanted)? else { break };
         parts.take(item);
         if strict && let Some(Loss { offset, what }) = parts.lost.pop() {
             return Err(ProfileError::Damaged { path: path.to_owned(), offset, what });

@@ -42,6 +42,14 @@ pub enum ProfileError {
         /// Version known.
         known: u64,
     },
+    /// A file of a version before files had their present head.
+    #[error("{path}: a {kind} of an earlier version of trodden: use that version, or record again")]
+    Earlier {
+        /// The file.
+        path: PathBuf,
+        /// Kind of file.
+        kind: &'static str,
+    },
     /// A stored profile of an older layout.
     #[error(
         "{path}: made by an older version of trodden ({what} has layout {found}, this program reads {known}): build the program again \

@@ -4,6 +4,7 @@ mod common;
 
 use common::{identity, profile};
 use std::path::Path;
+use trodden_container::{FileHead, FileKind, HEAD_BYTES, MARKER, SECTION_HEAD};
 use trodden_profile::{BranchSampling, BranchSource, Builds, Merger};
 use trodden_profile::{Losses, Maps, ObservedBranches, Profile, ProfileError, Sampling};
 
@@ -46,15 +47,11 @@ fn how_a_profile_was_sampled_comes_back() {
 /// Gives the first block of a kind another layout, with the checksum that belongs to it.
 fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    let is_head = |at: &usize| bytes[*at..].starts_with(b"TRODBLCK") && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
-    let at = (0..bytes.len() - 56).find(is_head).unwrap();
+    let is_head = |at: &usize| bytes[*at..].starts_with(&MARKER) && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
+    let at = (0..bytes.len() - SECTION_HEAD).find(is_head).unwrap();
     bytes[at + 12..at + 16].copy_from_slice(&layout.to_le_bytes());
-    let packed = u64::from_le_bytes(bytes[at + 32..at + 40].try_into().unwrap()) as usize;
-    let mut hash = xxhash_rust::xxh3::Xxh3::new();
-    hash.update(&bytes[at..at + 48]);
-    hash.update(&bytes[at + 56..at + 56 + packed]);
-    let sum = hash.digest();
-    bytes[at + 48..at + 56].copy_from_slice(&sum.to_le_bytes());
+    let sum = xxhash_rust::xxh3::xxh3_64(&bytes[at..at + SECTION_HEAD - 8]);
+    bytes[at + SECTION_HEAD - 8..at + SECTION_HEAD].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
@@ -133,7 +130,7 @@ fn writing_is_deterministic_and_replaces_whole_files() {
 fn maps_are_stored_once_and_shared_by_readers() {
     let profile = profile(0, 1);
     let bytes = bytes_of(&profile);
-    let blocks = bytes.windows(8).filter(|w| w == b"TRODBLCK").count();
+    let blocks = bytes.windows(8).filter(|w| *w == MARKER).count();
     // Run, end, 2 images, 4 maps (one unit is there twice), and counts.
     let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.executions.is_empty()).count();
     assert_eq!(blocks, 2 + 2 + 4 + counts);
@@ -170,7 +167,7 @@ fn every_truncation_is_an_error_and_leaves_what_was_before() {
 fn one_damaged_byte_costs_one_block() {
     let profile = profile(0, 7);
     let bytes = bytes_of(&profile);
-    for at in 16..bytes.len() {
+    for at in HEAD_BYTES..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x40;
         with_file(&damaged, |path| {
@@ -179,6 +176,16 @@ fn one_damaged_byte_costs_one_block() {
             let part = Profile::recover(path).expect("most of it is intact");
             assert!(!part.lost.is_empty(), "byte {at}");
             assert_part(&part.profile, &profile);
+        });
+    }
+    for at in 0..HEAD_BYTES {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x40;
+        with_file(&damaged, |path| {
+            assert!(Profile::read(path).unwrap_err().to_string().contains("p.trodden: "), "byte {at}");
+            if let Ok(part) = Profile::recover(path) {
+                assert!((part.lost.len(), part.profile) == (1, profile.clone()), "byte {at}");
+            }
         });
     }
 }
@@ -204,9 +211,14 @@ fn assert_part(part: &Profile, whole: &Profile) {
 #[test]
 fn other_files_and_versions_are_named() {
     let mut bytes = bytes_of(&profile(0, 1));
-    bytes[8] = 9;
+    bytes[..HEAD_BYTES].copy_from_slice(&FileHead::new(FileKind::PROFILE, 9).to_bytes());
     let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());
-    assert!(matches!(error, ProfileError::Version { found: 9, known: 1, .. }), "{error}");
+    assert!(matches!(error, ProfileError::Version { found: 9, known: 2, .. }), "{error}");
+    bytes[..HEAD_BYTES].copy_from_slice(&FileHead::new(FileKind::TRACE, 2).to_bytes());
+    let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());
+    assert!(error.to_string().contains("it is a trace"), "{error}");
+    let error = with_file(b"TRODPROF\x01\0\0\0 and more", |p| Profile::read(p).unwrap_err());
+    assert!(error.to_string().contains("an earlier version of trodden: use that version, or record again"), "{error}");
     let raw = common::RawFile::new(Path::new("/p"), &[(identity(1), 4)]).bytes();
     let error = with_file(&raw, |p| Profile::read(p).unwrap_err());
     assert!(error.to_string().contains("it is a raw file"), "{error}");

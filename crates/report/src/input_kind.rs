@@ -9,11 +9,10 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use trodden_analysis::sequences::text as events;
+use trodden_container::FileKind;
 use trodden_stored::place::{COPIES, LOG, STREAM, with_extension};
 use trodden_stored::{decompress, named};
 use trodden_trace::perf_script::{self, ScriptLine};
-use trodden_unit::KnownPaths;
-use trodden_unit::segments::SegmentSet;
 use trodden_waits_file::import;
 
 /// What commands can be given.
@@ -39,7 +38,10 @@ pub enum InputKind {
     Program,
 }
 
-/// How files begin, where that is enough.
+/// Kinds of files with trodden's head.
+const KINDS: &[(FileKind, InputKind)] =
+    &[(FileKind::PROFILE, InputKind::Profile), (FileKind::TRACE, InputKind::Trace), (FileKind::STREAM_LOG, InputKind::StreamLogs)];
+/// How other files begin, where that is enough. The first three are those of earlier versions, which readers refuse with the remedy.
 const BEGINNINGS: &[(&[u8], InputKind)] = &[
     (b"TRODPROF", InputKind::Profile),
     (b"TRODTRC", InputKind::Trace),
@@ -226,8 +228,13 @@ fn of_content(path: &Path) -> Result<Option<InputKind>> {
         "{0} is the data of perf: give trodden its text, `perf script -i {0} > trace.txt`",
         path.display()
     );
-    let is_set = KnownPaths::is_begun_in(&beginning) || SegmentSet::is_begun_in(&beginning);
-    ensure!(!is_set, "{} is a set of known paths or segments, which only options such as --known take", path.display());
+    if let Some(kind) = FileKind::of(&beginning) {
+        let only = match kind {
+            FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::WEIGHTS => "only options such as --known and --weights take",
+            _ => "no command takes",
+        };
+        bail!("{} is {}, which {only}", path.display(), kind.phrase());
+    }
     of_text(BufReader::new(decompress::open(path)?.take(TEXT))).with_context(cannot)
 }
 
@@ -246,6 +253,9 @@ fn of_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
             extension if extension == STREAM => Some(InputKind::StreamFiles),
             _ => None,
         };
+    }
+    if let Some(found) = FileKind::of(bytes) {
+        return KINDS.iter().find(|(kind, _)| *kind == found).map(|(_, kind)| *kind);
     }
     BEGINNINGS.iter().find(|(known, _)| bytes.starts_with(known)).map(|(_, kind)| *kind)
 }

@@ -28,6 +28,7 @@
 
 mod attach;
 mod block_copies;
+pub mod block_file;
 mod bpf;
 mod branch_import;
 mod breakpoints;
@@ -35,7 +36,6 @@ mod calls;
 mod collect;
 mod collectors;
 pub mod command;
-pub mod container;
 mod displaced;
 mod error;
 mod folder;
@@ -90,7 +90,7 @@ pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use images::Library;
 pub use launcher::{InheritedSignals, Launcher, ProgramStart};
 pub use outputs::{OutputStream, drain};
-pub use partial::{PartialEnd, PartialTrace, PartialWriter};
+pub use partial::{PARTIAL_TRACE_FORMAT, PartialEnd, PartialTrace, PartialWriter};
 pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow, privileged_file};
 pub use ptrace::wait_child;
 pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
@@ -100,8 +100,8 @@ pub use sleds::first as first_sled;
 pub use subject::Executable;
 pub use system::{cores, pin, send_signal};
 pub use trace_file::{
-    BlockAbout, FunctionAbout, RunAbout, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFrames, TraceFunction, TracePiece,
-    TraceWriter,
+    BlockAbout, FunctionAbout, RunAbout, TRACE_FORMAT, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFrames, TraceFunction,
+    TracePiece, TraceWriter,
 };
 pub use tracer::{ClientLink, ClientMessage, TracerSplit, split};
 pub use trial::try_collector;

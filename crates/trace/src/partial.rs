@@ -1,13 +1,15 @@
 //! Partial traces: what one run of a collector has seen, one stream for each thread, and how the run ended.
 
-use crate::container::{ContainerError, Reader, TraceBlockKind, Writer, pack};
+use crate::block_file::{Reader, TraceBlockKind, TraceFileError, TraceFormat, Writer, pack};
 use crate::follow::{FollowEnding, Followed};
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
+use trodden_container::FileKind;
 
-const MAGIC: [u8; 8] = *b"TRODPRT2";
+/// The format of partial traces.
+pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 3 };
 /// Symbols of a block: what a kill of the collector can lose of each thread.
 const BLOCK: usize = 1 << 14;
 
@@ -36,8 +38,8 @@ impl PartialWriter {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn create(path: &Path, most: Option<u64>) -> Result<Self, ContainerError> {
-        Ok(Self { writer: Writer::create(path, MAGIC)?, buffers: Vec::new(), most, symbols: 0 })
+    pub fn create(path: &Path, most: Option<u64>) -> Result<Self, TraceFileError> {
+        Ok(Self { writer: Writer::create(path, PARTIAL_TRACE_FORMAT)?, buffers: Vec::new(), most, symbols: 0 })
     }
 
     /// Symbols so far.
@@ -49,7 +51,7 @@ impl PartialWriter {
     ///
     /// # Errors
     /// The disk is full, or another error of the system.
-    pub fn finish(mut self, followed: &Followed) -> Result<(), ContainerError> {
+    pub fn finish(mut self, followed: &Followed) -> Result<(), TraceFileError> {
         for thread in 0..self.buffers.len() {
             self.flush(thread)?;
         }
@@ -57,7 +59,7 @@ impl PartialWriter {
         self.writer.append_value(TraceBlockKind::End, &end)
     }
 
-    fn flush(&mut self, thread: usize) -> Result<(), ContainerError> {
+    fn flush(&mut self, thread: usize) -> Result<(), TraceFileError> {
         let symbols = std::mem::take(&mut self.buffers[thread]);
         if symbols.is_empty() {
             return Ok(());
@@ -118,8 +120,8 @@ impl PartialTrace {
     ///
     /// # Errors
     /// It cannot be read, or is no partial trace.
-    pub fn open(path: &Path) -> Result<Self, ContainerError> {
-        let reader = Reader::open(path, MAGIC, "partial trace")?;
+    pub fn open(path: &Path) -> Result<Self, TraceFileError> {
+        let reader = Reader::open(path, PARTIAL_TRACE_FORMAT)?;
         let end = match reader.blocks().last() {
             Some(head) if head.kind == TraceBlockKind::End => Some(reader.value(head)?),
             _ => None,
@@ -139,7 +141,7 @@ impl PartialTrace {
     }
 
     /// The stream of a thread, one block in memory at a time.
-    pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<u64, ContainerError>> + '_ {
+    pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<u64, TraceFileError>> + '_ {
         let heads = self.reader.blocks().iter().filter(move |h| h.kind == TraceBlockKind::Symbols && h.stream == thread.0);
         heads.flat_map(|head| match self.reader.symbols(head) {
             Ok(symbols) => symbols.into_iter().map(Ok).collect::<Vec<_>>(),

@@ -1,13 +1,13 @@
 //! Trace files: the whole execution as a sequence of blocks, calls and returns for each thread, with what is needed to
 //! show it without the binary.
 //!
-//! The file is a [`container`](crate::container): first what the trace is about (functions, blocks, lines), then events
+//! The file is a [sequence of blocks](crate::block_file): first what the trace is about (functions, blocks, lines), then events
 //! in blocks of some ten thousand, each with an index: the number of its first block, the frames that are open there,
 //! and the functions that occur. So any place is reached by reading one block, and places of a function by reading the
 //! blocks that have it. The end says how the run ended, and whether the trace was cut. Memory is bounded by one block
 //! and the call depth.
 
-use crate::container::{ContainerError, ContainerHead, Reader, TraceBlockKind, Writer, pack};
+use crate::block_file::{Reader, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat, Writer, pack};
 use crate::follow::FollowEnding;
 use crate::numbers::{Cursor, push_number};
 use crate::sink::ThreadNumber;
@@ -15,9 +15,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::linked::in_file;
+use trodden_container::{FileKind, HEAD_BYTES};
 use trodden_profile::whole_file::{Access, WholeFile};
 
-const MAGIC: [u8; 8] = *b"TRODTRC4";
+/// The format of trace files.
+pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 5 };
 /// Events of a block of the file.
 const BLOCK: usize = 1 << 16;
 
@@ -232,13 +234,13 @@ impl TraceWriter {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn create(path: &Path, about: &TraceAbout) -> Result<Self, ContainerError> {
+    pub fn create(path: &Path, about: &TraceAbout) -> Result<Self, TraceFileError> {
         let begin = || {
             let whole = WholeFile::create_for(path, BEGUN, Access::PRIVATE)?;
             Ok((whole.file().try_clone()?, whole))
         };
-        let (file, whole) = begin().map_err(|source| ContainerError::Io { path: path.to_owned(), source })?;
-        let mut writer = Writer::begin(file, path, MAGIC)?;
+        let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
+        let mut writer = Writer::begin(file, path, TRACE_FORMAT)?;
         writer.append_value(TraceBlockKind::About, about)?;
         Ok(Self { writer, whole, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
     }
@@ -247,7 +249,7 @@ impl TraceWriter {
     ///
     /// # Errors
     /// The disk is full, or another error of the system.
-    pub fn push(&mut self, thread: ThreadNumber, event: TraceEvent) -> Result<(), ContainerError> {
+    pub fn push(&mut self, thread: ThreadNumber, event: TraceEvent) -> Result<(), TraceFileError> {
         let index = thread.0 as usize;
         if self.threads.len() <= index {
             self.threads.resize_with(index + 1, Buffer::default);
@@ -280,15 +282,15 @@ impl TraceWriter {
     ///
     /// # Errors
     /// The disk is full, or another error of the system.
-    pub fn finish(mut self, end: &TraceEnd) -> Result<(), ContainerError> {
+    pub fn finish(mut self, end: &TraceEnd) -> Result<(), TraceFileError> {
         for thread in 0..self.threads.len() {
             self.flush(thread)?;
         }
         self.writer.append_value(TraceBlockKind::End, end)?;
-        self.whole.finish().map_err(|source| ContainerError::Io { path: self.writer.path().to_owned(), source })
+        self.whole.finish().map_err(|source| TraceFileError::Io { path: self.writer.path().to_owned(), source })
     }
 
-    fn flush(&mut self, thread: usize) -> Result<(), ContainerError> {
+    fn flush(&mut self, thread: usize) -> Result<(), TraceFileError> {
         let buffer = &mut self.threads[thread];
         if buffer.symbols.is_empty() {
             return Ok(());
@@ -312,7 +314,7 @@ impl TraceWriter {
 /// A block of the file with its index.
 #[derive(Clone, Debug)]
 pub struct TracePiece {
-    head: ContainerHead,
+    head: StoredBlock,
     /// The thread.
     pub thread: ThreadNumber,
     /// How many blocks of the thread come before.
@@ -337,15 +339,15 @@ impl TraceFile {
     ///
     /// # Errors
     /// It cannot be read, or is no trace.
-    pub fn open(path: &Path) -> Result<Self, ContainerError> {
-        let reader = Reader::open(path, MAGIC, "trace")?;
+    pub fn open(path: &Path) -> Result<Self, TraceFileError> {
+        let reader = Reader::open(path, TRACE_FORMAT)?;
         let about = reader.about()?;
         let mut end = TraceEnd { cut: true, notes: vec!["the recording was stopped before its end".to_owned()], ..TraceEnd::default() };
         if let (Some(head), false) = (reader.blocks().last(), reader.is_cut()) {
             end = reader.value(head)?;
         }
         let about: TraceAbout = about;
-        about.check().map_err(|what| ContainerError::Broken { path: path.to_owned(), offset: 8, what })?;
+        about.check().map_err(|what| TraceFileError::Unsound { path: path.to_owned(), offset: HEAD_BYTES as u64, what })?;
         let mut pieces = Vec::new();
         for head in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
             let broken = || reader.broken(head, "its index does not agree with what the trace is about");
@@ -386,7 +388,7 @@ impl TraceFile {
     ///
     /// # Errors
     /// It cannot be read, or is broken.
-    pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, ContainerError> {
+    pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
         let symbols = self.reader.symbols(&piece.head)?;
         let events: Option<Vec<TraceEvent>> =
             symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.about.blocks.len())).collect();
@@ -394,7 +396,7 @@ impl TraceFile {
     }
 
     /// All events of a thread, one piece in memory at a time.
-    pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<TraceEvent, ContainerError>> + '_ {
+    pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<TraceEvent, TraceFileError>> + '_ {
         self.pieces(thread).flat_map(|piece| match self.events(piece) {
             Ok(events) => events.into_iter().map(Ok).collect::<Vec<_>>(),
             Err(error) => vec![Err(error)],
@@ -423,7 +425,7 @@ fn checked_number(number: u64, all: usize) -> Option<u32> {
 }
 
 /// The piece of a block's index, in a trace of so many functions; `None` if they do not agree.
-fn piece(head: ContainerHead, index: &[u8], all: usize) -> Option<TracePiece> {
+fn piece(head: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
     let mut rest = Cursor(index);
     let first = rest.number()?;
     let depth = rest.number()?;

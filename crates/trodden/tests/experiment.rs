@@ -194,7 +194,7 @@ fn the_plugin_takes_requests_only() {
     must(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
     std::fs::write(&request, b"TRODEXP\x09").unwrap();
     let error = refused(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
-    assert!(error.contains("another version of trodden"), "{error}");
+    assert!(error.contains("an earlier version of trodden wrote it: start the build again"), "{error}");
 }
 
 #[test]

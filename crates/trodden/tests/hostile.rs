@@ -6,8 +6,8 @@ use place::{Place, must, program_of, trodden};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
-use trodden_trace::container::{TraceBlockKind, Writer, pack};
-use trodden_trace::{BlockAbout, FunctionAbout, TraceAbout, TraceBlock, TraceEnd, TraceFunction};
+use trodden_trace::block_file::{TraceBlockKind, Writer, pack};
+use trodden_trace::{BlockAbout, FunctionAbout, TRACE_FORMAT, TraceAbout, TraceBlock, TraceEnd, TraceFunction};
 
 /// Runs trodden with so many megabytes of address space, and returns what it says. It may succeed or refuse; it never panics or dies.
 fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
@@ -63,7 +63,7 @@ fn about() -> TraceAbout {
 
 /// Writes a trace of one piece: the thread, how many symbols it says it has, its index, and the symbols that it has.
 fn write_trace(path: &Path, about: &TraceAbout, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
-    let mut writer = Writer::create(path, *b"TRODTRC4").unwrap();
+    let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
     writer.append_value(TraceBlockKind::About, about).unwrap();
     writer.append(TraceBlockKind::Symbols, thread, count, index, &pack(symbols)).unwrap();
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();

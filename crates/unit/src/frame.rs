@@ -1,31 +1,29 @@
-//! The frame around a unit's map and bitcode, as it stands in an object file's section and in the store.
-//!
-//! ```text
-//! 0   magic "TRODUNIT"          8 bytes
-//! 8   version                   u32
-//! 12  flags (0)                 u32
-//! 16  identity of the unit      16 bytes
-//! 32  length of the map         u64   zstd of postcard of UnitMap
-//! 40  length of the bitcode     u64   zstd of LLVM bitcode; 0: not kept
-//! 48  checksum of the payload   u64   XXH3 over both
-//! 56  payload: map, bitcode, zero bytes up to a multiple of 8
-//! ```
-//! All little-endian. Linkers put the frames of a program one behind the other; zero bytes between frames are passed over.
+//! The frame around a unit's map and bitcode, as it stands in an object file's section and in the unit cache: a file of the
+//! [container](trodden_container) with one or two sections, and zero bytes up to a multiple of 8. The subject of both is the unit; the count
+//! of the first is the number of sections after it. Linkers put the frames of a program one after the other; zero bytes between them are
+//! skipped.
 
 use crate::identity::Identity;
 use crate::map::{MAP_VERSION, UnitMap};
-use crate::packed::unpacked;
-use xxhash_rust::xxh3::xxh3_64;
+use trodden_container::{
+    FileError, FileHead, FileKind, HEAD_BYTES, HeadError, MAGIC, SECTION_HEAD, Section, SectionError, SectionHead, encode, expect_head,
+};
 
-const MAGIC: [u8; 8] = *b"TRODUNIT";
-const HEADER: usize = 56;
+/// The section with the [`UnitMap`].
+const MAP: u32 = 1;
+/// The section with LLVM bitcode. It is there only if the bitcode was kept.
+const BITCODE: u32 = 2;
+/// Level of compression.
+const LEVEL: i32 = 3;
 
 /// A unit's map and bitcode, packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Identity of the unit.
     pub unit: Identity,
+    /// A section.
     map: Vec<u8>,
+    /// A section; empty if the bitcode was not kept.
     bitcode: Vec<u8>,
 }
 
@@ -36,12 +34,25 @@ pub enum FrameError {
     #[error("no unit frame at byte {0}: the section was written by something else, or is damaged")]
     Magic(usize),
     /// Another version.
-    #[error("unit {unit} was built by another version of trodden (format {found}, this one reads {MAP_VERSION}): rebuild the program")]
+    #[error(
+        "the unit at byte {at} was built by another version of trodden (format {found}, this one reads {MAP_VERSION}): rebuild the program"
+    )]
     Version {
-        /// The unit.
-        unit: Identity,
+        /// Where it begins in the section.
+        at: usize,
         /// The version found.
         found: u32,
+    },
+    /// A version before files had their present head.
+    #[error("the unit at byte {0} was built by an earlier version of trodden: rebuild the program")]
+    Earlier(usize),
+    /// A section is missing or damaged.
+    #[error("the unit at byte {at} is damaged: {error}")]
+    Section {
+        /// Where the unit begins.
+        at: usize,
+        /// What is wrong.
+        error: SectionError,
     },
     /// Fewer bytes than the header announces.
     #[error("unit {0} is cut short")]
@@ -65,57 +76,53 @@ pub enum FrameError {
 impl Frame {
     /// Packs a unit. `bitcode` may be empty: not kept.
     pub fn pack(unit: Identity, map: &UnitMap, bitcode: &[u8]) -> Frame {
-        let map = postcard::to_allocvec(map).expect("maps are plain data");
-        let squeeze = |bytes: &[u8]| zstd::bulk::compress(bytes, 3).expect("compression in memory");
-        let bitcode = if bitcode.is_empty() { Vec::new() } else { squeeze(bitcode) };
-        Frame { unit, map: squeeze(&map), bitcode }
+        let section =
+            |tag, count, content: &[u8]| Section { tag, layout: MAP_VERSION, subject: unit.0, count, index: &[] }.to_bytes(content, LEVEL);
+        let is_kept = !bitcode.is_empty();
+        Frame {
+            unit,
+            map: section(MAP, is_kept.into(), &encode(map)),
+            bitcode: if is_kept { section(BITCODE, 0, bitcode) } else { Vec::new() },
+        }
     }
 
     /// Whether both hold the same map.
     pub(crate) fn has_map_of(&self, other: &Frame) -> bool {
-        self.map == other.map
+        // The head of a section says whether bitcode follows.
+        self.map[SECTION_HEAD..] == other.map[SECTION_HEAD..]
     }
 
     /// The bytes of the frame.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut payload = self.map.clone();
-        payload.extend(&self.bitcode);
-        let mut out = Vec::with_capacity(HEADER + payload.len() + 8);
-        out.extend(MAGIC);
-        out.extend(MAP_VERSION.to_le_bytes());
-        out.extend(0u32.to_le_bytes());
-        out.extend(self.unit.0);
-        out.extend((self.map.len() as u64).to_le_bytes());
-        out.extend((self.bitcode.len() as u64).to_le_bytes());
-        out.extend(xxh3_64(&payload).to_le_bytes());
-        out.extend(payload);
+        let mut out = [&FileHead::new(FileKind::UNIT, MAP_VERSION).to_bytes()[..], &self.map, &self.bitcode].concat();
         out.resize(out.len().next_multiple_of(8), 0);
         out
     }
 
-    /// Reads the frame at `at` and says where it ends.
+    /// Reads the frame at `at` and says where it ends. The map is checked here, the bitcode where it is used.
     ///
     /// # Errors
-    /// The bytes are no frame, of another version, or damaged.
+    /// There is no frame, or one of another version, or it is damaged.
     pub fn read(bytes: &[u8], at: usize) -> Result<(Frame, usize), FrameError> {
         let rest = bytes.get(at..).unwrap_or_default();
-        if rest.len() < HEADER || rest[..8] != MAGIC {
-            return Err(FrameError::Magic(at));
+        match expect_head(rest, FileKind::UNIT, MAP_VERSION) {
+            Ok(_) => {}
+            Err(FileError::Version { found, .. }) => return Err(FrameError::Version { at, found }),
+            Err(FileError::Head(HeadError::Earlier)) => return Err(FrameError::Earlier(at)),
+            Err(_) => return Err(FrameError::Magic(at)),
         }
-        let number = |at: usize| u64::from_le_bytes(rest[at..at + 8].try_into().expect("eight bytes"));
-        let unit = Identity(rest[16..32].try_into().expect("sixteen bytes"));
-        let version = number(8) as u32;
-        if version != MAP_VERSION {
-            return Err(FrameError::Version { unit, found: version });
-        }
-        let (map, bitcode) = (number(32) as usize, number(40) as usize);
-        let payload = map.checked_add(bitcode).and_then(|len| rest[HEADER..].get(..len)).ok_or(FrameError::Truncated(unit))?;
-        if xxh3_64(payload) != number(48) {
+        let (map_head, map) = section(&rest[HEAD_BYTES..], MAP).map_err(|error| FrameError::Section { at, error })?;
+        let unit = Identity(map_head.subject);
+        if map_head.check(&map[SECTION_HEAD..]).is_err() {
             return Err(FrameError::Checksum(unit));
         }
-        let end = at + (HEADER + payload.len()).next_multiple_of(8);
-        let (map, bitcode) = payload.split_at(map);
-        Ok((Frame { unit, map: map.to_vec(), bitcode: bitcode.to_vec() }, end.min(bytes.len())))
+        let mut end = HEAD_BYTES + map.len();
+        let bitcode = match map_head.count {
+            0 => Vec::new(),
+            _ => section(&rest[end..], BITCODE).map_err(|_| FrameError::Truncated(unit))?.1.to_vec(),
+        };
+        end += bitcode.len();
+        Ok((Frame { unit, map: map.to_vec(), bitcode }, (at + end.next_multiple_of(8)).min(bytes.len())))
     }
 
     /// All frames of a section. Damage is reported with what could be read before and after it.
@@ -145,11 +152,9 @@ impl Frame {
     /// Unpacks the map.
     ///
     /// # Errors
-    /// The payload is damaged.
+    /// It is damaged.
     pub fn map(&self) -> Result<UnitMap, FrameError> {
-        let wrong = |what: String| FrameError::Payload { unit: self.unit, what };
-        let bytes = unpacked(&self.map).map_err(wrong)?;
-        postcard::from_bytes(&bytes).map_err(|e| wrong(e.to_string()))
+        SectionHead::read(&self.map).and_then(|head| head.value(&self.map[SECTION_HEAD..])).map_err(|e| self.unreadable(&e))
     }
 
     /// Unpacks the bitcode.
@@ -160,13 +165,27 @@ impl Frame {
         if self.bitcode.is_empty() {
             return Err(FrameError::NoBitcode(self.unit));
         }
-        unpacked(&self.bitcode).map_err(|what| FrameError::Payload { unit: self.unit, what })
+        SectionHead::read(&self.bitcode).and_then(|head| head.unpack(&self.bitcode[SECTION_HEAD..])).map_err(|e| self.unreadable(&e))
+    }
+
+    fn unreadable(&self, error: &SectionError) -> FrameError {
+        FrameError::Payload { unit: self.unit, what: error.to_string() }
     }
 
     /// Whether the unit's bitcode was kept.
     pub fn has_bitcode(&self) -> bool {
         !self.bitcode.is_empty()
     }
+}
+
+/// The section of this tag at the beginning of `bytes`: its head, and all of it.
+fn section(bytes: &[u8], tag: u32) -> Result<(SectionHead, &[u8]), SectionError> {
+    let head = SectionHead::read(bytes)?;
+    if head.tag != tag || head.index_length() != 0 {
+        return Err(SectionError::Form("a section of another kind".to_owned()));
+    }
+    let whole = usize::try_from(head.length()).ok().and_then(|length| bytes.get(..length));
+    Ok((head, whole.ok_or(SectionError::Truncated)?))
 }
 
 #[cfg(test)]
@@ -214,19 +233,33 @@ mod tests {
     #[test]
     fn another_format_is_refused_by_name_with_the_remedy() {
         let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
-        bytes[8] -= 1;
-        let (_, errors) = Frame::read_all(&bytes);
-        let said = errors[0].to_string();
-        assert!(said.contains(&Identity([1; 16]).to_string()) && said.contains("rebuild the program"), "{said}");
+        bytes[..HEAD_BYTES].copy_from_slice(&FileHead::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
+        for (bytes, found) in [(&bytes[..], "format"), (b"TRODUNIT and more", "earlier version")] {
+            let said = Frame::read_all(bytes).1[0].to_string();
+            assert!(said.contains(found) && said.contains("rebuild the program"), "{said}");
+        }
     }
 
     #[test]
     fn damage_is_named_and_what_follows_is_read() {
         let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
-        bytes[60] ^= 1;
+        bytes[HEAD_BYTES + SECTION_HEAD + 1] ^= 1;
         bytes.extend(Frame::pack(Identity([2; 16]), &map(), b"").to_bytes());
         let (frames, errors) = Frame::read_all(&bytes);
         assert_eq!(frames.len(), 1);
         assert_eq!(errors, [FrameError::Checksum(Identity([1; 16]))]);
+    }
+
+    #[test]
+    fn no_changed_byte_is_read_as_another_unit() {
+        let whole = Frame::pack(Identity([1; 16]), &map(), b"bitcode");
+        let bytes = whole.to_bytes();
+        let end = HEAD_BYTES + whole.map.len() + whole.bitcode.len();
+        for at in 0..end {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x11;
+            let read = Frame::read(&changed, 0).and_then(|(frame, _)| Ok((frame.map()?, frame.bitcode()?)));
+            assert!(read.is_err(), "byte {at}");
+        }
     }
 }

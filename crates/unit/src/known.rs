@@ -1,19 +1,18 @@
 //! Sets of paths, from the command to a build: paths that are known, and of which the build counts all others; or those
 //! that it is to count.
 //!
-//! A file is a list of entries ([`crate::packed`]). Functions are known again by unit, name, [shape](crate::shape) of
+//! A file is a list of entries ([`FileFormat`]). Functions are known again by unit, name, [shape](crate::shape) of
 //! their graph, and code. Each comes with its cuts, so that its paths have the same identities in the build as in the
 //! profile, and with the executions of its edges, so that what little is to be done is done where it costs least.
 
-use crate::packed::{WrongContent, pack, unpack};
 use crate::{FunctionMap, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use trodden_container::{FileFormat, FileKind, WrongContent};
 use trodden_flow::{CutReason, Edge};
 
-const MAGIC: [u8; 8] = *b"TRODKNW\x02";
-const NO_KNOWN_PATHS: WrongContent = WrongContent("damaged, or not a file of known paths: make one with `trodden export known -o FILE`");
+const FORMAT: FileFormat = FileFormat { kind: FileKind::KNOWN_PATHS, version: 1, remedy: "make one with `trodden export known -o FILE`" };
 
 /// Known paths of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,12 +163,12 @@ impl KnownPaths {
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        pack(&MAGIC, self)
+        FORMAT.to_bytes(self)
     }
 
-    /// Whether a file's content begins as one of known paths does, damaged or not.
+    /// Whether a file's content begins as one of known paths does, of whatever version.
     pub fn is_begun_in(bytes: &[u8]) -> bool {
-        bytes.starts_with(&MAGIC[..7])
+        FORMAT.begins(bytes)
     }
 
     /// Reads a file's content.
@@ -177,14 +176,14 @@ impl KnownPaths {
     /// # Errors
     /// The file is of another kind, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, WrongContent> {
-        let known = unpack(&MAGIC, bytes).filter(|known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound));
-        known.ok_or(NO_KNOWN_PATHS)
+        FORMAT.read_sound(bytes, |known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trodden_container::FileError;
 
     const VERSION: NameVersion = NameVersion { shape: 7, code: 3 };
 
@@ -218,7 +217,7 @@ mod tests {
     fn paths_and_cuts_that_cannot_be_are_damage() {
         assert_eq!(KnownPaths::from_bytes(&file(1, &[(0, 5), (3, 1)])).map(|known| known.len()), Ok(1));
         for damaged in [file(2, &[(0, 5)]), file(1, &[(4, 5)]), file(1, &[(3, 1), (0, 5)]), file(1, &[(3, 1), (3, 1)])] {
-            assert_eq!(KnownPaths::from_bytes(&damaged), Err(NO_KNOWN_PATHS));
+            assert_eq!(KnownPaths::from_bytes(&damaged).unwrap_err().error, FileError::Unsound);
         }
     }
 }

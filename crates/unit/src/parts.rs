@@ -1,19 +1,18 @@
 //! What one of several copies of a program counts, from a plan of all copies to the build of one.
 //!
-//! A file is a list of entries ([`crate::packed`]): for each unit, known by the identity it had in the program that is
+//! A file is a list of entries ([`FileFormat`]): for each unit, known by the identity it had in the program that is
 //! divided, the copy's [part](trodden_flow::part::Part) of each function in which it counts anything. Functions
 //! come with their cuts, so that paths are those of the program that is divided, and with the [shape](crate::shape) of
 //! their graph, to be sure that it is the same.
 
-use crate::packed::{WrongContent, pack, unpack};
 use crate::{FunctionMap, Identity, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use trodden_container::{FileFormat, FileKind, WrongContent};
 use trodden_flow::part::Part;
 use trodden_flow::{CutReason, Edge};
 
-const MAGIC: [u8; 8] = *b"TRODPRT\x01";
-const NO_PARTS: WrongContent = WrongContent("not a file of a copy's parts: `trodden record --copies` makes them");
+const FORMAT: FileFormat = FileFormat { kind: FileKind::COPY, version: 1, remedy: "`trodden record --copies` makes such files" };
 
 /// A copy's parts of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +47,7 @@ impl FunctionParts {
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        pack(&MAGIC, self)
+        FORMAT.to_bytes(self)
     }
 
     /// Reads a file's content.
@@ -56,7 +55,7 @@ impl FunctionParts {
     /// # Errors
     /// The file is of another kind, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, WrongContent> {
-        unpack(&MAGIC, bytes).ok_or(NO_PARTS)
+        FORMAT.read(bytes)
     }
 }
 
@@ -85,6 +84,6 @@ mod tests {
         let parts = FunctionParts { units: BTreeMap::from([(unit, BTreeMap::from([("f".to_owned(), function.clone())]))]) };
         let read = FunctionParts::from_bytes(&parts.to_bytes()).unwrap();
         assert_eq!((read.of(unit, "f"), read.of(unit, "g"), read.of(Identity([4; 16]), "f")), (Some(&function), None, None));
-        assert_eq!(FunctionParts::from_bytes(&parts.to_bytes()[..12]), Err(NO_PARTS));
+        assert!(FunctionParts::from_bytes(&parts.to_bytes()[..12]).is_err());
     }
 }

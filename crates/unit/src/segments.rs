@@ -24,16 +24,15 @@
 //! chain are contexts. So a build keeps the longest suffix of what was executed that is a context ([`SegmentSet::target`]), as the
 //! automaton of Aho and Corasick does; the count of a segment is the sum over all contexts that end with its chain.
 
-use crate::packed::{WrongContent, pack, unpack};
 use crate::{FunctionMap, NameVersion, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
+use trodden_container::{FileFormat, FileKind, WrongContent};
 use trodden_flow::{CutReason, Edge};
 
-const MAGIC: [u8; 8] = *b"TRODSEG\x02";
-const NO_SEGMENTS: WrongContent =
-    WrongContent("damaged, or not a file of segments: give a run that was recorded by `trodden record --whole-program`");
+const FORMAT: FileFormat =
+    FileFormat { kind: FileKind::SEGMENTS, version: 1, remedy: "give a run that was recorded by `trodden record --whole-program`" };
 
 /// Greatest depth of segments.
 pub const DEEPEST: u32 = 16;
@@ -221,12 +220,12 @@ impl SegmentSet {
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        pack(&MAGIC, self)
+        FORMAT.to_bytes(self)
     }
 
-    /// Whether a file's content begins as one of segments does, damaged or not.
+    /// Whether a file's content begins as one of segments does, of whatever version.
     pub fn is_begun_in(bytes: &[u8]) -> bool {
-        bytes.starts_with(&MAGIC[..7])
+        FORMAT.begins(bytes)
     }
 
     /// Reads a file's content.
@@ -234,7 +233,7 @@ impl SegmentSet {
     /// # Errors
     /// The file is of another kind, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, WrongContent> {
-        unpack(&MAGIC, bytes).filter(SegmentSet::is_sound).ok_or(NO_SEGMENTS)
+        FORMAT.read_sound(bytes, SegmentSet::is_sound)
     }
 
     /// Whether contexts and paths are some that there are. A caller's context is shorter than the callee's, so no chain is endless.
@@ -335,6 +334,7 @@ impl SegmentSetBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trodden_container::FileError;
 
     fn builder(functions: usize) -> SegmentSetBuilder {
         let function = |number: usize| SegmentFunction {
@@ -431,17 +431,20 @@ mod tests {
         let damaged = |change: &dyn Fn(&mut SegmentSet)| {
             let mut set = set.clone();
             change(&mut set);
-            SegmentSet::from_bytes(&set.to_bytes())
+            SegmentSet::from_bytes(&set.to_bytes()).map(drop).map_err(|wrong| wrong.error)
         };
-        assert!(damaged(&|_| {}).is_ok());
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0].caller = 2), Err(NO_SEGMENTS));
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0].path = 8), Err(NO_SEGMENTS));
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0] = SegmentContext { caller: 1, context: 1, path: 0 }), Err(NO_SEGMENTS));
+        assert_eq!(damaged(&|_| {}), Ok(()));
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0].caller = 2), Err(FileError::Unsound));
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0].path = 8), Err(FileError::Unsound));
+        assert_eq!(
+            damaged(&|set| set.functions[1].contexts[0] = SegmentContext { caller: 1, context: 1, path: 0 }),
+            Err(FileError::Unsound)
+        );
         assert_eq!(
             damaged(&|set| {
                 set.functions[1].interesting.insert((2, 0));
             }),
-            Err(NO_SEGMENTS)
+            Err(FileError::Unsound)
         );
     }
 }

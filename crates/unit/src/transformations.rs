@@ -1,19 +1,19 @@
 //! Transformation plans: how the code of a program is to be transformed, computed from a profile and carried out by a build.
 //!
-//! A file is a list of entries ([`crate::packed`]). Functions are identified by source file, name and the
+//! A file is a list of entries ([`FileFormat`]). Functions are identified by source file, name and the
 //! [shape](crate::shape) of their graph, and blocks and edges by their numbers in it.
 //!
 //! Invariant: no plan changes what the code computes. Transformations copy, split and lay out code. So a plan for another program, or for
 //! an older state of it, may cost speed, but not correctness.
 
-use crate::packed::{WrongContent, pack, unpack};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use trodden_container::{FileFormat, FileKind, WrongContent};
 use trodden_flow::{Edge, Node};
 
-const MAGIC: [u8; 8] = *b"TRODDIR\x02";
-const NO_PLAN: WrongContent = WrongContent("not a transformation plan: `trodden pgo` writes them for its own use");
+const FORMAT: FileFormat =
+    FileFormat { kind: FileKind::TRANSFORMATIONS, version: 1, remedy: "`trodden pgo` writes such files for its own use" };
 
 /// A transformation of a function's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl TransformationPlan {
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        pack(&MAGIC, self)
+        FORMAT.to_bytes(self)
     }
 
     /// Reads the content of a file.
@@ -105,7 +105,7 @@ impl TransformationPlan {
     /// # Errors
     /// It is something else, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, WrongContent> {
-        unpack(&MAGIC, bytes).ok_or(NO_PLAN)
+        FORMAT.read(bytes)
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
         let bytes = transformations.to_bytes();
         assert_eq!(TransformationPlan::from_bytes(&bytes), Ok(transformations));
         for end in 0..bytes.len() {
-            assert_eq!(TransformationPlan::from_bytes(&bytes[..end]), Err(NO_PLAN), "{end} bytes of {}", bytes.len());
+            assert!(TransformationPlan::from_bytes(&bytes[..end]).is_err(), "{end} bytes of {}", bytes.len());
         }
     }
 }

@@ -1,14 +1,13 @@
 //! Measured edge frequencies, from a profile to a later build: so that probes go where the program hardly ever comes.
 //!
-//! A file is a list of entries ([`crate::packed`]). Functions are known again by name and by the [shape](crate::shape)
+//! A file is a list of entries ([`FileFormat`]). Functions are known again by name and by the [shape](crate::shape)
 //! of their graph; code that changed since has no weights, and is treated as if nothing were known of it.
 
-use crate::packed::{WrongContent, pack, unpack};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use trodden_container::{FileFormat, FileKind, WrongContent};
 
-const MAGIC: [u8; 8] = *b"TRODWGT\x01";
-const NO_WEIGHTS: WrongContent = WrongContent("not a file of weights: make one with `trodden export weights -o FILE`");
+const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, remedy: "make one with `trodden export weights -o FILE`" };
 
 /// Executions of the edges of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +45,7 @@ impl Weights {
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        pack(&MAGIC, self)
+        FORMAT.to_bytes(self)
     }
 
     /// Reads the content of a file.
@@ -54,7 +53,7 @@ impl Weights {
     /// # Errors
     /// It is something else, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Weights, WrongContent> {
-        unpack(&MAGIC, bytes).ok_or(NO_WEIGHTS)
+        FORMAT.read(bytes)
     }
 }
 
@@ -73,8 +72,8 @@ mod tests {
         let bytes = weights.to_bytes();
         assert_eq!(Weights::from_bytes(&bytes), Ok(weights));
         for end in 0..bytes.len() {
-            assert_eq!(Weights::from_bytes(&bytes[..end]), Err(NO_WEIGHTS), "{end} bytes of {}", bytes.len());
+            assert!(Weights::from_bytes(&bytes[..end]).is_err(), "{end} bytes of {}", bytes.len());
         }
-        assert_eq!(Weights::from_bytes(b"something else"), Err(NO_WEIGHTS));
+        assert!(Weights::from_bytes(b"something else").is_err());
     }
 }

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blocks;
+pub mod head;
 pub mod stream;
 pub mod waits;
 

@@ -507,7 +507,7 @@ fn input(temporary: &Path) -> Result<Input> {
     if own.is_terminal() {
         log::info!("the program gets the same input in each run: type it now, and end it with Ctrl-D");
     }
-    let file = trodden_trace::container::spool(&mut own.lock(), temporary).context("standard input cannot be kept")?;
+    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("standard input cannot be kept")?;
     Ok(Input::File { file, at: 0 })
 }
 

@@ -83,8 +83,8 @@ impl Builder {
     }
 
     /// Takes a window that is closed, as a log had it.
-    pub(super) fn take_window(&mut self, head: &FrameHead, packed: &[u8], plain: u32) -> Result<(), ProfileError> {
-        self.log.append_packed(head, packed, plain)?;
+    pub(super) fn take_window(&mut self, head: &FrameHead, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
+        self.log.append_packed(head, packed, unpacked)?;
         self.symbols += head.events;
         self.ended.insert(head.key, (head.sequence + head.chunks, head.depth, head.lost));
         Ok(())

@@ -154,7 +154,7 @@ impl Drain {
             let windows = StreamLog::open(before)?;
             drained.damaged_bytes += windows.damaged_bytes();
             for thread in windows.threads() {
-                windows.visit_frames(thread, |frame| builder.take_window(&frame.head, &frame.packed, frame.plain))?;
+                windows.visit_frames(thread, |frame| builder.take_window(&frame.head, &frame.packed, frame.section.unpacked_length()))?;
             }
         }
         let journals = before.map_or(Ok(Vec::new()), journals_of)?;

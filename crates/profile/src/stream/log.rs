@@ -1,9 +1,7 @@
 //! Streams as they are kept.
 //!
-//! ```text
-//! file   "TRODWPP3" | u32 length | head (postcard of StreamHead) | u64 checksum of the head | frame ...
-//! frame  FrameHead (96 bytes, of which the last 8 are the checksum of the others) | content, compressed by zstd
-//! ```
+//! A log is a file of the [container](trodden_container): a section with the [`StreamHead`], then one for each *frame*. The subject of a frame
+//! is its thread (number, process, beginning), its index has the other fields of the [`FrameHead`].
 //!
 //! A frame has what one thread wrote to consecutive chunks. Its content is a *window*, a grammar of [`Symbol`]s
 //! ([`trodden_sequence::grammar::Window`]), or *events* as [`Event::to_word`] has them, u32 each. A log of a finished recording has windows
@@ -24,23 +22,31 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use trodden_container::{
+    FileError, FileHead, FileKind, HEAD_BYTES, HeadError, MARKER, SECTION_HEAD, Section, SectionError, SectionHead, encode, expect_head,
+    find_marker,
+};
 use trodden_sequence::Grammar;
 use trodden_sequence::grammar::read_window;
-use trodden_wire::checksum;
 use trodden_wire::stream::CHUNK_EVENTS;
 
-const MAGIC: [u8; 8] = *b"TRODWPP3";
-const VERSION: u64 = 3;
-/// The same, of any version.
-const ANY_VERSION: &[u8; 7] = b"TRODWPP";
-const FRAME_MAGIC: u32 = 0x4652_4d33;
-const FRAME_HEAD: usize = 96;
-/// Where the checksum of a frame's head is.
-const HEAD_CHECKSUM: usize = FRAME_HEAD - 8;
+const VERSION: u32 = 4;
+/// Tag of the section with the [`StreamHead`].
+const HEAD: u32 = 1;
+/// Tag of a frame of events.
+const EVENTS: u32 = 2;
+/// Tag of a frame that is a window.
+const WINDOW: u32 = 3;
+/// Bytes of a frame's index: seven numbers.
+const FRAME_INDEX: usize = 7 * 8;
+/// Bytes of a frame before its content.
+const FRAME_HEAD: usize = SECTION_HEAD + FRAME_INDEX;
+/// Bytes before the content of the first section.
+const HEADS: usize = HEAD_BYTES + SECTION_HEAD;
 /// Bytes that are searched for a frame at a time.
 const SEARCHED: usize = 1 << 16;
-/// More than any head or frame has; a larger claim is damage.
-const MOST: u32 = 1 << 30;
+/// Level of zstd for the head.
+const HEAD_LEVEL: i32 = 3;
 /// Level of zstd for events, which are written while the program may wait.
 const EVENTS_LEVEL: i32 = 1;
 /// The same for windows, which are written seldom.
@@ -92,8 +98,8 @@ impl LogWriter {
     pub fn create(path: &Path, head: &StreamHead) -> Result<LogWriter, ProfileError> {
         let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
         let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
-        let head = postcard::to_extend(head, Vec::new()).map_err(|e| ProfileError::io(path, "write")(std::io::Error::other(e)))?;
-        log.write(&[&MAGIC[..], &(head.len() as u32).to_le_bytes(), &head, &checksum(&head).to_le_bytes()].concat())?;
+        let section = Section { tag: HEAD, layout: VERSION, ..Section::default() }.to_bytes(&encode(head), HEAD_LEVEL);
+        log.write(&[&FileHead::new(FileKind::STREAM_LOG, VERSION).to_bytes()[..], &section].concat())?;
         Ok(log)
     }
 
@@ -117,23 +123,26 @@ impl LogWriter {
             LogContent::Window => WINDOW_LEVEL,
         };
         let packed = zstd::bulk::compress(content, level).map_err(ProfileError::io(&self.path, "write"))?;
-        self.append_packed(head, &packed, content.len() as u32)
+        self.append_packed(head, &packed, content.len() as u64)
     }
 
-    pub(super) fn append_packed(&mut self, head: &FrameHead, packed: &[u8], plain: u32) -> Result<(), ProfileError> {
-        let kind = u32::from(head.content == LogContent::Window) | u32::from(head.depth.is_known) << 1;
-        let mut bytes = Vec::with_capacity(FRAME_HEAD + packed.len());
-        for word in [FRAME_MAGIC, packed.len() as u32, plain, kind, head.key.thread, head.key.process] {
-            bytes.extend(word.to_le_bytes());
-        }
-        let parent = u64::from(head.parent.unwrap_or(0));
+    pub(super) fn append_packed(&mut self, head: &FrameHead, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
         let FrameHead { sequence, chunks, lost, events, depth, .. } = *head;
-        for word in [head.key.started_ns, sequence, chunks, lost, parent, events, depth.frames, checksum(packed)] {
-            bytes.extend(word.to_le_bytes());
-        }
-        bytes.extend(checksum(&bytes).to_le_bytes());
-        bytes.extend(packed);
-        self.write(&bytes)
+        let parent = u64::from(head.parent.unwrap_or(0));
+        let index: Vec<u8> = [sequence, chunks, lost, parent, events, depth.frames, u64::from(depth.is_known)]
+            .iter()
+            .flat_map(|n| n.to_le_bytes())
+            .collect();
+        let mut subject = [0; 16];
+        subject[..4].copy_from_slice(&head.key.thread.to_le_bytes());
+        subject[4..8].copy_from_slice(&head.key.process.to_le_bytes());
+        subject[8..].copy_from_slice(&head.key.started_ns.to_le_bytes());
+        let tag = match head.content {
+            LogContent::Events => EVENTS,
+            LogContent::Window => WINDOW,
+        };
+        let section = Section { tag, layout: VERSION, subject, count: 0, index: &index };
+        self.write(&section.to_bytes_of_packed(packed, unpacked))
     }
 
     /// Its file.
@@ -187,18 +196,16 @@ impl ThreadLog {
 
     /// Its compressed size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.frames.iter().map(|f| FRAME_HEAD as u64 + u64::from(f.length)).sum()
+        self.frames.iter().map(|f| f.section.length()).sum()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FramePlace {
     head: FrameHead,
+    section: SectionHead,
+    /// Where its content begins.
     offset: u64,
-    length: u32,
-    /// Size of its content when it is not compressed.
-    plain: u32,
-    checksum: u64,
     /// Symbols of the thread before it.
     before: u64,
 }
@@ -207,7 +214,7 @@ struct FramePlace {
 pub(super) struct PackedFrame {
     pub head: FrameHead,
     pub packed: Vec<u8>,
-    pub plain: u32,
+    pub section: SectionHead,
 }
 
 impl StreamLog {
@@ -216,30 +223,35 @@ impl StreamLog {
     /// # Errors
     /// It cannot be read, or is no log.
     pub fn open(path: &Path) -> Result<StreamLog, ProfileError> {
-        let mut file = File::open(path).map_err(ProfileError::io(path, "read"))?;
+        let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "log of a stream", what };
-        let mut begin = [0; 12];
-        file.read_exact(&mut begin).map_err(|_| foreign("it is shorter than its head".into()))?;
-        if begin[..7] != *ANY_VERSION || !begin[7].is_ascii_digit() {
-            return Err(foreign("it does not begin with TRODWPP3".into()));
+        let damaged = |error: SectionError| ProfileError::Damaged {
+            path: path.to_owned(),
+            offset: HEAD_BYTES as u64,
+            what: format!("the description of the program: {error}"),
+        };
+        let mut begin = Vec::new();
+        (&file).take(HEADS as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+        match expect_head(&begin, FileKind::STREAM_LOG, VERSION) {
+            Ok(_) => {}
+            Err(FileError::Version { found, known, .. }) => {
+                let (found, known) = (found.into(), known.into());
+                return Err(ProfileError::Version { path: path.to_owned(), kind: "log of a stream", found, known });
+            }
+            Err(FileError::Head(HeadError::Earlier)) => {
+                return Err(ProfileError::Earlier { path: path.to_owned(), kind: "log of a stream" });
+            }
+            Err(error) => return Err(foreign(error.to_string())),
         }
-        if begin[..8] != MAGIC {
-            let found = u64::from(begin[7] - b'0');
-            return Err(ProfileError::Version { path: path.to_owned(), kind: "log of a stream", found, known: VERSION });
+        let section = SectionHead::read(&begin[HEAD_BYTES..]).map_err(damaged)?;
+        if section.tag != HEAD || section.index_length() != 0 {
+            return Err(damaged(SectionError::Marker));
         }
-        let length = u32::from_le_bytes(begin[8..].try_into().expect("four bytes"));
-        if length > MOST {
-            return Err(foreign(format!("its head would have {length} bytes")));
-        }
-        let mut head = vec![0; length as usize];
-        let mut sum = [0; 8];
-        file.read_exact(&mut head).and_then(|()| file.read_exact(&mut sum)).map_err(|_| foreign("it is shorter than its head".into()))?;
-        if checksum(&head) != u64::from_le_bytes(sum) {
-            return Err(ProfileError::Damaged { path: path.to_owned(), offset: 12, what: "its head has another checksum".into() });
-        }
-        let head = postcard::from_bytes(&head).map_err(|e| foreign(e.to_string()))?;
+        let mut packed = Vec::new();
+        (&file).take(section.packed_length()).read_to_end(&mut packed).map_err(ProfileError::io(path, "read"))?;
+        let head = section.value(&packed).map_err(damaged)?;
         let mut log = StreamLog { path: path.to_owned(), file, head, threads: Vec::new(), is_cut: false, damaged_bytes: 0 };
-        let frames = log.find_frames(12 + u64::from(length) + 8)?;
+        let frames = log.find_frames(HEAD_BYTES as u64 + section.length())?;
         log.threads = threads(frames);
         Ok(log)
     }
@@ -324,24 +336,24 @@ impl StreamLog {
         mut visit: impl FnMut(PackedFrame) -> Result<(), ProfileError>,
     ) -> Result<(), ProfileError> {
         for frame in &thread.frames {
-            visit(PackedFrame { head: frame.head, packed: self.packed(frame)?, plain: frame.plain })?;
+            visit(PackedFrame { head: frame.head, packed: self.packed(frame)?, section: frame.section })?;
         }
         Ok(())
     }
 
     fn packed(&self, frame: &FramePlace) -> Result<Vec<u8>, ProfileError> {
-        let mut packed = vec![0; frame.length as usize];
+        let mut packed = vec![0; frame.section.packed_length() as usize];
         self.file.read_exact_at(&mut packed, frame.offset).map_err(ProfileError::io(&self.path, "read"))?;
-        if checksum(&packed) != frame.checksum {
-            return Err(ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what: "its checksum is another".into() });
-        }
+        frame.section.check(&packed).map_err(|error| self.damaged(frame, &error))?;
         Ok(packed)
     }
 
     fn content(&self, frame: &FramePlace) -> Result<Vec<u8>, ProfileError> {
-        let packed = self.packed(frame)?;
-        let damaged = |e: std::io::Error| ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what: e.to_string() };
-        zstd::bulk::decompress(&packed, frame.plain as usize).map_err(damaged)
+        frame.section.unpack(&self.packed(frame)?).map_err(|error| self.damaged(frame, &error))
+    }
+
+    fn damaged(&self, frame: &FramePlace, error: &SectionError) -> ProfileError {
+        ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what: format!("the content of a frame: {error}") }
     }
 
     fn find_frames(&mut self, mut at: u64) -> Result<Vec<FramePlace>, ProfileError> {
@@ -350,7 +362,7 @@ impl StreamLog {
         while at < end {
             match self.frame_at(at, end)? {
                 FoundFrame::Whole(place) => {
-                    at = place.offset + u64::from(place.length);
+                    at = place.offset + place.section.packed_length();
                     frames.push(place);
                 }
                 FoundFrame::Cut => {
@@ -376,27 +388,29 @@ impl StreamLog {
         self.file.read_exact_at(&mut bytes, at).map_err(ProfileError::io(&self.path, "read"))?;
         Ok(match place(&bytes, at + FRAME_HEAD as u64) {
             None => FoundFrame::Damaged,
-            Some(place) if place.offset + u64::from(place.length) > end => FoundFrame::Cut,
+            Some(place) if place.offset + place.section.packed_length() > end => FoundFrame::Cut,
             Some(place) => FoundFrame::Whole(place),
         })
     }
 
     /// Where the next frame begins from an offset on; `end`, if none does.
     fn next_frame(&self, from: u64, end: u64) -> Result<u64, ProfileError> {
-        let magic = FRAME_MAGIC.to_le_bytes();
         let mut bytes = vec![0; SEARCHED];
         let mut at = from;
         while at + (FRAME_HEAD as u64) <= end {
             let length = (end - at).min(SEARCHED as u64) as usize;
             self.file.read_exact_at(&mut bytes[..length], at).map_err(ProfileError::io(&self.path, "read"))?;
-            for (index, _) in bytes[..length].windows(magic.len()).enumerate().filter(|(_, word)| *word == magic) {
-                let here = at + index as u64;
-                if end - here >= FRAME_HEAD as u64 && !matches!(self.frame_at(here, end)?, FoundFrame::Damaged) {
-                    return Ok(here);
+            match find_marker(&bytes[..length]) {
+                Some(index) => {
+                    let here = at + index as u64;
+                    if end - here >= FRAME_HEAD as u64 && !matches!(self.frame_at(here, end)?, FoundFrame::Damaged) {
+                        return Ok(here);
+                    }
+                    at = here + 1;
                 }
+                // A frame may begin in the last bytes.
+                None => at += (length - MARKER.len() + 1) as u64,
             }
-            // A frame may begin in the last bytes.
-            at += (length - magic.len() + 1) as u64;
         }
         Ok(end)
     }
@@ -415,43 +429,50 @@ enum FoundFrame {
 /// # Errors
 /// It cannot be read.
 pub(super) fn is_begun(path: &Path) -> Result<bool, ProfileError> {
-    let mut file = File::open(path).map_err(ProfileError::io(path, "read"))?;
+    let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-    let mut begin = [0; 12];
-    if length < begin.len() as u64 {
+    let mut begin = Vec::new();
+    (&file).take(HEADS as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+    if begin.len() < HEADS {
         return Ok(true);
     }
-    file.read_exact(&mut begin).map_err(ProfileError::io(path, "read"))?;
-    let head = u32::from_le_bytes(begin[8..].try_into().expect("four bytes"));
-    Ok(begin[..8] == MAGIC && head <= MOST && length < 12 + u64::from(head) + 8)
+    let is_log = expect_head(&begin, FileKind::STREAM_LOG, VERSION).is_ok();
+    Ok(is_log && SectionHead::read(&begin[HEAD_BYTES..]).is_ok_and(|head| HEAD_BYTES as u64 + head.length() > length))
 }
 
 /// The events of a frame that has events.
 pub(super) fn words(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>, ProfileError> {
-    let damaged = |e: std::io::Error| ProfileError::Damaged { path: path.to_owned(), offset: 0, what: e.to_string() };
-    let bytes = zstd::bulk::decompress(&frame.packed, frame.plain as usize).map_err(damaged)?;
+    let damaged = |error: SectionError| ProfileError::Damaged { path: path.to_owned(), offset: 0, what: error.to_string() };
+    let bytes = frame.section.unpack(&frame.packed).map_err(damaged)?;
     Ok(bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).collect())
 }
 
+/// The frame whose head and index are `bytes`, and whose content begins at `offset`.
 fn place(bytes: &[u8; FRAME_HEAD], offset: u64) -> Option<FramePlace> {
-    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let (length, plain, kind) = (u32_at(4), u32_at(8), u32_at(12));
-    if u32_at(0) != FRAME_MAGIC || checksum(&bytes[..HEAD_CHECKSUM]) != u64_at(HEAD_CHECKSUM) || length > MOST || plain > MOST {
+    let section = SectionHead::read(bytes).ok()?;
+    let content = match section.tag {
+        EVENTS => LogContent::Events,
+        WINDOW => LogContent::Window,
+        _ => return None,
+    };
+    let index = &bytes[SECTION_HEAD..];
+    if section.index_length() != FRAME_INDEX as u64 || section.check_index(index).is_err() {
         return None;
     }
-    let key = ThreadKey { process: u32_at(20), started_ns: u64_at(24), thread: u32_at(16) };
+    let half = |at: usize| u32::from_le_bytes(section.subject[at..at + 4].try_into().expect("four bytes"));
+    let started_ns = u64::from_le_bytes(section.subject[8..].try_into().expect("eight bytes"));
+    let number = |n: usize| u64::from_le_bytes(index[8 * n..8 * n + 8].try_into().expect("eight bytes"));
     let head = FrameHead {
-        content: if kind & 1 == 1 { LogContent::Window } else { LogContent::Events },
-        key,
-        parent: Some(u64_at(56) as u32).filter(|p| *p != 0),
-        sequence: u64_at(32),
-        chunks: u64_at(40),
-        lost: u64_at(48),
-        events: u64_at(64),
-        depth: Depth { frames: u64_at(72), is_known: kind & 2 == 2 },
+        content,
+        key: ThreadKey { process: half(4), started_ns, thread: half(0) },
+        parent: Some(number(3) as u32).filter(|p| *p != 0),
+        sequence: number(0),
+        chunks: number(1),
+        lost: number(2),
+        events: number(4),
+        depth: Depth { frames: number(5), is_known: number(6) != 0 },
     };
-    Some(FramePlace { head, offset, length, plain, checksum: u64_at(80), before: 0 })
+    Some(FramePlace { head, section, offset, before: 0 })
 }
 
 /// Puts frames in order, each once.

@@ -3,23 +3,23 @@
 //! clang gives a plugin no options of its own, and its environment holds text. So the request is a file of an
 //! [`InputFolder`] under the name of its content, and the files that the experiment names lie beside it.
 //!
-//! Wire format: eight bytes of magic, the last of them the version, then as [`crate::packed`].
+//! Format: [`FileFormat`].
 
 use super::exclusions;
 use super::inputs::{InputError, InputFolder, InputKind};
 use super::settings::{Keep, Settings, SettingsFile};
 use super::{Experiment, ExperimentError, Observation};
 use crate::Identity;
-use crate::packed::{pack, unpack};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use trodden_container::{FileFormat, FileKind, WrongContent};
 
 /// Variable that names the file of a request; without it units are instrumented by the default experiment.
 pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
 
-const MAGIC: [u8; 8] = *b"TRODEXP\x03";
+const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, remedy: "start the build again" };
 
 /// What is asked of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,11 +68,12 @@ pub enum RequestError {
         source: io::Error,
     },
     /// It is no request, or one of another version.
-    #[error("{EXPERIMENT_VARIABLE} names {file}, which is damaged or of another version of trodden: start the build \
-        again", file = file.display())]
+    #[error("{EXPERIMENT_VARIABLE} names {file}: {wrong}", file = file.display())]
     Other {
         /// The file.
         file: PathBuf,
+        /// What it is instead.
+        wrong: WrongContent,
     },
 }
 
@@ -87,7 +88,7 @@ impl PluginRequest {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, folder: &InputFolder) -> Result<PathBuf, InputError> {
-        Ok(folder.path(folder.put(&pack(&MAGIC, self))?))
+        Ok(folder.path(folder.put(&FORMAT.to_bytes(self))?))
     }
 
     /// Reads the file of a request; gives also the folder in which the files that it names lie.
@@ -96,7 +97,7 @@ impl PluginRequest {
     /// It cannot be read, or is another file.
     pub fn read(file: &Path) -> Result<(PluginRequest, InputFolder), RequestError> {
         let bytes = std::fs::read(file).map_err(|source| RequestError::Unreadable { file: file.to_owned(), source })?;
-        let request: PluginRequest = unpack(&MAGIC, &bytes).ok_or_else(|| RequestError::Other { file: file.to_owned() })?;
+        let request = FORMAT.read(&bytes).map_err(|wrong| RequestError::Other { file: file.to_owned(), wrong })?;
         Ok((request, InputFolder::at(file.parent().unwrap_or(Path::new("")))))
     }
 

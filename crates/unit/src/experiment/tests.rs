@@ -212,5 +212,5 @@ fn damaged_and_missing_files_are_named_with_the_remedy() {
     assert!(missing.contains("--weights") && missing.contains("TRODDEN_CACHE"), "{missing}");
     let request = PluginRequest::default().write(&folder).unwrap();
     std::fs::write(&request, b"TRODEXP\x00").unwrap();
-    assert!(PluginRequest::read(&request).unwrap_err().to_string().contains("another version"));
+    assert!(PluginRequest::read(&request).unwrap_err().to_string().contains("an earlier version of trodden wrote it"));
 }

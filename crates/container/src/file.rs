@@ -1,0 +1,149 @@
+//! Files with one section, which has a value: requests, parts, weights and sets.
+
+use crate::section::{SECTION_HEAD, Section, SectionError, SectionHead};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use trodden_wire::head::{FileHead, FileKind, HEAD_BYTES, HeadError};
+
+/// Level of compression of such files.
+const LEVEL: i32 = 3;
+
+/// Why a file does not have what is expected. Messages complete "FILE: ".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// It has no head of this version.
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    /// It is another kind of file.
+    #[error("it is {}, not {}", found.phrase(), expected.phrase())]
+    Kind {
+        /// What it is.
+        found: FileKind,
+        /// What it should be.
+        expected: FileKind,
+    },
+    /// Another version of trodden wrote it.
+    #[error("it has format {found}, and this version of trodden reads format {known} of {}", kind.phrase())]
+    Version {
+        /// What it is.
+        kind: FileKind,
+        /// Its version.
+        found: u32,
+        /// The version that is read.
+        known: u32,
+    },
+    /// It is damaged.
+    #[error("it is damaged: {0}")]
+    Damaged(#[from] SectionError),
+    /// What it has contradicts itself.
+    #[error("its content contradicts itself")]
+    Unsound,
+}
+
+/// Checks the head at the beginning of `bytes`.
+///
+/// # Errors
+/// It is damaged, of another kind, or of another version.
+pub fn expect_head(bytes: &[u8], kind: FileKind, version: u32) -> Result<FileHead, FileError> {
+    let head = FileHead::read(bytes)?;
+    if head.kind != kind {
+        return Err(FileError::Kind { found: head.kind, expected: kind });
+    }
+    if head.version != version {
+        return Err(FileError::Version { kind, found: head.version, known: version });
+    }
+    Ok(head)
+}
+
+/// A format of files that have one value.
+#[derive(Clone, Copy, Debug)]
+pub struct FileFormat {
+    /// What such a file is.
+    pub kind: FileKind,
+    /// Version of the value.
+    pub version: u32,
+    /// How to get such a file, for messages.
+    pub remedy: &'static str,
+}
+
+/// A file does not have what is expected. Messages complete "FILE: " and end with the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{error}: {remedy}")]
+pub struct WrongContent {
+    /// What is wrong.
+    pub error: FileError,
+    /// How to get such a file.
+    pub remedy: &'static str,
+}
+
+impl FileFormat {
+    /// The bytes of a file with this value.
+    pub fn to_bytes(&self, value: &impl Serialize) -> Vec<u8> {
+        let section = Section { layout: self.version, ..Section::default() }.value_to_bytes(value, LEVEL);
+        [&FileHead::new(self.kind, self.version).to_bytes()[..], &section].concat()
+    }
+
+    /// The value in a file.
+    ///
+    /// # Errors
+    /// The file is of another kind or version, or damaged.
+    pub fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, WrongContent> {
+        self.read_sound(bytes, |_| true)
+    }
+
+    /// The value in a file, if it is one that a writer makes.
+    ///
+    /// # Errors
+    /// As of [`FileFormat::read`], or `is_sound` says no.
+    pub fn read_sound<T: DeserializeOwned>(&self, bytes: &[u8], is_sound: impl FnOnce(&T) -> bool) -> Result<T, WrongContent> {
+        let value = self.value(bytes).and_then(|value| is_sound(&value).then_some(value).ok_or(FileError::Unsound));
+        value.map_err(|error| WrongContent { error, remedy: self.remedy })
+    }
+
+    /// Whether `bytes` begin as such a file does, of whatever version.
+    pub fn begins(&self, bytes: &[u8]) -> bool {
+        FileHead::read(bytes).is_ok_and(|head| head.kind == self.kind)
+    }
+
+    fn value<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, FileError> {
+        expect_head(bytes, self.kind, self.version)?;
+        let section = &bytes[HEAD_BYTES..];
+        let head = SectionHead::read(section)?;
+        if section.len() as u64 != head.length() {
+            return Err(SectionError::Truncated.into());
+        }
+        Ok(head.value(&section[SECTION_HEAD + head.index_length() as usize..])?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEIGHTS: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 2, remedy: "make one" };
+    const SEGMENTS: FileFormat = FileFormat { kind: FileKind::SEGMENTS, ..WEIGHTS };
+
+    #[test]
+    fn no_changed_byte_is_read_as_a_value() {
+        let whole = WEIGHTS.to_bytes(&vec![1u64, 2, 3]);
+        assert_eq!(WEIGHTS.read::<Vec<u64>>(&whole).unwrap(), [1, 2, 3]);
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 4;
+            assert!(WEIGHTS.read::<Vec<u64>>(&bytes).is_err(), "byte {at}");
+            assert!(WEIGHTS.read::<Vec<u64>>(&whole[..at]).is_err(), "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn other_files_are_refused_by_name() {
+        let refused = |bytes: &[u8]| SEGMENTS.read::<u64>(bytes).unwrap_err().to_string();
+        assert_eq!(refused(&WEIGHTS.to_bytes(&1u64)), "it is a file of weights, not a set of segments: make one");
+        let older = FileFormat { version: 1, ..SEGMENTS }.to_bytes(&1u64);
+        assert_eq!(refused(&older), "it has format 1, and this version of trodden reads format 2 of a set of segments: make one");
+        assert_eq!(refused(b"TRODSEG\x02 and more"), "an earlier version of trodden wrote it: make one");
+        assert_eq!(refused(b"\x7fELF"), "it is not a file of trodden: make one");
+        assert_eq!(refused(b""), "it ends within its head: make one");
+        assert_eq!(SEGMENTS.read_sound(&SEGMENTS.to_bytes(&1u64), |one: &u64| *one > 1).unwrap_err().error, FileError::Unsound);
+    }
+}

@@ -1,0 +1,333 @@
+//! Sections.
+//!
+//! ```text
+//! 0   marker    8   [`MARKER`]
+//! 8   tag       4   what it is, by kind of file
+//! 12  layout    4   version of what it is
+//! 16  subject   16  what it is about, by tag
+//! 32  count     4   meaning by tag
+//! 36  index     4   bytes of the index
+//! 40  packed    8   bytes of the content as it stands in the file
+//! 48  unpacked  8   bytes of the content
+//! 56  checksum  8   of the index
+//! 64  checksum  8   of the packed content
+//! 72  checksum  8   of bytes 0 to 71
+//! 80  index, then the packed content: one frame of zstd
+//! ```
+//! Little-endian; checksums are XXH3, 64 bits, seed 0. Content that is a value is in the
+//! [postcard](https://postcard.jamesmunns.com/wire-format) format.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::Read;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// How a section begins.
+pub const MARKER: [u8; 8] = *b"\x93SECTION";
+/// Bytes of a section's head.
+pub const SECTION_HEAD: usize = 80;
+/// Bytes of the head before its own checksum.
+const CHECKED: usize = SECTION_HEAD - 8;
+/// Maximum size of an index.
+const MAX_INDEX: u32 = 1 << 28;
+/// Maximum size of content. A larger claim is damage.
+const MAX_UNPACKED: u64 = 4 << 30;
+/// Content is at most this many times as large as it is packed: a small file cannot fill the memory.
+const MAX_RATIO: u64 = 1024;
+/// Size of content to which [`MAX_RATIO`] does not apply.
+const FREE_SIZE: u64 = 16 << 20;
+
+/// The greatest size of content that so many packed bytes may claim to have.
+pub fn max_unpacked(packed: u64) -> u64 {
+    packed.saturating_mul(MAX_RATIO).clamp(FREE_SIZE, MAX_UNPACKED)
+}
+
+/// What is to be written as a section, but for its content.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Section<'a> {
+    /// What it is, by kind of file.
+    pub tag: u32,
+    /// Version of what it is.
+    pub layout: u32,
+    /// What it is about; zeros where there is nothing to say.
+    pub subject: [u8; 16],
+    /// Meaning by tag.
+    pub count: u32,
+    /// What can be read without the content.
+    pub index: &'a [u8],
+}
+
+/// The head of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionHead {
+    /// What it is, by kind of file.
+    pub tag: u32,
+    /// Version of what it is.
+    pub layout: u32,
+    /// What it is about.
+    pub subject: [u8; 16],
+    /// Meaning by tag.
+    pub count: u32,
+    index: u32,
+    packed: u64,
+    unpacked: u64,
+    index_checksum: u64,
+    checksum: u64,
+}
+
+/// What is wrong with a section.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SectionError {
+    /// No section begins here.
+    #[error("no section begins here")]
+    Marker,
+    /// The file ends within the section.
+    #[error("the file ends within it")]
+    Truncated,
+    /// The head is damaged.
+    #[error("the checksum of its head does not match")]
+    Head,
+    /// The index is damaged.
+    #[error("the checksum of its index does not match")]
+    Index,
+    /// The content is damaged.
+    #[error("its checksum does not match")]
+    Content,
+    /// The head claims a size that no writer gives.
+    #[error("it claims to have {claimed} bytes, in {packed} packed ones")]
+    Size {
+        /// What it claims.
+        claimed: u64,
+        /// What is there.
+        packed: u64,
+    },
+    /// The content cannot be decompressed.
+    #[error("it cannot be decompressed: {0}")]
+    Packed(String),
+    /// The content is not the value that it should be.
+    #[error("it has another form than expected: {0}")]
+    Form(String),
+}
+
+impl Section<'_> {
+    /// The section's bytes. The greater the level, the smaller and the slower.
+    ///
+    /// # Panics
+    /// The index has 4 GiB or more: no writer makes one.
+    pub fn to_bytes(&self, content: &[u8], level: i32) -> Vec<u8> {
+        let packed = zstd::bulk::compress(content, level).expect("memory can be compressed into memory");
+        self.to_bytes_of_packed(&packed, content.len() as u64)
+    }
+
+    /// The section's bytes, of content that is packed already and has so many bytes without that.
+    ///
+    /// # Panics
+    /// As of [`Section::to_bytes`].
+    pub fn to_bytes_of_packed(&self, packed: &[u8], unpacked: u64) -> Vec<u8> {
+        let index = u32::try_from(self.index.len()).expect("an index has less than 4 GiB");
+        let mut bytes = Vec::with_capacity(SECTION_HEAD + self.index.len() + packed.len());
+        bytes.extend(MARKER);
+        bytes.extend(self.tag.to_le_bytes());
+        bytes.extend(self.layout.to_le_bytes());
+        bytes.extend(self.subject);
+        bytes.extend(self.count.to_le_bytes());
+        bytes.extend(index.to_le_bytes());
+        for number in [packed.len() as u64, unpacked, xxh3_64(self.index), xxh3_64(packed)] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(xxh3_64(&bytes).to_le_bytes());
+        bytes.extend(self.index);
+        bytes.extend(packed);
+        bytes
+    }
+
+    /// The bytes of a section that has a value.
+    pub fn value_to_bytes(&self, value: &impl Serialize, level: i32) -> Vec<u8> {
+        self.to_bytes(&encode(value), level)
+    }
+}
+
+impl SectionHead {
+    /// The head at the beginning of `bytes`.
+    ///
+    /// # Errors
+    /// There is none, it is damaged, or it claims sizes that no section has.
+    pub fn read(bytes: &[u8]) -> Result<SectionHead, SectionError> {
+        if !bytes.starts_with(&MARKER) {
+            return Err(SectionError::Marker);
+        }
+        let bytes = bytes.first_chunk::<SECTION_HEAD>().ok_or(SectionError::Truncated)?;
+        let half = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"));
+        let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"));
+        if xxh3_64(&bytes[..CHECKED]) != word(CHECKED) {
+            return Err(SectionError::Head);
+        }
+        let head = SectionHead {
+            tag: half(8),
+            layout: half(12),
+            subject: *bytes[16..].first_chunk().expect("sixteen bytes"),
+            count: half(32),
+            index: half(36),
+            packed: word(40),
+            unpacked: word(48),
+            index_checksum: word(56),
+            checksum: word(64),
+        };
+        let is_sound = head.index <= MAX_INDEX && head.packed <= MAX_UNPACKED && head.unpacked <= max_unpacked(head.packed);
+        is_sound.then_some(head).ok_or(SectionError::Size { claimed: head.unpacked.max(head.index.into()), packed: head.packed })
+    }
+
+    /// Bytes of the whole section.
+    pub fn length(&self) -> u64 {
+        SECTION_HEAD as u64 + self.index_length() + self.packed
+    }
+
+    /// Bytes of the index, which follows the head.
+    pub fn index_length(&self) -> u64 {
+        self.index.into()
+    }
+
+    /// Bytes of the packed content, which follows the index.
+    pub fn packed_length(&self) -> u64 {
+        self.packed
+    }
+
+    /// Bytes of the content.
+    pub fn unpacked_length(&self) -> u64 {
+        self.unpacked
+    }
+
+    /// Checks an index that was read.
+    ///
+    /// # Errors
+    /// It is not the one that was written.
+    pub fn check_index(&self, index: &[u8]) -> Result<(), SectionError> {
+        (xxh3_64(index) == self.index_checksum).then_some(()).ok_or(SectionError::Index)
+    }
+
+    /// Checks packed content that was read.
+    ///
+    /// # Errors
+    /// It is not what was written.
+    pub fn check(&self, packed: &[u8]) -> Result<(), SectionError> {
+        (xxh3_64(packed) == self.checksum).then_some(()).ok_or(SectionError::Content)
+    }
+
+    /// Checks and decompresses content. Memory grows with what is there, not with what the head claims.
+    ///
+    /// # Errors
+    /// It is not what was written.
+    pub fn unpack(&self, packed: &[u8]) -> Result<Vec<u8>, SectionError> {
+        self.check(packed)?;
+        let cannot = |e: std::io::Error| SectionError::Packed(e.to_string());
+        let decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(cannot)?;
+        let mut content = Vec::new();
+        decoder.take(self.unpacked + 1).read_to_end(&mut content).map_err(cannot)?;
+        match content.len() as u64 == self.unpacked {
+            true => Ok(content),
+            false => Err(SectionError::Size { claimed: self.unpacked, packed: self.packed }),
+        }
+    }
+
+    /// The value that the content is.
+    ///
+    /// # Errors
+    /// It is not what was written, or another value.
+    pub fn value<T: DeserializeOwned>(&self, packed: &[u8]) -> Result<T, SectionError> {
+        decode(&self.unpack(packed)?)
+    }
+}
+
+/// A value as content.
+pub fn encode(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_allocvec(value).expect("what is stored is plain data")
+}
+
+/// Content as a value.
+///
+/// # Errors
+/// The content is not such a value, or something follows it.
+pub fn decode<T: DeserializeOwned>(content: &[u8]) -> Result<T, SectionError> {
+    match postcard::take_from_bytes(content) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(SectionError::Form(format!("{} bytes follow it", rest.len()))),
+        Err(error) => Err(SectionError::Form(error.to_string())),
+    }
+}
+
+/// Where the first section in `bytes` begins, if its marker is whole.
+pub fn find_marker(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(MARKER.len()).position(|window| window == MARKER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section() -> Vec<u8> {
+        let described = Section { tag: 3, layout: 2, subject: [7; 16], count: 9, index: b"index" };
+        described.value_to_bytes(&("content".repeat(9), 5u64), 3)
+    }
+
+    fn read(bytes: &[u8]) -> Result<(SectionHead, (String, u64)), SectionError> {
+        let head = SectionHead::read(bytes)?;
+        if bytes.len() as u64 != head.length() {
+            return Err(SectionError::Truncated);
+        }
+        let (index, packed) = bytes[SECTION_HEAD..].split_at(head.index_length() as usize);
+        head.check_index(index)?;
+        assert_eq!(index, b"index");
+        Ok((head, head.value(packed)?))
+    }
+
+    #[test]
+    fn a_section_is_read_as_it_was_written() {
+        let (head, value) = read(&section()).unwrap();
+        assert_eq!((head.tag, head.layout, head.subject, head.count), (3, 2, [7; 16], 9));
+        assert_eq!(value, ("content".repeat(9), 5));
+    }
+
+    #[test]
+    fn every_changed_byte_and_every_missing_end_is_noticed() {
+        let whole = section();
+        for at in 0..whole.len() {
+            for change in [1, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= change;
+                assert!(read(&bytes).is_err(), "byte {at} ^ {change}");
+            }
+            assert!(read(&whole[..at]).is_err(), "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn a_small_section_cannot_fill_the_memory() {
+        let bytes = Section::default().to_bytes(&vec![0; 64 << 20], 19);
+        assert!(bytes.len() < 16 << 10);
+        assert!(matches!(SectionHead::read(&bytes), Err(SectionError::Size { claimed, .. }) if claimed == 64 << 20));
+    }
+
+    #[test]
+    fn memory_is_taken_for_what_is_there_only() {
+        // The head of a frame that claims four gigabytes, and nothing after it.
+        let claim = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00];
+        let head =
+            SectionHead { packed: claim.len() as u64, unpacked: FREE_SIZE, checksum: xxh3_64(&claim), ..read(&section()).unwrap().0 };
+        assert!(matches!(head.unpack(&claim), Err(SectionError::Size { .. } | SectionError::Packed(_))));
+    }
+
+    #[test]
+    fn a_value_of_another_form_is_refused() {
+        let head = SectionHead::read(&section()).unwrap();
+        let packed = &section()[SECTION_HEAD + 5..];
+        assert!(matches!(head.value::<u8>(packed), Err(SectionError::Form(_))));
+        assert!(matches!(head.value::<(String, u64, u64)>(packed), Err(SectionError::Form(_))));
+    }
+
+    #[test]
+    fn the_next_section_is_found_by_its_marker() {
+        let bytes = [&b"damage"[..], &section()].concat();
+        assert_eq!(find_marker(&bytes), Some(6));
+        assert_eq!(find_marker(&bytes[..12]), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! A reader of profiles that shares no code with ours, written by the handbook's page on file formats, reads the same.
+
+mod common;
+
+use common::profile;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use trodden_profile::Profile;
+
+fn read(path: &Path) -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/read_profile.py");
+    let output = Command::new("python3").arg(script).arg(path).output().expect("python3");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn expected(profile: &Profile) -> Value {
+    let (mut images, mut counts) = (Vec::new(), Vec::new());
+    for (number, image) in profile.images.iter().enumerate() {
+        let units: Vec<String> = image.units.iter().map(|u| u.unit.to_string()).collect();
+        images.push(json!({ "number": number, "path": image.path, "build_id": image.build_id, "units": units }));
+        for (place, unit) in image.units.iter().enumerate().filter(|(_, unit)| !unit.counts.executions.is_empty()) {
+            counts.push(json!({ "image": number, "place": place, "counts": unit.counts.executions }));
+        }
+    }
+    json!({ "images": images, "counts": counts })
+}
+
+#[test]
+fn the_handbook_describes_profiles() {
+    let folder = tempfile::tempdir().unwrap();
+    for seed in 0..8 {
+        let path = folder.path().join(format!("{seed}.trodden"));
+        let profile = profile(0, seed);
+        profile.write(&path).unwrap();
+        let (found, expected) = (read(&path), expected(&profile));
+        for key in ["images", "counts"] {
+            assert_eq!(found[key], expected[key], "seed {seed}");
+        }
+        assert_eq!(found["run"]["command"], json!(profile.run.command));
+        assert_eq!(found["run"]["started_ns"], json!(profile.run.started_ns));
+        assert_eq!(found["run"]["recorder"], json!(profile.run.recorder));
+        assert!(!found["maps"].as_array().unwrap().is_empty());
+    }
+}

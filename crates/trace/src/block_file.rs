@@ -1,0 +1,419 @@
+//! Files of compressed blocks that survive a kill of the process that writes them: partial traces and traces.
+//!
+//! Such a file is one of the [container](trodden_container): each block is a section with its kind as tag, its stream as subject, and its
+//! number of symbols as count. Nothing is written after the last block that reading needs: what is there is readable, and a file whose last
+//! block is broken or not of kind [`TraceBlockKind::End`] is *truncated*. Opening reads the heads of blocks only, so any block is reached at
+//! once.
+//!
+//! Symbols are written as the difference to the one before, in as few bytes as it needs (zigzag, LEB128).
+
+use crate::numbers::{Cursor, push_number, zigzag};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use trodden_container::{FileError, FileHead, FileKind, HEAD_BYTES, SECTION_HEAD, Section, SectionError, SectionHead, encode, expect_head};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Level of zstd: the program may wait for the collector.
+const LEVEL: i32 = 1;
+/// Maximum number of symbols of a block; writers flush a block long before.
+const MAX_SYMBOLS: u32 = 1 << 17;
+/// Maximum number of threads of a file.
+pub const MAX_THREADS: u32 = 1 << 24;
+
+/// A format of such files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceFormat {
+    /// What such a file is.
+    pub kind: FileKind,
+    /// Version of the format.
+    pub version: u32,
+}
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceBlockKind {
+    /// What the file is about.
+    About = 1,
+    /// Symbols of a stream.
+    Symbols = 2,
+    /// The trace ended here.
+    End = 3,
+}
+
+/// Why a file cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceFileError {
+    /// The system says so.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// It is another kind of file, or of another version of trodden.
+    #[error("{}: {error}: record it again", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: FileError,
+    },
+    /// A block is broken.
+    #[error("{}: the block at byte {offset} is broken: {error}; record the trace again", path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        error: SectionError,
+    },
+    /// The content of a block contradicts the rest of the file.
+    #[error("{}: the block at byte {offset} is broken: {what}; record the trace again", path.display())]
+    Unsound {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+    path: PathBuf,
+    size: u64,
+}
+
+/// The head of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredBlock {
+    /// What it is.
+    pub kind: TraceBlockKind,
+    /// Its stream.
+    pub stream: u32,
+    /// Symbols in it.
+    pub count: u32,
+    offset: u64,
+    section: SectionHead,
+}
+
+/// A file that is read.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    path: PathBuf,
+    heads: Vec<StoredBlock>,
+    cut: bool,
+}
+
+impl Writer {
+    /// Makes a file that only its owner can read, since it may have the program's input.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
+        let file = trodden_profile::private::create_file(path).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
+        Self::begin(file, path, format)
+    }
+
+    /// Begins to write an empty file, which will have this path.
+    ///
+    /// # Errors
+    /// The disk is full, or another error of the system.
+    pub fn begin(mut file: File, path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
+        let head = FileHead::new(format.kind, format.version).to_bytes();
+        file.write_all(&head).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
+        Ok(Self { file, path: path.to_owned(), size: HEAD_BYTES as u64 })
+    }
+
+    /// Appends a block.
+    ///
+    /// # Errors
+    /// The disk is full, or another error of the system.
+    pub fn append(&mut self, kind: TraceBlockKind, stream: u32, count: u32, index: &[u8], data: &[u8]) -> Result<(), TraceFileError> {
+        let mut subject = [0; 16];
+        subject[..4].copy_from_slice(&stream.to_le_bytes());
+        let block = Section { tag: kind as u32, layout: 0, subject, count, index }.to_bytes(data, LEVEL);
+        self.file.write_all(&block).map_err(|source| TraceFileError::Io { path: self.path.clone(), source })?;
+        self.size += block.len() as u64;
+        Ok(())
+    }
+
+    /// Appends a value.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub fn append_value<T: Serialize>(&mut self, kind: TraceBlockKind, value: &T) -> Result<(), TraceFileError> {
+        self.append(kind, 0, 0, &[], &encode(value))
+    }
+
+    /// Bytes written so far.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Where the file is, or will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Reader {
+    /// Opens a file and reads the heads of its blocks.
+    ///
+    /// # Errors
+    /// It cannot be read, or is of another format.
+    pub fn open(path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
+        let io = |source| TraceFileError::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(io)?;
+        let size = file.metadata().map_err(io)?.len();
+        if size == 0 {
+            return Err(TraceFileError::Unsound { path: path.to_owned(), offset: 0, what: "the file is empty" });
+        }
+        let mut head = [0; HEAD_BYTES];
+        let have = usize::try_from(size).map_or(HEAD_BYTES, |size| size.min(HEAD_BYTES));
+        file.read_exact_at(&mut head[..have], 0).map_err(io)?;
+        let foreign = |error| TraceFileError::Foreign { path: path.to_owned(), error };
+        expect_head(&head[..have], format.kind, format.version).map_err(foreign)?;
+        let (mut heads, mut offset) = (Vec::new(), HEAD_BYTES as u64);
+        while let Some(head) = read_head(path, &file, offset, size)? {
+            offset += head.section.length();
+            heads.push(head);
+        }
+        let cut = offset != size || heads.last().is_none_or(|h: &StoredBlock| h.kind != TraceBlockKind::End);
+        Ok(Self { file, path: path.to_owned(), heads, cut })
+    }
+
+    /// The value in the first block, which says what the file is about.
+    ///
+    /// # Errors
+    /// The file ends before it, or it is broken.
+    pub fn about<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
+        let what = "the file ends before it says what it is about";
+        let broken = || TraceFileError::Unsound { path: self.path.clone(), offset: HEAD_BYTES as u64, what };
+        self.value(self.heads.first().filter(|h| h.kind == TraceBlockKind::About).ok_or_else(broken)?)
+    }
+
+    /// All blocks, in the order in which they were written.
+    pub fn blocks(&self) -> &[StoredBlock] {
+        &self.heads
+    }
+
+    /// Whether its writer was stopped before the end.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// The index of a block.
+    ///
+    /// # Errors
+    /// It cannot be read, or is broken.
+    pub fn index(&self, head: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
+        let mut bytes = vec![0; head.section.index_length() as usize];
+        self.read(&mut bytes, head.offset + SECTION_HEAD as u64)?;
+        head.section.check_index(&bytes).map_err(|error| self.damaged(head, error))?;
+        Ok(bytes)
+    }
+
+    /// The data of a block.
+    ///
+    /// # Errors
+    /// It cannot be read, or is broken.
+    pub fn data(&self, head: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
+        let mut packed = vec![0; head.section.packed_length() as usize];
+        self.read(&mut packed, head.offset + SECTION_HEAD as u64 + head.section.index_length())?;
+        head.section.unpack(&packed).map_err(|error| self.damaged(head, error))
+    }
+
+    /// The symbols of a block.
+    ///
+    /// # Errors
+    /// It cannot be read, or is broken.
+    pub fn symbols(&self, head: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
+        let data = self.data(head)?;
+        unpack(&data, head.count as usize).ok_or_else(|| self.broken(head, "a symbol ends too early"))
+    }
+
+    /// The error for a block whose content contradicts the rest of the file.
+    pub fn broken(&self, head: &StoredBlock, what: &'static str) -> TraceFileError {
+        TraceFileError::Unsound { path: self.path.clone(), offset: head.offset, what }
+    }
+
+    /// The value in a block.
+    ///
+    /// # Errors
+    /// It cannot be read, or is broken.
+    pub fn value<T: for<'a> Deserialize<'a>>(&self, head: &StoredBlock) -> Result<T, TraceFileError> {
+        trodden_container::decode(&self.data(head)?).map_err(|error| self.damaged(head, error))
+    }
+
+    fn damaged(&self, head: &StoredBlock, error: SectionError) -> TraceFileError {
+        TraceFileError::Broken { path: self.path.clone(), offset: head.offset, error }
+    }
+
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), TraceFileError> {
+        self.file.read_exact_at(bytes, at).map_err(|source| TraceFileError::Io { path: self.path.clone(), source })
+    }
+}
+
+/// The head of a block; nothing if the file ends within the block.
+fn read_head(path: &Path, file: &File, offset: u64, size: u64) -> Result<Option<StoredBlock>, TraceFileError> {
+    let mut bytes = [0; SECTION_HEAD];
+    if file.read_exact_at(&mut bytes, offset).is_err() {
+        return Ok(None);
+    }
+    let broken = |error| TraceFileError::Broken { path: path.to_owned(), offset, error };
+    let unsound = |what| TraceFileError::Unsound { path: path.to_owned(), offset, what };
+    let section = SectionHead::read(&bytes).map_err(broken)?;
+    let kind = [TraceBlockKind::About, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u32 == section.tag);
+    let kind = kind.ok_or_else(|| unsound("its kind is unknown"))?;
+    let (count, raw) = (section.count, section.unpacked_length());
+    let stream = u32::from_le_bytes(*section.subject.first_chunk().expect("four bytes"));
+    match kind {
+        TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err(unsound("it has too many symbols")),
+        // A symbol takes at least a byte, and at most ten.
+        TraceBlockKind::Symbols if raw < u64::from(count) || raw > 10 * u64::from(count) => {
+            return Err(unsound("its size does not agree with its number of symbols"));
+        }
+        TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err(unsound("its thread's number is too large")),
+        _ => {}
+    }
+    let is_whole = offset.checked_add(section.length()).is_some_and(|end| end <= size);
+    Ok(is_whole.then_some(StoredBlock { kind, stream, count, offset, section }))
+}
+
+/// Symbols as bytes.
+pub fn pack(symbols: &[u64]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(symbols.len() * 2);
+    let mut before = 0u64;
+    for symbol in symbols {
+        push_number(zigzag(symbol.wrapping_sub(before)), &mut bytes);
+        before = *symbol;
+    }
+    bytes
+}
+
+/// Bytes as symbols.
+fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
+    let mut rest = Cursor(bytes);
+    let mut symbols = Vec::with_capacity(count.min(bytes.len()));
+    let mut before = 0u64;
+    for _ in 0..count {
+        before = before.wrapping_add(rest.difference()?);
+        symbols.push(before);
+    }
+    rest.0.is_empty().then_some(symbols)
+}
+
+/// The hash by which contents are compared.
+pub fn hash(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
+/// Copies what is left of `from` into an unnamed file in a folder, and gives it at its beginning.
+///
+/// # Errors
+/// It cannot be read, or the disk is full.
+pub fn spool(from: &mut dyn Read, folder: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(folder)?;
+    io::copy(from, &mut file)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: TraceFormat = TraceFormat { kind: FileKind(*b"TEST"), version: 1 };
+
+    fn written(path: &Path) -> Vec<u64> {
+        let symbols: Vec<u64> = (0..1000).map(|n| n * n % 77 + 3).collect();
+        let mut writer = Writer::create(path, FORMAT).unwrap();
+        writer.append_value(TraceBlockKind::About, &("a program", 7u32)).unwrap();
+        writer.append(TraceBlockKind::Symbols, 1, 1000, &[9], &pack(&symbols)).unwrap();
+        writer.append(TraceBlockKind::Symbols, 2, 3, &[], &pack(&[u64::MAX, 0, 5])).unwrap();
+        writer.append_value(TraceBlockKind::End, &0u8).unwrap();
+        symbols
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let symbols = written(&path);
+        let reader = Reader::open(&path, FORMAT).unwrap();
+        assert!(!reader.is_cut());
+        let blocks = reader.blocks();
+        assert_eq!(reader.value::<(String, u32)>(&blocks[0]).unwrap(), ("a program".to_owned(), 7));
+        assert_eq!((reader.symbols(&blocks[1]).unwrap(), reader.index(&blocks[1]).unwrap()), (symbols, vec![9]));
+        assert_eq!(reader.symbols(&blocks[2]).unwrap(), [u64::MAX, 0, 5]);
+        for other in [TraceFormat { kind: FileKind::TRACE, ..FORMAT }, TraceFormat { version: 2, ..FORMAT }] {
+            assert!(matches!(Reader::open(&path, other), Err(TraceFileError::Foreign { .. })));
+        }
+    }
+
+    #[test]
+    fn what_was_cut_is_read_up_to_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let symbols = written(&path);
+        let bytes = std::fs::read(&path).unwrap();
+        for length in (HEAD_BYTES..bytes.len()).step_by(11) {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            let reader = Reader::open(&path, FORMAT).unwrap();
+            assert!(reader.is_cut());
+            if let Some(block) = reader.blocks().get(1) {
+                assert_eq!(reader.symbols(block).unwrap(), symbols);
+            }
+        }
+    }
+
+    #[test]
+    fn a_broken_block_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        written(&path);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let reader = Reader::open(&path, FORMAT).unwrap();
+        let block = reader.blocks()[1];
+        let last = (block.offset + block.section.length()) as usize - 1;
+        bytes[last] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let reader = Reader::open(&path, FORMAT).unwrap();
+        assert!(matches!(reader.symbols(&block), Err(TraceFileError::Broken { error: SectionError::Content, .. })));
+    }
+
+    /// No byte of a file can change unnoticed.
+    #[test]
+    fn every_changed_byte_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        written(&path);
+        let bytes = std::fs::read(&path).unwrap();
+        let all = || -> Result<(), TraceFileError> {
+            let reader = Reader::open(&path, FORMAT)?;
+            for block in reader.blocks() {
+                reader.index(block)?;
+                reader.data(block)?;
+            }
+            Ok(())
+        };
+        assert!(all().is_ok());
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            std::fs::write(&path, &changed).unwrap();
+            assert!(all().is_err(), "byte {at}");
+        }
+    }
+}
