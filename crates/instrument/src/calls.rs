@@ -5,20 +5,16 @@
 //! noted beside the calls.
 
 use crate::llvm::{Block, Module, Value, llvm};
-use indexmap::IndexMap;
 use llvm_sys::core::*;
 use trodden_flow::Node;
 use trodden_unit::{Alias, BlockCall, Callee};
 
 /// Callees of the module's code, as it is before anything is inserted.
 pub fn of(module: Module) -> Vec<Callee> {
-    let mut sites = IndexMap::<Value, u32>::new();
-    let instructions = module.functions().flat_map(|f| f.blocks()).flat_map(|b| b.instructions());
-    let callees = instructions.filter(|i| i.is_call()).map(|call| call.callee());
-    for callee in callees.filter(|callee| is_alias(*callee) || callee.is_function() && callee.intrinsic() == 0) {
-        *sites.entry(callee).or_default() += 1;
-    }
-    let mut callees: Vec<Callee> = sites.into_iter().map(|(callee, sites)| Callee { name: callee.name(), sites }).collect();
+    // Uses lead to the calls, past all other instructions.
+    let functions = module.functions().filter(|function| function.intrinsic() == 0).chain(all_aliases(module));
+    let called = functions.map(|callee| (callee, callee.calls().count() as u32)).filter(|(_, sites)| *sites > 0);
+    let mut callees: Vec<Callee> = called.map(|(callee, sites)| Callee { name: callee.name(), sites }).collect();
     callees.sort_by(|a, b| a.name.cmp(&b.name));
     // Functions without a name count as one.
     callees.dedup_by(|next, first| {
@@ -47,9 +43,12 @@ pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
 
 /// Aliases of the module's functions.
 pub fn aliases(module: Module) -> Vec<Alias> {
+    all_aliases(module).filter_map(|alias| Some(Alias { name: alias.name(), of: behind(alias)?.name() })).collect()
+}
+
+fn all_aliases(module: Module) -> impl Iterator<Item = Value> {
     let first = Value::some(llvm!(LLVMGetFirstGlobalAlias(module.raw)));
-    let all = std::iter::successors(first, |alias| Value::some(llvm!(LLVMGetNextGlobalAlias(alias.0))));
-    all.filter_map(|alias| Some(Alias { name: alias.name(), of: behind(alias)?.name() })).collect()
+    std::iter::successors(first, |alias| Value::some(llvm!(LLVMGetNextGlobalAlias(alias.0))))
 }
 
 /// The function behind an alias, or behind an alias of one. There are no cycles of them.

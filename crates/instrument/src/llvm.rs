@@ -292,12 +292,25 @@ impl Value {
 
     /// The users of the value.
     pub fn users(self) -> impl Iterator<Item = Value> {
+        self.uses().map(|u| Value(llvm!(LLVMGetUser(u))))
+    }
+
+    /// The calls of the value by name: each once, whether or not it passes the value on as an argument.
+    pub fn calls(self) -> impl Iterator<Item = Value> {
+        // What is called is the last operand.
+        let is_callee = |u: LLVMUseRef, call: Value| call.is_call() && llvm!(LLVMGetOperandUse(call.0, call.operand_count() - 1)) == u;
+        self.uses()
+            .map(|u| (u, Value(llvm!(LLVMGetUser(u)))))
+            .filter(move |(u, user)| user.is_instruction() && is_callee(*u, *user))
+            .map(|(_, call)| call)
+    }
+
+    fn uses(self) -> impl Iterator<Item = LLVMUseRef> {
         let first = llvm!(LLVMGetFirstUse(self.0));
         std::iter::successors((!first.is_null()).then_some(first), |u| {
             let next = llvm!(LLVMGetNextUse(*u));
             (!next.is_null()).then_some(next)
         })
-        .map(|u| Value(llvm!(LLVMGetUser(u))))
     }
 
     /// Metadata of that kind attached to an instruction.

@@ -221,6 +221,9 @@ impl BurstController {
         let began = Instant::now();
         self.set_switches(true);
         let last = self.wait(asked.saturating_sub(Duration::from_secs_f64(self.late)));
+        // Both readings of the clock come just before the switch is turned. What passes between a reading and the switch, be it only that the
+        // recorder has to wait for a processor, is missing at the beginning, is too much at the end, and cancels out on average.
+        let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
         // Without pauses it stays on.
         if self.bursts.burst < self.bursts.every || last {
             self.set_switches(false);
@@ -228,7 +231,7 @@ impl BurstController {
         let took = began.elapsed();
         // By how much a burst is late does not go by its length.
         self.late = lateness(self.late, self.bursts.burst, (took + self.bursts.burst).saturating_sub(asked));
-        let burst = match processor.zip(self.processor_time()) {
+        let burst = match processor {
             // One that found the program waiting is none.
             Some((before, after)) => SwitchedOn { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
             None => SwitchedOn { ns: took.as_nanos() as u64, bursts: 1 },

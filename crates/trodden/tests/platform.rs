@@ -4,6 +4,8 @@
 
 #[path = "platform/bare.rs"]
 mod bare;
+#[path = "platform/call_sites.rs"]
+mod call_sites;
 #[path = "platform/debug_information.rs"]
 mod debug_information;
 mod place;

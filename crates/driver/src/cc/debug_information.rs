@@ -28,7 +28,8 @@ pub fn options(line: &CommandLine, clang: &Path) -> Vec<OsString> {
     }
     let mut added = vec!["-gline-tables-only"];
     if !needs_locations(line) && !reads_configuration(line, clang) {
-        added.extend(["-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS]);
+        // Key instructions are for debuggers that step. Each has a location of its own, which maps have no use for.
+        added.extend(["-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS]);
     }
     added.into_iter().map(OsString::from).collect()
 }
@@ -58,7 +59,7 @@ mod tests {
     }
 
     const KEPT: &[&str] = &["-gline-tables-only"];
-    const STRIPPED: &[&str] = &["-gline-tables-only", "-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS];
+    const STRIPPED: &[&str] = &["-gline-tables-only", "-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS];
 
     #[test]
     fn what_the_user_says_about_debug_information_stays() {

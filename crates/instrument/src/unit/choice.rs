@@ -44,6 +44,10 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
     if early.contains(&function) {
         return Some("it runs while the program is being relocated (an ifunc resolver calls it, or it is one)");
     }
+    // Only functions with a personality may have any; without one, their instructions need not be looked at.
+    if llvm!(LLVMHasPersonalityFn(function.0)) == 0 {
+        return None;
+    }
     let funclet = |i: Value| matches!(i.opcode(), LLVMOpcode::LLVMCatchSwitch | LLVMOpcode::LLVMCatchPad | LLVMOpcode::LLVMCleanupPad);
     function.blocks().any(|b| b.instructions().any(funclet)).then_some("it handles exceptions with funclets")
 }

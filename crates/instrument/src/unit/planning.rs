@@ -21,7 +21,7 @@ impl Unit {
             self.map.producer = self.positions.producer(function).unwrap_or_default();
         }
         let position = self.positions.of_function(function);
-        let versions = sample::reason_not_to_double(function).is_none();
+        let versions = self.options.tier == CountingTier::Residual && sample::reason_not_to_double(function).is_none();
         // Before the function's blocks change: whether its callers have all acquired regions.
         // Those that count unknown paths only acquire none.
         let open = self.options.tier == CountingTier::Residual || self.may_be_first(function);

@@ -1,22 +1,26 @@
 //! By how much counting slows a program down: a model, from what was counted.
 //!
-//! With `n` executions of paths of `i` instructions each, and a cost of about [`COST`] instructions at a path's end (none where trip counts
-//! are counted), the slowdown is
+//! With `n` executions of paths of `i` instructions each, the slowdown is
 //!
 //! ```text
-//! sum n * (i + COST) / sum n * i
+//! sum n * (i + cost(i)) / sum n * i,     cost(i) = min(COST_SHARE * i, MOST_COST)
 //! ```
+//!
+//! and 0 where trip counts are counted. Processor time with everything counted was 1.02 to 1.29 times that with nothing counted in seven
+//! programs, whether their paths were short or long (docs/benchmarks/constants.md): a count costs an instruction or two, but also caches,
+//! registers and branch predictors. So the cost is a share of the path, up to paths of the length that those programs had.
 
 use crate::model::Profile;
 use crate::paths::{Beginning, FunctionPaths, PathEnd};
 use std::collections::HashMap;
 use trodden_unit::Identity;
 
-/// What the count at a path's end, and the path register before it, cost: about so many instructions of intermediate code. Counting all
-/// paths cost six programs 0.3 to 3.5 of them (docs/benchmarks/constants.md).
-pub(super) const COST: f64 = 1.5;
+/// What the count at a path's end, and the path register before it, cost: that part of the path's instructions of intermediate code.
+pub(super) const COST_SHARE: f64 = 0.17;
 /// The standard error of that, as a part of it.
-pub(super) const COST_ERROR: f64 = 2.0 / 3.0;
+pub(super) const COST_ERROR: f64 = 0.5;
+/// The greatest cost, in such instructions: paths of the seven programs had up to 40 instructions on average.
+pub(super) const MOST_COST: f64 = 40.0 * COST_SHARE;
 /// Upper bound of the slowdown, a ratio: the model's is lower where a path has an instruction.
 const MOST_SLOWDOWN: f64 = 4.0;
 
@@ -58,9 +62,15 @@ pub(super) fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashM
             // Some loops are counted by trip count: once, when they are left.
             let is_free =
                 matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(edge)) if function.by_trip_count.contains(&edge));
-            let cost = Cost { instructions: instructions as f64, counting: if is_free { 0.0 } else { COST } };
+            let counting = if is_free { 0.0 } else { counting_cost(instructions as f64) };
+            let cost = Cost { instructions: instructions as f64, counting };
             all.insert(function.first_counter + path.id, cost);
         }
     }
     all
+}
+
+/// What counting a path of that many instructions costs, in instructions.
+pub(super) fn counting_cost(instructions: f64) -> f64 {
+    (COST_SHARE * instructions).min(MOST_COST)
 }
