@@ -13,10 +13,12 @@ use crate::sum::Sums;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
+use trodden_wire::layout::Layout;
 use trodden_wire::stream::{REGION_WORDS, STREAM_MAGIC};
 use trodden_wire::{LostReason, LostThreads, RAW_GIVEN_UP, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_identity};
 use trodden_wire::{region_holder_offset, region_lost_offset};
@@ -26,7 +28,7 @@ const MOST_UNITS: u64 = 1 << 22;
 /// Longer than any path.
 const LONGEST_PATH: u64 = 1 << 16;
 /// Bytes at the beginning that have the version in every version of the format.
-const VERSION_END: usize = 12;
+const VERSION_END: usize = offset_of!(RawHeader, version) + 4;
 const COUNTS: &str = "raw file of counts";
 /// Bytes read at a time; a multiple of 8.
 const CHUNK: usize = 1 << 17;
@@ -294,7 +296,7 @@ impl Raw {
             };
             return Err(ProfileError::Foreign { path: self.path.to_owned(), expected, what });
         }
-        let header = parse_header(&bytes);
+        let header = RawHeader::read(&bytes).expect("as many bytes as a head has");
         // The heads of other versions may be shorter.
         if have < VERSION_END || (header.version == RAW_VERSION && have < SIZE) {
             return Err(self.damaged(self.length, format!("the file ends within its head of {SIZE} bytes")));
@@ -311,7 +313,7 @@ impl Raw {
         if !fits || header.region_stride == 0 || !header.region_stride.is_multiple_of(8) || !header.regions_offset.is_multiple_of(8) {
             let what =
                 format!("{} counters in regions of {} bytes from byte {}", header.counters, header.region_stride, header.regions_offset);
-            return Err(self.damaged(32, what));
+            return Err(self.damaged(offset_of!(RawHeader, counters) as u64, what));
         }
         Ok(header)
     }
@@ -321,11 +323,11 @@ impl Raw {
         let end = header.units.checked_mul(SIZE).and_then(|s| s.checked_add(header.units_offset));
         if header.units > MOST_UNITS || end.is_none_or(|e| e > self.length) {
             let what = format!("{} units from byte {} do not fit a file of {} bytes", header.units, header.units_offset, self.length);
-            return Err(self.damaged(40, what));
+            return Err(self.damaged(offset_of!(RawHeader, units) as u64, what));
         }
         let mut bytes = vec![0; (header.units * SIZE) as usize];
         self.exact(&mut bytes, header.units_offset)?;
-        let units: Vec<RawUnit> = bytes.chunks_exact(SIZE as usize).map(parse_unit).collect();
+        let units: Vec<RawUnit> = bytes.chunks_exact(SIZE as usize).filter_map(RawUnit::read).collect();
         if image_identity(units.iter().map(|u| (u.unit, u.counters))) != header.image {
             return Err(self.damaged(header.units_offset, "the units do not make up the image that the head names".into()));
         }
@@ -405,33 +407,6 @@ pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64),
     let header = raw.header()?;
     match header.switch_offset < header.regions_offset.min(raw.length) {
         true => Ok((header.switch_offset, header.pid)),
-        false => Err(raw.damaged(104, "its switch is outside its head".into())),
+        false => Err(raw.damaged(offset_of!(RawHeader, switch_offset) as u64, "its switch is outside its head".into())),
     }
-}
-
-fn parse_header(bytes: &[u8]) -> RawHeader {
-    let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    RawHeader {
-        magic: bytes[..8].try_into().expect("eight bytes"),
-        version: half(8),
-        ready: half(12),
-        image: bytes[16..32].try_into().expect("sixteen bytes"),
-        counters: word(32),
-        units: word(40),
-        units_offset: word(48),
-        path_offset: word(56),
-        path_len: word(64),
-        regions_offset: word(72),
-        region_stride: word(80),
-        pid: word(88),
-        created_ns: word(96),
-        switch_offset: word(104),
-        lost: word(112),
-    }
-}
-
-fn parse_unit(bytes: &[u8]) -> RawUnit {
-    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    RawUnit { unit: bytes[..16].try_into().expect("sixteen bytes"), first: word(16), counters: word(24) }
 }

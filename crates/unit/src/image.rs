@@ -7,6 +7,7 @@ use crate::frame::{Frame, FrameError};
 use crate::identity::Identity;
 use crate::store::UnitStore;
 use object::{Object, ObjectSection, ObjectSymbol};
+use trodden_wire::layout::Layout;
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord, image_identity};
 
 /// One unit's place in an image.
@@ -95,12 +96,10 @@ fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<PlacedU
     }
     let mut units = Vec::new();
     for (i, record) in bytes.chunks_exact(SIZE).enumerate() {
-        let word = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"));
-        if (word(0) as u32, (word(0) >> 32) as u32) != (UNIT_MAGIC, UNIT_VERSION) {
-            return Err(ImageError::Records(format!("record {i}")));
-        }
-        let first = address.wrapping_add((i * SIZE) as u64).wrapping_add(word(24)).wrapping_sub(counters);
-        units.push(PlacedUnit { unit: Identity(record[8..24].try_into().expect("sixteen bytes")), first: first / 8, counters: word(32) });
+        let record = UnitRecord::read(record).filter(|record| (record.magic, record.version) == (UNIT_MAGIC, UNIT_VERSION));
+        let record = record.ok_or_else(|| ImageError::Records(format!("record {i}")))?;
+        let first = address.wrapping_add((i * SIZE) as u64).wrapping_add_signed(record.counters_delta).wrapping_sub(counters);
+        units.push(PlacedUnit { unit: Identity(record.unit), first: first / 8, counters: record.counters });
     }
     Ok(units)
 }

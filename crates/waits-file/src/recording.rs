@@ -1,13 +1,14 @@
 //! A recording on disk: its processes and their threads. Calls are read as streams.
 
 use crate::process_file::ProcessFile;
-use crate::threads_file::{Piece, ThreadsFile, u32_at, u64_at};
+use crate::threads_file::{Piece, ThreadsFile};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_text::words::plural;
+use trodden_wire::layout::Layout;
 use trodden_wire::waits::{CallRecord, RECORD_SIZE, SAMPLE_SIZE, SampleRecord, ThreadHeader, kind};
 
 /// A recording.
@@ -150,7 +151,7 @@ impl RecordedThread {
     pub fn samples(&self) -> Result<Vec<SampleRecord>> {
         let mut samples = Vec::new();
         for bytes in self.read(&self.samples)? {
-            samples.extend(bytes.chunks_exact(SAMPLE_SIZE).map(sample).take_while(|sample| sample.time != 0));
+            samples.extend(bytes.chunks_exact(SAMPLE_SIZE).map_while(SampleRecord::read).take_while(|sample| sample.time != 0));
         }
         Ok(samples)
     }
@@ -165,7 +166,7 @@ impl RecordedThread {
             if piece.first as usize != stacks.len() {
                 break;
             }
-            let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect();
+            let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
             let mut rest = &words[..];
             // A count of zero ends the piece.
             while let [count, after @ ..] = rest
@@ -214,7 +215,7 @@ impl RecordedCalls {
             if self.used == self.bytes.len() && !self.fill() {
                 return None;
             }
-            let record = call(&self.bytes[self.used..]);
+            let record = CallRecord::read(&self.bytes[self.used..])?;
             self.used += RECORD_SIZE;
             if record.kind == kind::END {
                 // All pieces but the last are full.
@@ -261,28 +262,3 @@ impl Iterator for RecordedCalls {
     }
 }
 
-fn call(bytes: &[u8]) -> CallRecord {
-    CallRecord {
-        enter: u64_at(bytes, 0),
-        exit: u64_at(bytes, 8),
-        kind: u16::from_le_bytes([bytes[16], bytes[17]]),
-        function: u16::from_le_bytes([bytes[18], bytes[19]]),
-        stack: u32_at(bytes, 20),
-        object: u64_at(bytes, 24),
-        peer: u32_at(bytes, 32) as i32,
-        tag: u32_at(bytes, 36) as i32,
-        amount: u64_at(bytes, 40),
-        request: u64_at(bytes, 48),
-        cpu_ns: u64_at(bytes, 56),
-    }
-}
-
-fn sample(bytes: &[u8]) -> SampleRecord {
-    SampleRecord {
-        time: u64_at(bytes, 0),
-        address: u64_at(bytes, 8),
-        stack: u32_at(bytes, 16),
-        calls: u32_at(bytes, 20),
-        position: u64_at(bytes, 24),
-    }
-}

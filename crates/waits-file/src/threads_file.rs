@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use trodden_wire::layout::Layout;
 use trodden_wire::waits::{
     CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, CHUNK_MAGIC, ChunkHeader, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, MAGIC, RECORD_SIZE,
     SAMPLE_SIZE, ThreadHeader, VERSION, chunk_kind,
@@ -72,11 +73,11 @@ impl ThreadsFile {
         let mut reader = Reader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), damaged: Vec::new() };
         let begin = reader.at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(begin) = begin {
-            if begin[..8] != MAGIC && begin.iter().any(|byte| *byte != 0) {
+            let ExtentHeader { magic, version, .. } = ExtentHeader::read(begin).context("the file is shorter than its head")?;
+            if magic != MAGIC && begin.iter().any(|byte| *byte != 0) {
                 bail!("{}: not a file of recorded threads", path.display());
             }
-            let version = u32_at(begin, 8);
-            if version != VERSION && begin[..8] == MAGIC {
+            if version != VERSION && magic == MAGIC {
                 bail!(
                     "{}: version {version} of the recording, and this trodden reads {VERSION}: use the one that recorded it",
                     path.display()
@@ -193,8 +194,8 @@ impl Reader<'_> {
     /// The header of an extent: its process and its size.
     fn extent(&mut self, offset: u64) -> io::Result<Option<(ProcessKey, u32)>> {
         let Some(bytes) = self.at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
-        let header = ExtentHeader::new(u32_at(bytes, 12), u64_at(bytes, 16), u32_at(bytes, 24));
-        let is_valid = bytes[..8] == MAGIC && u32_at(bytes, 8) == VERSION && u32_at(bytes, 28) == header.check;
+        let Some(header) = ExtentHeader::read(bytes) else { return Ok(None) };
+        let is_valid = header.magic == MAGIC && header.version == VERSION && header.check == header.checksum();
         let is_sound = header.size > 0 && header.size <= MAX_EXTENT && header.size.is_multiple_of(EXTENT_ALIGNMENT as u32);
         Ok((is_valid && is_sound).then_some(((header.process, header.start), header.size)))
     }
@@ -227,7 +228,7 @@ impl Reader<'_> {
             };
             let offset = at + CHUNK_HEADER_SIZE as u64;
             let is_thread = header.kind == chunk_kind::THREAD && header.size as usize >= CHUNK_HEADER_SIZE + size_of::<ThreadHeader>();
-            let thread = if is_thread { self.at(offset, size_of::<ThreadHeader>())?.map(thread_header) } else { None };
+            let thread = if is_thread { self.at(offset, ThreadHeader::BYTES)?.and_then(ThreadHeader::read) } else { None };
             let known = self.found.threads.entry(process).or_default().entry(header.thread).or_default();
             known.header = known.header.or(thread);
             // The file may have been cut.
@@ -243,32 +244,10 @@ impl Reader<'_> {
     /// The header of a chunk that ends at `to` at most.
     fn chunk(&mut self, offset: u64, to: u64) -> io::Result<Option<ChunkHeader>> {
         let Some(bytes) = self.at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
-        let header = ChunkHeader::new(u32_at(bytes, 4), u32_at(bytes, 8), u32_at(bytes, 12), u32_at(bytes, 16));
-        let is_valid = u32_at(bytes, 0) == CHUNK_MAGIC && u32_at(bytes, 20) == header.check;
+        let Some(header) = ChunkHeader::read(bytes) else { return Ok(None) };
+        let is_valid = header.magic == CHUNK_MAGIC && header.check == header.checksum();
         let is_sound = header.size as usize >= CHUNK_HEADER_SIZE && (header.size as usize).is_multiple_of(CHUNK_ALIGNMENT);
         let is_known = (chunk_kind::THREAD..=chunk_kind::STACKS).contains(&header.kind);
         Ok((is_valid && is_sound && is_known && offset + u64::from(header.size) <= to).then_some(header))
     }
-}
-
-fn thread_header(bytes: &[u8]) -> ThreadHeader {
-    ThreadHeader {
-        thread: u32_at(bytes, 0),
-        reserved: 0,
-        begin: u64_at(bytes, 8),
-        begin_ns: u64_at(bytes, 16),
-        token: u64_at(bytes, 24),
-        anchor_ticks: u64_at(bytes, 32),
-        anchor_ns: u64_at(bytes, 40),
-    }
-}
-
-/// A little-endian word of four bytes.
-pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
-}
-
-/// A little-endian word of eight bytes.
-pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
 }

@@ -23,6 +23,7 @@
 
 pub mod blocks;
 pub mod head;
+pub mod layout;
 pub mod stream;
 pub mod waits;
 
@@ -328,6 +329,15 @@ pub struct RawUnit {
     pub first: u64,
     /// Number of its counters.
     pub counters: u64,
+}
+
+layout::layouts! {
+    UnitRecord { magic, version, unit, counters_delta, counters }
+    RawHeader {
+        magic, version, ready, image, counters, units, units_offset, path_offset, path_len, regions_offset, region_stride, pid,
+        created_ns, switch_offset, lost,
+    }
+    RawUnit { unit, first, counters }
 }
 
 /// Byte of a raw file whose lock means ownership of region `index`. Far beyond any data.

@@ -124,6 +124,11 @@ pub struct ChunkHeader {
     pub reserved: [u64; 2],
 }
 
+crate::layout::layouts! {
+    RegionStream { thread, process, slots, more_regions, started_ns, sequence, lost, end, region, next }
+    ChunkHeader { state, thread, process, parent, started_ns, sequence, template, lost, reserved }
+}
+
 /// Nothing in it is needed.
 pub const CHUNK_FREE: u32 = 0;
 /// It is being filled.

@@ -203,6 +203,14 @@ pub struct SampleRecord {
     pub position: u64,
 }
 
+crate::layout::layouts! {
+    ExtentHeader { magic, version, process, start, size, check }
+    ChunkHeader { magic, kind, thread, first, size, check, reserved }
+    ThreadHeader { thread, reserved, begin, begin_ns, token, anchor_ticks, anchor_ns }
+    CallRecord { enter, exit, kind, function, stack, object, peer, tag, amount, request, cpu_ns }
+    SampleRecord { time, address, stack, calls, position }
+}
+
 /// Kinds of [`CallRecord`]s.
 pub mod kind {
     /// Ends the chunk.

@@ -15,6 +15,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
+use trodden_wire::layout::Layout;
 use trodden_wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_FREE, CHUNK_FULL, ChunkHeader, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream,
     SHADOW_BYTES, SLOTS, STREAM_MAGIC,
@@ -114,7 +115,7 @@ impl LiveStream {
         let header = raw.header()?;
         if header.region_stride != region_stride(REGION_WORDS) {
             let what = format!("regions of {} bytes, not {}", header.region_stride, region_stride(REGION_WORDS));
-            return Err(ProfileError::RawDamaged { path: path.to_owned(), offset: 80, what });
+            return Err(ProfileError::RawDamaged { path: path.to_owned(), offset: offset_of!(RawHeader, region_stride) as u64, what });
         }
         let units = raw.units(&header)?.into_iter().map(|RawUnit { unit, first, counters }| (Identity(unit), first, counters)).collect();
         let head = StreamHead {
@@ -183,19 +184,17 @@ impl LiveStream {
     fn written(&self, region: u64, slot: u64) -> Result<(u32, Chunk), ProfileError> {
         let mut bytes = [0; size_of::<ChunkHeader>()];
         self.exact(&mut bytes, self.chunk_at(region, slot))?;
-        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let state = u32_at(0);
+        let header = ChunkHeader::read(&bytes).expect("as many bytes as a header has");
         let chunk = Chunk {
-            key: ThreadKey { process: u32_at(8), started_ns: u64_at(16), thread: u32_at(4) },
-            parent: Some(u32_at(12)).filter(|p| *p != 0),
-            sequence: u64_at(24),
-            lost: u64_at(40),
-            template: u64_at(32),
-            is_full: state == CHUNK_FULL,
+            key: ThreadKey { process: header.process, started_ns: header.started_ns, thread: header.thread },
+            parent: Some(header.parent).filter(|p| *p != 0),
+            sequence: header.sequence,
+            lost: header.lost,
+            template: header.template,
+            is_full: header.state == CHUNK_FULL,
             place: (region, slot),
         };
-        Ok((state, chunk))
+        Ok((header.state, chunk))
     }
 
     /// All chunks with something in them, by stream and place in it.
@@ -322,9 +321,7 @@ impl LiveStream {
         for region in 0..self.regions()? {
             let mut head = [0; size_of::<RegionStream>()];
             self.exact(&mut head, self.at(region, 0))?;
-            let thread = u32::from_le_bytes(head[0..4].try_into().expect("four bytes"));
-            let process = u32::from_le_bytes(head[4..8].try_into().expect("four bytes"));
-            let started_ns = u64::from_le_bytes(head[16..24].try_into().expect("eight bytes"));
+            let RegionStream { thread, process, started_ns, .. } = RegionStream::read(&head).expect("as many bytes as a header has");
             if (ThreadKey { process, started_ns, thread }) != chunk.key {
                 continue;
             }
