@@ -153,7 +153,11 @@ fn copies_divide_the_segments_of_functions() {
         let file = if throws { "prog.cc" } else { "prog.c" };
         let place = Place::with(&[(file, &program(seed, throws))]);
         let line = format!("--trodden=stream -O1 -w {file} -o prog");
-        if throws { place.cxx(&line) } else { place.cc(&line) };
+        if throws {
+            place.cxx(&line)
+        } else {
+            place.cc(&line)
+        };
         let plain = run(&place, "prog", &["--whole-program", "--no-store", "-o", "stream"]);
         for depth in ["1", "2"] {
             let whole = ["-o", "counting", "--segments", "stream.streams", "--depth", depth, "--scheme", "pspp"];

@@ -92,9 +92,9 @@ impl Unit {
 
     /// The program that distinguishes these paths from one another and from all others, by precise selective labels.
     ///
-    /// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, of paths across calls. Such a path is a context and a path: one of parallel
-    /// edges, and behind these the function's graph. So the labels of that graph are its own, and a context's is a multiple of a
-    /// power of two above all sums of them.
+    /// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, of paths across calls. Such a path is a context and a path: one of
+    /// parallel edges, and behind these the function's graph. So the labels of that graph are its own, and a context's is a multiple of
+    /// a power of two above all sums of them.
     fn selective(&self, planned: &PlannedFunction, (dag, numbering): (Dag, Numbering), paths: &BTreeSet<u64>) -> ProbeProgram {
         let mut marked = vec![false; dag.edges().len()];
         let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();

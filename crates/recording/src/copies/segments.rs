@@ -74,13 +74,10 @@ impl SegmentPartition {
         let options = &job.options;
         let functions = procedures(&set)?;
         let checked = checked(&functions.iter().map(|f| (f.executions(), f.number)).collect::<Vec<_>>());
-        let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) = functions.into_iter().partition(|f| checked.contains(&f.number));
-        let choices = PartitionOptions {
-            copies: options.copies,
-            all_procedures: options.all_procedures,
-            fold_again: false,
-            measure: options.hits,
-        };
+        let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) =
+            functions.into_iter().partition(|f| checked.contains(&f.number));
+        ensure!(options.max_probes.is_none(), "--max-probes is for copies that share paths: leave it or --divide out");
+        let choices = PartitionOptions { profitable: options.profitable, ..PartitionOptions::new(options.copies, options.hits) };
         let all: Vec<Procedure> = divided.iter().map(|f| f.procedure.clone()).collect();
         let plan = trodden_partition::plan(&all, options.strategy, &choices);
         let mut owners = vec![BTreeMap::new(); set.functions().len()];
@@ -94,7 +91,8 @@ impl SegmentPartition {
             }
         }
         // A copy that counts nothing is of no use.
-        let mut copies: Vec<usize> = (0..options.copies).filter(|copy| owners.iter().any(|of| of.values().any(|own| own == copy))).collect();
+        let mut copies: Vec<usize> =
+            (0..options.copies).filter(|copy| owners.iter().any(|of| of.values().any(|own| own == copy))).collect();
         if copies.is_empty() {
             copies.push(0);
         }
@@ -149,7 +147,8 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
             false => function.executions.get(&path).copied().unwrap_or(0),
         };
         let moved = |path: Vec<DagEdgeId>| path.iter().map(|edge| place[edge]).collect();
-        let paths: Vec<(u64, Vec<DagEdgeId>, u64)> = paths.into_iter().map(|(path, edges)| (path, moved(edges), executions(path))).collect();
+        let paths: Vec<(u64, Vec<DagEdgeId>, u64)> =
+            paths.into_iter().map(|(path, edges)| (path, moved(edges), executions(path))).collect();
         let next = units.len();
         let unit = *units.entry(&function.unit).or_insert(next);
         let call_sites = Some(sites.get(&number).map_or(0, |sites| sites.len() as u32));
@@ -270,9 +269,8 @@ fn merge(profiles: Vec<Profile>, checked: &BTreeSet<Key>, divided: &BTreeSet<Key
 /// Executions of the segments that end in some functions, by name: copies number contexts and paths differently.
 fn counts_of(image: &ImageProfile, functions: &BTreeSet<Key>) -> NamedCounts {
     let name = |at: &FunctionPath| (unit(image, at.function).source.clone(), map(image, at.function).name.clone(), at.path);
-    let ends_there = |segment: &[(String, String, u64)]| {
-        segment.last().is_some_and(|(unit, name, _)| functions.contains(&(unit.clone(), name.clone())))
-    };
+    let ends_there =
+        |segment: &[(String, String, u64)]| segment.last().is_some_and(|(unit, name, _)| functions.contains(&(unit.clone(), name.clone())));
     let named = counted(image).counts.into_iter().map(|(segment, count)| (segment.iter().map(name).collect::<Vec<_>>(), count));
     named.filter(|(segment, count)| *count > 0 && ends_there(segment)).collect()
 }

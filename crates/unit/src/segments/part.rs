@@ -56,8 +56,8 @@ impl SegmentSet {
         SegmentSet { functions, every: false, growth: self.growth, index: Index::default() }
     }
 
-    /// The same segments, all of them interesting: of a set that counts every path behind its contexts, the paths that begin where a function
-    /// does. Functions of more than `most` such pairs keep the interesting ones that they have.
+    /// The same segments, all of them interesting: of a set that counts every path behind its contexts, the paths that begin where a
+    /// function does. Functions of more than `most` such pairs keep the interesting ones that they have.
     pub fn spelled_out(&self, most: u64) -> SegmentSet {
         if !self.every {
             return self.clone();
@@ -113,13 +113,13 @@ mod tests {
         builder.insert(&[(0, 7)], 1, 1);
         builder.insert(&[(2, 3)], 0, 4);
         let set = builder.finish(false);
-        let parts: Vec<SegmentSet> = (0..3).map(|own| set.part(|number, path| (u64::from(number) + path) % 3 == own)).collect();
+        let parts: Vec<SegmentSet> = (0..3).map(|own| set.part(|_, path| path % 3 == own)).collect();
         assert!(parts.iter().all(SegmentSet::is_sound));
         assert_eq!(parts.iter().map(SegmentSet::len).sum::<usize>(), set.len());
         assert!(parts.iter().all(|part| part.len() > 0));
         let steps = [(0, 1), (0, 7), (1, 2), (1, 3), (2, 4), (2, 3)];
         let mut counted = 0;
-        for chain in steps.iter().flat_map(|a| steps.iter().flat_map(move |b| steps.iter().map(move |c| [*a, *b, *c]))) {
+        for chain in (0..steps.len().pow(3)).map(|at| [steps[at / 36], steps[at / 6 % 6], steps[at % 6]]) {
             for (callee, path) in (0..3).flat_map(|callee| (0..8).map(move |path| (callee, path))) {
                 let whole = counts_at(&set, &chain, (callee, path));
                 let found: Vec<_> = parts.iter().filter_map(|part| counts_at(part, &chain, (callee, path))).collect();
@@ -147,7 +147,7 @@ mod tests {
         assert!(!part.functions[1].counts && part.functions[2].counts);
     }
 
-    /// Two ways through a loop, which is left or not: half of the paths begin where the function does.
+    /// A loop with a branch, which is left or goes on: half of the paths begin where the function does.
     #[test]
     fn a_set_of_every_path_is_spelled_out() {
         let mut builder = builder(2);
