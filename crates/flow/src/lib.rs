@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod call_frequencies;
 pub mod dag;
 pub mod dominators;
 pub mod frequency;

@@ -12,7 +12,7 @@ use trodden_flow::program::operation::{Operation, value_set};
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIterationCode, TripCounting};
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions, ProbeProgram};
-use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -313,7 +313,7 @@ fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
 fn partition_options(random: &mut Random) -> PartitionOptions {
     let copies = random.pick(&[1, 2, 3, 5]);
     let (fold_again, measure) = (random.chance(50), random.pick(&[Measure::All, Measure::Labels]));
-    PartitionOptions { copies, all_procedures: true, fold_again, measure }
+    PartitionOptions { copies, profitable: ProfitableProcedures::ALL, fold_again, measure }
 }
 
 #[test]

@@ -23,7 +23,7 @@ use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering}
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
-use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_selective::NumberOptions;
 use trodden_selective::plan::{Wish, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
@@ -126,7 +126,8 @@ impl Case {
                 let dag = plan.dag;
                 let frequencies = vec![1; dag.edges().len()];
                 let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
-                let options = PartitionOptions { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
+                let options =
+                    PartitionOptions { copies: 2, profitable: ProfitableProcedures::ALL, fold_again: true, measure: Measure::All };
                 let mut first = trodden_partition::plan(&[procedure], PartitionStrategy::P3, &options).copies.remove(0);
                 let part = first.parts.remove(0).expect("the first copy counts something");
                 ProbeProgram::from_plan(graph, &Plan::from_part(dag, part).unwrap())

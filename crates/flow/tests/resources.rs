@@ -7,7 +7,7 @@ use trodden_flow::numbering::NumberedPaths;
 use trodden_flow::part::Measure;
 use trodden_flow::{Graph, Node};
 use trodden_partition::tasks::{are_too_many, tasks};
-use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, hits, plan};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, hits, plan};
 use trodden_testkit::Random;
 
 /// A machine of states, each of which goes on in any of some others or ends.
@@ -70,7 +70,7 @@ fn procedure(graph: &Graph) -> Procedure {
 #[test]
 fn paths_of_a_long_chain_are_distributed_in_time() {
     let procedure = procedure(&chain(60_000, false));
-    let options = PartitionOptions { copies: 4, all_procedures: true, fold_again: false, measure: Measure::All };
+    let options = PartitionOptions { copies: 4, profitable: ProfitableProcedures::ALL, fold_again: false, measure: Measure::All };
     let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::Weighted, &options);
     let hits: Vec<u64> = plan.copies.iter().map(|c| hits::of_copy(std::slice::from_ref(&procedure), c).all).collect();
     let (least, most) = (hits.iter().min().unwrap(), hits.iter().max().unwrap());
@@ -81,11 +81,12 @@ fn paths_of_a_long_chain_are_distributed_in_time() {
 #[test]
 fn a_graph_of_too_many_tasks_stays_whole() {
     let procedure = procedure(&chain(60_000, true));
-    assert!(are_too_many(&procedure.dag, 4));
-    let options = PartitionOptions { copies: 4, all_procedures: true, fold_again: true, measure: Measure::All };
+    assert!(are_too_many(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, 4)));
+    let options = PartitionOptions { copies: 4, profitable: ProfitableProcedures::ALL, fold_again: true, measure: Measure::All };
     let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::P3, &options);
     assert_eq!(plan.copies.iter().filter(|c| c.parts[0].is_some()).count(), 1);
-    assert!(!are_too_many(&self::procedure(&chain(1000, true)).dag, 4));
+    let short = self::procedure(&chain(1000, true)).dag;
+    assert!(!are_too_many(&short, ProfitableProcedures::ALL.threshold(&short, 4)));
 }
 
 /// A set of edges for each node of a straight chain was 10 GB here.
@@ -95,5 +96,8 @@ fn a_straight_chain_is_one_task() {
     let edges = (1..nodes).map(|n| (Node(n - 1), Node(n))).collect();
     let graph = Graph::new(nodes, Node(0), Node(nodes - 1), edges).unwrap();
     let procedure = procedure(&graph);
-    assert_eq!(tasks(&procedure.dag, 4, false), [vec![true; procedure.dag.edges().len()]]);
+    assert_eq!(
+        tasks(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, 4), false),
+        [vec![true; procedure.dag.edges().len()]]
+    );
 }

@@ -11,7 +11,7 @@ use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering}
 use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
-use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_selective::NumberOptions;
 use trodden_selective::plan::{Wish, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
@@ -73,7 +73,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
             let dag = plan().dag;
             let frequencies = dag.edges().iter().map(|_| random.below(100)).collect();
             let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
-            let options = PartitionOptions { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
+            let options = PartitionOptions { copies: 2, profitable: ProfitableProcedures::ALL, fold_again: true, measure: Measure::All };
             let mut copies = trodden_partition::plan(&[procedure], PartitionStrategy::P3, &options).copies;
             ProbeProgram::from_plan(graph, &Plan::from_part(dag, copies.pop()?.parts.remove(0)?)?)
         }

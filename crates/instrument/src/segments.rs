@@ -42,6 +42,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use transition::Transition;
 use trodden_flow::frequency::Frequencies;
+use trodden_flow::program::Cells;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
 use trodden_unit::experiment::SegmentNumbering;
@@ -157,7 +158,7 @@ impl SegmentPlan {
                 first_word,
                 words,
                 contexts: function.contexts.iter().map(caller).collect(),
-                keys: places.keys(),
+                keys: places.pairs(|(context, path)| SegmentWords::key(function.paths, *context, *path)),
                 interesting,
                 ..SegmentWords::default()
             },
@@ -197,7 +198,8 @@ impl SegmentPlan {
         let mut placed: IndexMap<(Edge, Value), Vec<(Value, usize)>> = IndexMap::new();
         for (callee, paths) in by_callee {
             let transition = self.transitions.len();
-            self.transitions.push(Transition::new((on.set, on.number), callee, &paths, (self.bits, rows)));
+            let sums: BTreeMap<u64, u64> = paths.iter().map(|path| (on.sum_of(*path), *path)).collect();
+            self.transitions.push(Transition::new((on.set, on.number), callee, &sums, (self.bits, rows)));
             for path in paths {
                 let edge = last_edge(on.program, path);
                 let found: Vec<(Edge, Value, Value)> =
@@ -327,20 +329,41 @@ impl Places {
         let function = &on.set.functions()[on.number as usize];
         let fits = |most: u64| rows <= most && first_word.saturating_add(rows) <= MOST_OF_UNIT;
         let most = match on.numbering {
+            // Sums of labels are no numbers of paths.
+            SegmentNumbering::PreciseSelective => 0,
             _ if on.set.counts_every() => MOST_EVERY,
             SegmentNumbering::BallLarus => MOST_DIRECT,
             SegmentNumbering::Minimal => interesting.len() as u64 + 1,
         };
         if fits(most) {
-            return Places::Keys(rows);
+            return Places::Keys { words: rows, pairs: BTreeMap::new() };
         }
-        let key = |(context, path): &(u32, u64)| (SegmentWords::key(function.paths, *context, *path), last_edge(on.program, *path));
-        let keys: Vec<(u64, Option<Edge>)> = interesting.iter().map(key).collect();
-        Places::minimal(&keys).unwrap_or(Places::Keys(rows))
+        let key = |pair: &(u32, u64)| {
+            let key = SegmentWords::key(function.paths, pair.0, on.sum_of(pair.1));
+            (key, *pair, last_edge(on.program, pair.1))
+        };
+        let keys: Vec<(u64, (u32, u64), Option<Edge>)> = interesting.iter().map(key).collect();
+        let pairs = match on.numbering {
+            SegmentNumbering::PreciseSelective => keys.iter().map(|(key, pair, _)| (*key, *pair)).collect(),
+            _ => BTreeMap::new(),
+        };
+        // Behind the keys there is a word for all others.
+        let words = rows + u64::from(!pairs.is_empty());
+        Places::minimal(&keys).unwrap_or(Places::Keys { words, pairs })
     }
 }
 
 impl FunctionOnSegments<'_> {
+    /// What the path register and increments sum to on one of the function's paths, of those that matter: its number, or the sum of its
+    /// labels, which no other path has.
+    fn sum_of(&self, path: u64) -> u64 {
+        let paths = self.program.paths();
+        match self.program.cells() {
+            Cells::Labels { part, .. } => paths.numbering.path(&paths.dag, path).map_or(path, |edges| part.id(&edges) as u64),
+            _ => path,
+        }
+    }
+
     /// How often a node is executed.
     fn executions(&self, node: Node) -> f64 {
         let edges = if node == self.graph.entry() { self.graph.out(node) } else { self.graph.incoming(node) };

@@ -21,6 +21,8 @@ use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
+/// What stands in the place of a strategy where the probes of a copy are bounded.
+const BOUNDED: &str = "bounded";
 
 /// Makes plans and prints what they cost.
 ///
@@ -33,21 +35,27 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
     let mut procedures = procedures::known(units, profile.as_ref())
         .with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
-    if job.strategy.contains(&PartitionStrategy::P3) && !job.all_procedures {
+    if job.strategy.contains(&PartitionStrategy::P3) {
         add_call_sites(units, &mut procedures);
     }
     let basis = if profile.is_some() { with_estimates(units, &procedures)? } else { procedures.clone() };
     if profile.is_none() {
-        note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
+        note("hits are estimates of one run, by the code alone: give a profile of the program (--profile last) for measured ones");
     }
     let (measure, measured) = (job.hits, profile.is_some());
     let mut answers = Vec::new();
-    for copies in &job.copies {
+    if let Some(most) = job.max_probes {
+        let plan = program.bounded(&basis, most as usize, measure)?;
+        let bound = bound(&procedures, plan.copies.len(), measure);
+        answers.push(Answer::new(BOUNDED, measure, &procedures, &plan, &bound, measured));
+    }
+    for copies in job.copies.iter().filter(|_| job.max_probes.is_none()) {
         let bound = bound(&procedures, *copies, measure);
         for strategy in &job.strategy {
-            let options = PartitionOptions { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
+            let profitable = job.profitable.into();
+            let options = PartitionOptions { copies: *copies, profitable, fold_again: job.fold_again, measure };
             let plan = program.divide(&basis, *strategy, &options)?;
-            answers.push(Answer::new(*strategy, measure, &procedures, &plan, &bound, measured));
+            answers.push(Answer::new(word_for(&COPY_STRATEGIES, strategy), measure, &procedures, &plan, &bound, measured));
         }
     }
     if job.json {
@@ -105,7 +113,7 @@ struct BoundRow {
 
 impl Answer {
     fn new(
-        strategy: PartitionStrategy,
+        strategy: &'static str,
         measure: Measure,
         procedures: &[Procedure],
         plan: &trodden_partition::PartitionPlan,
@@ -124,7 +132,7 @@ impl Answer {
             }
         };
         Answer {
-            strategy: word_for(&COPY_STRATEGIES, &strategy),
+            strategy,
             hits_counted: word_for(&HITS, &measure),
             copies: plan.copies.iter().map(copy).collect(),
             profitable_procedures: plan.profitable,

@@ -71,7 +71,7 @@ fn part_within(procedure: &Procedure, most: u64, measure: Measure) -> Option<(Pa
 
 #[cfg(test)]
 mod tests {
-    use super::super::{PartitionOptions, PartitionStrategy, plan};
+    use super::super::{PartitionOptions, PartitionStrategy, ProfitableProcedures, plan};
     use super::*;
     use trodden_flow::dag::{Dag, Entries};
     use trodden_flow::graph::{Graph, Node};
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn what_is_executed_seldom_is_counted_by_all_copies() {
         let procedures = [procedure(100_000, 30), procedure(900_000, 800_000), procedure(0, 0), procedure(10, 10)];
-        let options = PartitionOptions { copies: 3, all_procedures: false, fold_again: false, measure: Measure::All };
+        let options = PartitionOptions { copies: 3, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };
         let before = plan(&procedures, PartitionStrategy::Pbl, &options);
         let mut after = before.clone();
         add(&procedures, &mut after, options.measure);
@@ -118,7 +118,7 @@ mod tests {
     fn as_many_procedures_are_checked_as_fit() {
         let mut procedures = vec![procedure(900_000, 800_000)];
         procedures.extend((0..300).map(|at| procedure(10 + at, 10)));
-        let options = PartitionOptions { copies: 2, all_procedures: false, fold_again: false, measure: Measure::All };
+        let options = PartitionOptions { copies: 2, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };
         let mut plan = plan(&procedures, PartitionStrategy::Pbl, &options);
         add(&procedures, &mut plan, options.measure);
         let checked = (1..procedures.len()).filter(|at| plan.copies.iter().all(|copy| copy.parts[*at].is_some())).count();

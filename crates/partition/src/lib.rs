@@ -9,6 +9,7 @@
 //!    ([`tasks`], [`published`]), or by the [ends](trodden_flow::part::Ends) of paths ([`weighted`], [`exact`]);
 //! 3. a [`Part`] is what one copy does in one procedure: interesting edges, increments, and where it counts. It is `flow`'s, which
 //!    makes a probe program of it;
+//!    Or the size of a copy is bounded, and their number follows ([`bounded`]);
 //! 4. some paths are counted by all copies ([`cross_check`]), so that they can be compared;
 //! 5. [`hits`] is what a plan costs, exactly, and [`lower_bound`] what every plan costs at least ([`separation_bound`],
 //!    [`single_path_bound`]).
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod anneal;
+pub mod bounded;
 pub mod cross_check;
 pub mod edges;
 pub mod exact;
@@ -81,12 +83,49 @@ pub enum PartitionStrategy {
 pub struct PartitionOptions {
     /// Number of copies, from 1.
     pub copies: usize,
-    /// Procedures called from several places are partitioned as well (for [`PartitionStrategy::P3`]).
-    pub all_procedures: bool,
+    /// Which procedures are partitioned, and how finely (for [`PartitionStrategy::P3`]).
+    pub profitable: ProfitableProcedures,
     /// Diamonds and triangles are folded until nothing folds, rather than once as published.
     pub fold_again: bool,
     /// What is to be small.
     pub measure: Measure,
+}
+
+impl PartitionOptions {
+    /// As published, for so many copies.
+    pub fn new(copies: usize, measure: Measure) -> PartitionOptions {
+        PartitionOptions { copies, profitable: ProfitableProcedures::default(), fold_again: false, measure }
+    }
+}
+
+/// Which procedures P3 takes for profitable, and how many tasks it makes of them: the paper's conclusion leaves both open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfitableProcedures {
+    /// Call sites of a procedure at most: what is called from more places is not partitioned. As published, 1.
+    pub max_callers: u32,
+    /// The number of tasks at which no more are made; as published, the out-degree of the entry or the number of copies, whichever is more.
+    pub threshold: Option<usize>,
+}
+
+impl ProfitableProcedures {
+    /// However often they are called.
+    pub const ALL: ProfitableProcedures = ProfitableProcedures { max_callers: u32::MAX, threshold: None };
+
+    /// Whether a procedure's callers are few enough. Of one whose callers are not known, only if all are.
+    pub fn has_few_callers(&self, procedure: &Procedure) -> bool {
+        procedure.call_sites.map_or(self.max_callers == u32::MAX, |sites| sites <= self.max_callers)
+    }
+
+    /// The number of tasks of a graph at which no more are made.
+    pub fn threshold(&self, dag: &Dag, copies: usize) -> usize {
+        self.threshold.unwrap_or_else(|| dag.out(dag.entry()).len().max(copies))
+    }
+}
+
+impl Default for ProfitableProcedures {
+    fn default() -> Self {
+        ProfitableProcedures { max_callers: 1, threshold: None }
+    }
 }
 
 /// What each copy does in each procedure.

@@ -28,14 +28,15 @@ pub fn pbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPla
     PartitionPlan { copies: distribute(procedures, all, options), profitable: 0 }
 }
 
-/// Partitions those procedures that are called from one place at most and have several tasks, but not [too many](are_too_many).
+/// Partitions those procedures that are called from one place at most, or as many as options say, and have several tasks, but not
+/// [too many](are_too_many).
 pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let mut all = Vec::new();
     let mut profitable = 0;
     for (at, procedure) in procedures.iter().enumerate() {
-        let partitioned = options.all_procedures || procedure.call_sites.is_some_and(|n| n <= 1);
-        let partitioned = partitioned && !are_too_many(&procedure.dag, options.copies);
-        let sets = if partitioned { tasks(&procedure.dag, options.copies, options.fold_again) } else { Vec::new() };
+        let threshold = options.profitable.threshold(&procedure.dag, options.copies);
+        let partitioned = options.profitable.has_few_callers(procedure) && !are_too_many(&procedure.dag, threshold);
+        let sets = if partitioned { tasks(&procedure.dag, threshold, options.fold_again) } else { Vec::new() };
         if sets.len() < 2 {
             all.push(whole_task(at, procedure));
             continue;

@@ -1,8 +1,9 @@
 //! Tasks: sets of paths that a copy profiles together.
 //!
 //! Source: Afraz, Saha and Kanade (2015), algorithm 2 (`find_partition`). Paths of the reduced graph grow from the
-//! entry, node by node in topological order, until there are as many as the threshold: the out-degree of the entry or
-//! the number of copies, whichever is more. What each has not come to yet is added to it whole. O(threshold x edges).
+//! entry, node by node in topological order, until there are as many as the
+//! [threshold](super::ProfitableProcedures::threshold): as published, the out-degree of the entry or the number of copies,
+//! whichever is more. What each has not come to yet is added to it whole. O(threshold x edges).
 
 use super::reduce::{Reduced, original_edges, reduce};
 use trodden_flow::dag::Dag;
@@ -13,21 +14,17 @@ const MOST_EDGES: usize = 1 << 24;
 
 /// Whether the tasks of a procedure, as many as the threshold, would take too much memory and time: each is a set of edges, and a
 /// long graph that is cut often has thousands of edges out of its entry.
-pub fn are_too_many(dag: &Dag, copies: usize) -> bool {
-    threshold(dag, copies).saturating_mul(dag.edges().len()) > MOST_EDGES
-}
-
-fn threshold(dag: &Dag, copies: usize) -> usize {
-    dag.out(dag.entry()).len().max(copies)
+pub fn are_too_many(dag: &Dag, threshold: usize) -> bool {
+    threshold.saturating_mul(dag.edges().len()) > MOST_EDGES
 }
 
 /// The tasks of a procedure, as sets of edges of its DAG: each path lies wholly within one of them. A single task holds everything.
-pub fn tasks(dag: &Dag, copies: usize, fold_again: bool) -> Vec<Vec<bool>> {
+pub fn tasks(dag: &Dag, threshold: usize, fold_again: bool) -> Vec<Vec<bool>> {
     let reduced = reduce(dag, fold_again);
     if reduced.edges.is_empty() {
         return vec![vec![true; dag.edges().len()]];
     }
-    let grown = Growth::until(&reduced, dag, threshold(dag, copies));
+    let grown = Growth::until(&reduced, dag, threshold);
     let mut sets: Vec<Vec<bool>> = grown.complete().iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
     sets.sort();
     sets.dedup();

@@ -9,7 +9,9 @@ use trodden_flow::part::{Ends, Hits, Measure, Part};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node};
 use trodden_partition::lower_bound::bound;
 use trodden_partition::tasks::tasks;
-use trodden_partition::{CopyPlan, ExecutedPath, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, hits, plan};
+use trodden_partition::{
+    CopyPlan, ExecutedPath, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, ProfitableProcedures, bounded, hits, plan,
+};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
@@ -106,6 +108,68 @@ fn check(seed: u64, what: &str, subjects: &[Subject], plan: &PartitionPlan) {
     }
 }
 
+/// What P3 is to take for profitable: as published, or more, and more or fewer tasks.
+fn profitable(random: &mut Random) -> ProfitableProcedures {
+    let max_callers = random.pick(&[0, 1, 1, 2, u32::MAX]);
+    ProfitableProcedures { max_callers, threshold: random.pick(&[None, None, Some(1), Some(3), Some(20)]) }
+}
+
+/// Plans of copies with a bounded number of probes count every path, and no copy has more; a bound is refused only if one end takes more.
+#[test]
+fn copies_have_no_more_probes_than_the_bound() {
+    let (mut refused, mut several, mut split) = (0, 0, 0);
+    for seed in 0..2_000 {
+        let mut random = Random::new(seed);
+        let subjects = subjects(&mut random);
+        let procedures: Vec<Procedure> = subjects.iter().map(|s| s.procedure.clone()).collect();
+        let (most, measure) = (random.pick(&[1, 2, 4, 8, 16, 64]), random.pick(&[Measure::Labels, Measure::All]));
+        match bounded::plan(&procedures, most, measure) {
+            Ok(plan) => {
+                check(seed, "bounded", &subjects, &plan);
+                let probes = |copy: &CopyPlan| copy.parts.iter().flatten().map(Part::probes).sum::<usize>();
+                assert!(plan.copies.iter().all(|copy| probes(copy) <= most), "seed {seed}");
+                // First fit: any two copies with pieces of different procedures have more probes together than one may have.
+                let is_apart = |a: &CopyPlan, b: &CopyPlan| a.parts.iter().zip(&b.parts).all(|(a, b)| a.is_none() || b.is_none());
+                for (at, a) in plan.copies.iter().enumerate() {
+                    let fits = |b: &&CopyPlan| is_apart(a, b) && probes(a) + probes(b) <= most && probes(a) > 0;
+                    assert_eq!(plan.copies[at + 1..].iter().filter(fits).count(), 0, "seed {seed}");
+                }
+                several += usize::from(plan.copies.len() > 1);
+                split += plan.profitable;
+            }
+            Err(few) => {
+                let Procedure { dag, frequencies, .. } = &procedures[few.procedure];
+                let alone = |end: &DagEdgeId| Part::by_ends(dag, &[*end], frequencies, measure).probes();
+                assert!(Ends::from_dag(dag).edges().iter().any(|end| alone(end) == few.probes) && few.probes > most, "seed {seed}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 100 && several > 200 && split > 100, "{refused} refused, {several} in several copies, {split} split");
+}
+
+/// More callers and a lower threshold: procedures with up to so many call sites are partitioned, into about so many tasks.
+#[test]
+fn callers_and_threshold_say_what_is_profitable() {
+    let mut random = Random::new(5);
+    let subject = (0..).find_map(|_| subject(&mut random).filter(|s| tasks(&s.procedure.dag, 6, false).len() > 5)).unwrap();
+    let procedure = |call_sites| Procedure { call_sites, ..subject.procedure.clone() };
+    let procedures = [procedure(Some(0)), procedure(Some(1)), procedure(Some(2)), procedure(Some(3)), procedure(None)];
+    let profitable = |profitable| {
+        let options = PartitionOptions { profitable, ..PartitionOptions::new(2, Measure::Labels) };
+        plan(&procedures, PartitionStrategy::P3, &options).profitable
+    };
+    for (max_callers, expected) in [(0, 1), (1, 2), (2, 3), (3, 4), (u32::MAX, 5)] {
+        assert_eq!(profitable(ProfitableProcedures { max_callers, threshold: None }), expected, "{max_callers} callers");
+    }
+    // Tasks grow edge by edge: with the lowest threshold there is one for the entry's first edge, and one for all others.
+    let dag = &subject.procedure.dag;
+    let many = |threshold| tasks(dag, threshold, false).len();
+    assert!(many(1) <= 2 && many(3) >= 3 && many(1) < many(6) && many(6) > 5, "{} {} {}", many(1), many(3), many(6));
+    assert_eq!(ProfitableProcedures::default().threshold(&subject.procedure.dag, 1000), 1000);
+    assert_eq!(ProfitableProcedures { threshold: Some(3), ..ProfitableProcedures::ALL }.threshold(&subject.procedure.dag, 1000), 3);
+}
+
 #[test]
 fn every_plan_counts_every_path_exactly_and_costs_what_it_is_said_to() {
     let (mut plans, mut divided, mut better) = (0, 0, 0);
@@ -115,7 +179,7 @@ fn every_plan_counts_every_path_exactly_and_costs_what_it_is_said_to() {
         let procedures: Vec<Procedure> = subjects.iter().map(|s| s.procedure.clone()).collect();
         let copies = random.pick(&[1, 2, 3, 4, 8]);
         let measure = random.pick(&[Measure::Labels, Measure::All]);
-        let options = PartitionOptions { copies, all_procedures: random.chance(50), fold_again: random.chance(50), measure };
+        let options = PartitionOptions { copies, profitable: profitable(&mut random), fold_again: random.chance(50), measure };
         let bounds = [Measure::Labels, Measure::All].map(|m| (m, bound(&procedures, copies, m)));
         let mut slowest = BTreeMap::new();
         for strategy in STRATEGIES {
@@ -174,7 +238,7 @@ fn tasks_hold_every_path() {
         let Some(subject) = subject(&mut random) else { continue };
         let dag = &subject.procedure.dag;
         for again in [false, true] {
-            let sets = tasks(dag, random.pick(&[1, 2, 4, 8]), again);
+            let sets = tasks(dag, ProfitableProcedures::ALL.threshold(dag, random.pick(&[1, 2, 4, 8])), again);
             several += usize::from(sets.len() > 1);
             for (path, _) in &subject.paths {
                 assert!(sets.iter().any(|set| path.iter().all(|e| set[e.index()])), "seed {seed}: {path:?} is in no task of {sets:?}");
@@ -198,7 +262,7 @@ fn sequences_of_diamonds_stay_in_one_task() {
     // The reduced graph has one path for each edge.
     let dag = Dag::new(&two_rows_of_diamonds(), &[], Entries::PerEdge);
     assert_eq!(all_paths(&dag, MOST_PATHS).unwrap().len(), 8);
-    let sets = tasks(&dag, 2, false);
+    let sets = tasks(&dag, ProfitableProcedures::ALL.threshold(&dag, 2), false);
     assert_eq!(sets.len(), 2);
     let first: Vec<bool> = sets.iter().map(|s| s[dag.real(Edge(1)).unwrap().index()]).collect();
     assert_ne!(first[0], first[1], "each edge has a task of its own");
@@ -223,7 +287,7 @@ fn a_path_of_most_hits_bounds_every_plan() {
     let found = bound(std::slice::from_ref(&procedure), 8, Measure::All);
     assert_eq!((found.sequential, found.ideal, found.path, found.end, found.average), (1000, 125, 900, 900, 125));
     assert_eq!(found.proven(), 900);
-    let options = PartitionOptions { copies: 8, all_procedures: false, fold_again: false, measure: Measure::All };
+    let options = PartitionOptions { copies: 8, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };
     let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::Weighted, &options);
     assert_eq!(hits::slowest(&[procedure], &plan, Measure::All), 900);
 }
@@ -244,7 +308,7 @@ fn functions_that_are_hardly_executed_stay_with_others_of_their_unit() {
         .flat_map(|n| (0..4).map(move |at| (if *n == 0 { 3 - at } else { at }, *n)))
         .map(|(u, n)| procedure(u, n))
         .collect();
-    let options = PartitionOptions { copies: 4, all_procedures: false, fold_again: false, measure: Measure::All };
+    let options = PartitionOptions { copies: 4, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };
     let plan = plan(&procedures, PartitionStrategy::Weighted, &options);
     let units = |copy: &CopyPlan| {
         procedures.iter().zip(&copy.parts).filter(|(_, part)| part.is_some()).map(|(p, _)| p.unit).collect::<BTreeSet<_>>()
@@ -266,7 +330,7 @@ fn functions_that_are_hardly_executed_go_to_copies_in_turn_where_there_are_few_u
     // Executed by estimate only, or not even that.
     for seldom in [0, 1] {
         let procedures: Vec<Procedure> = [1_000_000; 4].into_iter().chain([seldom; 20]).map(procedure).collect();
-        let options = PartitionOptions { copies: 4, all_procedures: false, fold_again: false, measure: Measure::All };
+        let options = PartitionOptions { copies: 4, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };
         let plan = plan(&procedures, PartitionStrategy::Weighted, &options);
         let parts = |copy: &CopyPlan| copy.parts.iter().skip(4).filter(|part| part.is_some()).count();
         assert!(plan.copies.iter().all(|copy| (3..=7).contains(&parts(copy))), "{:?}", plan.copies.iter().map(parts).collect::<Vec<_>>());

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::part::{Measure, Part};
 use trodden_flow::{Dag, DagEdgeId, Graph, Node};
+use trodden_partition::ProfitableProcedures;
 use trodden_partition::tasks::tasks;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
@@ -63,10 +64,15 @@ fn figure_1() -> Dag {
     dag(23, 22, &edges)
 }
 
+/// The tasks of a graph for so many copies, with the published threshold.
+fn published(dag: &Dag, copies: usize) -> Vec<Vec<bool>> {
+    tasks(dag, ProfitableProcedures::ALL.threshold(dag, copies), false)
+}
+
 #[test]
 fn the_papers_example_has_four_tasks_without_overlapping_probes() {
     let dag = figure_1();
-    let sets = tasks(&dag, 8, false);
+    let sets = published(&dag, 8);
     assert_eq!(sets.len(), 4, "example 3");
     let probes = |set: &Vec<bool>| Part::selective(&dag, set, &vec![1; dag.edges().len()], Measure::Labels).values;
     for (at, set) in sets.iter().enumerate() {
@@ -80,12 +86,12 @@ fn the_papers_example_has_four_tasks_without_overlapping_probes() {
 fn conditionals_that_share_a_node_stay_in_one_task() {
     // Between entry and exit, or from the entry to the exit.
     let row = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (4, 6), (5, 7), (6, 7), (7, 8)];
-    assert_eq!(tasks(&dag(9, 8, &row), 2, false), [vec![true; 10]]);
+    assert_eq!(published(&dag(9, 8, &row), 2), [vec![true; 10]]);
     let whole = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5)];
-    assert_eq!(tasks(&dag(6, 5, &whole), 4, false), [vec![true; 7]]);
+    assert_eq!(published(&dag(6, 5, &whole), 4), [vec![true; 7]]);
     // An end that is reached from elsewhere is no dummy's: here a path passes by the diamond.
     let joined = [(0, 1), (0, 4), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5)];
-    assert_eq!(tasks(&dag(6, 5, &joined), 4, false).len(), 3);
+    assert_eq!(published(&dag(6, 5, &joined), 4).len(), 3);
 }
 
 /// Adds what leads from one node to another: an edge, two parts in a row, a conditional, or a branch over two parts.
@@ -138,7 +144,7 @@ fn tasks_are_the_paths_of_the_reduced_graph() {
         let Some(paths) = all_paths(&dag, 200).filter(|_| ends.len() == dag.edges().len() && !dag.edges().is_empty()) else { continue };
         let expected = expected(&dag, &paths);
         // With more copies than paths no beginning is cut short.
-        let sets: BTreeSet<Vec<bool>> = tasks(&dag, paths.len() + 1, false).into_iter().collect();
+        let sets: BTreeSet<Vec<bool>> = published(&dag, paths.len() + 1).into_iter().collect();
         assert_eq!(sets, expected, "seed {seed}: {:?}", dag.edges().iter().map(|e| (e.from.0, e.to.0)).collect::<Vec<_>>());
         let found = conditionals(&dag);
         folded += usize::from(!found.is_empty());

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trodden_flow::part::Measure;
 use trodden_partition::lower_bound::{LowerBound, bound};
-use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, hits, plan};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, hits, plan};
 use trodden_profile::Profile;
 use trodden_profile::procedures::measured;
 
@@ -94,7 +94,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn row(procedures: &[Procedure], strategy: PartitionStrategy, copies: usize, bounds: &[LowerBound; 2]) -> Row {
     let slowest = |measure: Measure| {
-        let options = PartitionOptions { copies, all_procedures: true, fold_again: false, measure };
+        let options = PartitionOptions { copies, profitable: ProfitableProcedures::ALL, fold_again: false, measure };
         hits::slowest(procedures, &plan(procedures, strategy, &options), measure)
     };
     let (labels, all) = (slowest(Measure::Labels), slowest(Measure::All));

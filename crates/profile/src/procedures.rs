@@ -2,6 +2,7 @@
 //! graph.
 
 mod calls;
+mod calls_of_program;
 mod program;
 
 pub use program::{ProcedureError, add_call_sites, known, procedures_of_edges, with_estimates};
@@ -16,7 +17,7 @@ use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
 
 /// Estimated frequencies are fractions, those of procedures whole numbers.
 const SCALE: f64 = 1024.0;
-/// The greatest estimate, so that sums of many fit 64 bits: nested loops have very high estimates.
+/// The greatest estimate, so that sums of many fit 64 bits: nested loops and calls have very high estimates.
 const GREATEST: f64 = (1u64 << 48) as f64;
 
 /// The procedure of a function with its counts, by path number.
@@ -63,19 +64,24 @@ pub fn of_edges(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedu
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
-/// The procedure of a function without measured counts: frequencies of one call are estimated from its loops and branches.
-///
-/// # Errors
-/// The map is damaged.
-pub fn estimated(function: &FunctionMap) -> Result<Procedure, MapError> {
-    let (dag, graph) = (function.dag()?, function.graph()?);
+/// How often each block and edge of a function is executed in one call of it, estimated from its loops and branches.
+fn block_frequencies(function: &FunctionMap) -> Result<Frequencies, MapError> {
+    let graph = function.graph()?;
     let hint = |e: &FlowEdge| match e.kind {
         EdgeKind::Reach => Hint::Never,
         EdgeKind::Unwind | EdgeKind::NoReturn | EdgeKind::Resume => Hint::Cold,
         _ => Hint::None,
     };
     let hints: Vec<Hint> = function.edges.iter().map(hint).collect();
-    let estimate = Frequencies::estimate(&graph, &branch_weights(&graph, &hints));
+    Ok(Frequencies::estimate(&graph, &branch_weights(&graph, &hints)))
+}
+
+/// The procedure of a function without measured counts, which is called so often: frequencies are estimated.
+///
+/// # Errors
+/// The map is damaged.
+pub fn estimated(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
+    let (dag, estimate) = (function.dag()?, block_frequencies(function)?);
     let of = |edge: &DagEdge| match edge.origin {
         Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach => estimate.node(edge.from),
         Origin::Real(e) | Origin::Leave(e) => estimate.edge(e),
@@ -83,7 +89,7 @@ pub fn estimated(function: &FunctionMap) -> Result<Procedure, MapError> {
         Origin::Enter(_) => cuts_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / entries(&dag, edge.to),
         Origin::Stop(node) => estimate.node(node),
     };
-    let frequencies = dag.edges().iter().map(|e| (of(e) * SCALE).round().min(GREATEST) as u64).collect();
+    let frequencies = dag.edges().iter().map(|e| (of(e) * calls * SCALE).round().min(GREATEST) as u64).collect();
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 

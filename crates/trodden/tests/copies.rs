@@ -302,11 +302,64 @@ fn functions_that_are_called_from_one_place_are_divided() {
     let place = Place::with(&[("one.c", &one), ("other.c", &other)]);
     place.cc("-O1 -g one.c other.c -o prog");
     // Both functions `own`, and `once`; `twice` and `renamed` are called from two places. Others have diamonds only, which fold.
-    for (arguments, divided) in [("", 3), ("--all-procedures", 5)] {
+    for (arguments, divided) in [("", 3), ("--all-procedures", 5), ("--max-callers 0", 0), ("--max-callers 2", 5)] {
         let answer = place.laboratory(&format!("plan ./prog -k 2 --strategy p3 --json {arguments}")).stdout;
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!(answer["plans"][0]["profitable_procedures"], divided, "{arguments}: {answer}");
     }
+}
+
+/// The work of a loop, once or in a loop of the caller.
+fn worker(calls: &str) -> String {
+    format!(
+        "static volatile int v;\n__attribute__((noinline)) static int work(int n) {{ if (n & v) return v; return n * v; }}\n\
+            __attribute__((noinline)) static int down(int n) {{ if (n < v) return v; return down(n - v) + down(n / 2 - v); }}\n\
+            int main(int c, char **a) {{ int s = 0; {calls} return s; }}\n"
+    )
+}
+
+/// Without a profile, the executions of a function are those of its calls: of a loop's as often as the loop iterates, and of a recursion
+/// that estimates do not let end, as often as it may go on.
+#[test]
+fn estimates_follow_calls() {
+    let hits = |calls: &str| {
+        let place = Place::with(&[("prog.c", &worker(calls))]);
+        place.cc("-O1 prog.c -o prog");
+        let answer = place.laboratory("plan ./prog -k 2 --strategy pbl --json").stdout;
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        answer["plans"][0]["bound"]["sequential"].as_u64().unwrap()
+    };
+    let (once, looped) = (hits("s = work(c);"), hits("for (int i = 0; i < c; i++) s += work(i);"));
+    let nested = hits("for (int i = 0; i < c; i++) for (int j = v; j < c; j++) s += work(i);");
+    assert!(looped > 10 * once && nested > 10 * looped, "{once}, {looped}, {nested}");
+    let recursive = hits("s = down(c);");
+    assert!(recursive > 64 * once && recursive < 100_000 * once, "{once}, {recursive}");
+}
+
+/// Copies of at most so many probes count together what one program counts; too few copies, or probes, are refused.
+#[test]
+fn copies_may_have_a_bounded_number_of_probes() {
+    let place = Place::with(&[("prog.c", PROGRAM), ("input", "x\n")]);
+    place.cc("-O1 -g prog.c -o prog");
+    let plan = |most: &str| {
+        let answer = place.laboratory(&format!("plan ./prog --max-probes {most} --json")).stdout;
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        let copies = answer["plans"][0]["copies"].as_array().unwrap().clone();
+        (answer["plans"][0]["strategy"].clone(), copies.iter().map(|copy| copy["probes"].as_u64().unwrap()).collect::<Vec<_>>())
+    };
+    let (name, one) = plan("100000");
+    assert!(name == "bounded" && one.len() == 1, "{name} {one:?}");
+    let most = (one[0] / 3).to_string();
+    let (_, copies) = plan(&most);
+    assert!(copies.len() >= 3 && copies.iter().all(|probes| *probes <= one[0] / 3), "{copies:?}");
+    assert_eq!(record(&place, "./prog", "").status.code(), Some(3));
+    let expected = counts(&place);
+    let needed = copies.len();
+    let shared = record(&place, "./prog", &format!("--copies {needed} --max-probes {most} --no-first-run"));
+    assert_eq!(shared.status.code(), Some(3), "{shared:?}");
+    assert_eq!(counts(&place), expected);
+    let refused = record(&place, "./prog", &format!("--copies {} --max-probes {most} --no-first-run", needed - 1));
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("or more"), "{refused:?}");
 }
 
 /// Starts itself by its own name: that process is the program, and each copy has one.

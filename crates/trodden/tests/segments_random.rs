@@ -132,3 +132,51 @@ fn counts_are_those_of_the_whole_program_path() {
         }
     }
 }
+
+/// Segments by name with their executions, of those that were executed.
+fn segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u64> {
+    let output = place.trodden(&format!("segments {file} --depth {depth} --top 0 --json"));
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = answer["segments"].as_array().unwrap().iter();
+    let name = |row: &serde_json::Value| {
+        let paths = row["paths"].as_array().unwrap().iter();
+        paths.map(|path| format!("{}:{}", path["function"].as_str().unwrap(), path["path"])).collect::<Vec<_>>().join(" > ")
+    };
+    rows.map(|row| (name(row), row["count"].as_u64().unwrap())).filter(|row| row.1 > 0).collect()
+}
+
+/// Copies that divide the paths of functions count together, segment by segment, what the undivided program counts: by whole functions,
+/// by tasks of P3 and by the ends of paths, with each copy's precise selective labels.
+#[test]
+fn copies_divide_the_segments_of_functions() {
+    for (seed, throws) in [(4, false), (5, true)] {
+        let file = if throws { "prog.cc" } else { "prog.c" };
+        let place = Place::with(&[(file, &program(seed, throws))]);
+        let line = format!("--trodden=stream -O1 -w {file} -o prog");
+        if throws {
+            place.cxx(&line)
+        } else {
+            place.cc(&line)
+        };
+        let plain = run(&place, "prog", &["--whole-program", "--no-store", "-o", "stream"]);
+        for depth in ["1", "2"] {
+            let whole = ["-o", "counting", "--segments", "stream.streams", "--depth", depth, "--scheme", "pspp"];
+            must(with_choices(place.command(trodden()).args(["instrument", "prog"]), whole));
+            assert_eq!(run(&place, "counting", &["--no-store", "-o", "counted"]), plain, "seed {seed}");
+            let expected = segments(&place, "counted", depth);
+            assert!(expected.len() > 40, "{expected:?}");
+            assert_eq!(expected, segments(&place, "stream.streams", depth), "seed {seed}, depth {depth}: pspp");
+            for (strategy, copies) in [("weighted", "3"), ("p3", "4"), ("pbl", "2")] {
+                let divided = ["--copies", copies, "--divide", "segments:stream.streams", "--depth", depth];
+                let mut options = vec!["--strategy", strategy, "--no-store", "-o", "shared"];
+                options.extend((strategy == "p3").then_some("--all-procedures"));
+                let mut command = place.command(trodden());
+                let output = must(with_choices(command.arg("record"), [&divided[..], &options, &["--", "./prog"]].concat()));
+                assert_eq!(output.stdout, plain, "seed {seed}, {strategy}");
+                assert_eq!(segments(&place, "shared", depth), expected, "seed {seed}, depth {depth}, {strategy}");
+                let is_divided = String::from_utf8_lossy(&output.stderr).contains("at most; 0 functions are divided");
+                assert_eq!(is_divided, strategy == "pbl", "{}", String::from_utf8_lossy(&output.stderr));
+            }
+        }
+    }
+}

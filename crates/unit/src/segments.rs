@@ -24,12 +24,14 @@
 //! chain are contexts. So a build keeps the longest suffix of what was executed that is a context ([`SegmentSet::target`]), as the
 //! automaton of Aho and Corasick does; the count of a segment is the sum over all contexts that end with its chain.
 
+mod part;
+
 use crate::{FunctionMap, NameVersion, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_container::{FileFormat, FileKind, WrongContent};
-use trodden_flow::{CutReason, Edge};
+use trodden_flow::{CutReason, Edge, Node};
 
 const FORMAT: FileFormat =
     FileFormat { kind: FileKind::SEGMENTS, version: 1, remedy: "give a run that was recorded by `trodden record --whole-program`" };
@@ -78,6 +80,10 @@ pub struct SegmentFunction {
     pub version: NameVersion,
     /// Only its own unit can name it.
     pub local: bool,
+    /// Its edges: from where to where.
+    pub flow: Vec<(Node, Node)>,
+    /// Where paths leave it.
+    pub exit: Node,
     /// Where its paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of its paths.
@@ -88,8 +94,8 @@ pub struct SegmentFunction {
     pub contexts: Vec<SegmentContext>,
     /// Interesting contexts with the function's path, ascending.
     pub interesting: BTreeSet<(u32, u64)>,
-    /// Executions of these, if they are known.
-    pub executions: u64,
+    /// Executions of segments by their last path, the function's, as far as they are known.
+    pub executions: BTreeMap<u64, u64>,
     /// Whether segments that end in it are counted; else its contexts only lead to others.
     pub counts: bool,
 }
@@ -169,6 +175,12 @@ impl SegmentSet {
         all.flat_map(|(callee, f)| f.contexts.iter().filter(|c| c.caller == caller).map(move |c| (callee, *c))).collect()
     }
 
+    /// The function's paths that segments have: their last ones, and those up to calls.
+    pub fn paths_of(&self, function: u32) -> BTreeSet<u64> {
+        let last = self.functions[function as usize].interesting.iter().map(|(_, path)| *path);
+        last.chain(self.calls_of(function).into_iter().map(|(_, context)| context.path)).collect()
+    }
+
     fn find(&self, function: u32, context: SegmentContext) -> u32 {
         let of = |(at, f): (u32, &SegmentFunction)| -> Vec<_> { f.contexts.iter().zip(1..).map(|(c, n)| ((at, *c), n)).collect() };
         let all = || (0..).zip(&self.functions).flat_map(of).collect();
@@ -183,27 +195,6 @@ impl SegmentSet {
     /// The same segments with another limit of growth.
     pub fn with_growth(self, growth: u32) -> SegmentSet {
         SegmentSet { growth, ..self }
-    }
-
-    /// The part of the set in which only some functions count: others keep the contexts that lead to theirs, by the same numbers.
-    pub fn part(&self, counts: impl Fn(u32) -> bool) -> SegmentSet {
-        let mut functions = self.functions.clone();
-        let mut needed: BTreeSet<u32> = (0..functions.len() as u32).filter(|number| counts(*number)).collect();
-        let mut work: Vec<u32> = needed.iter().copied().collect();
-        while let Some(number) = work.pop() {
-            let callers = functions[number as usize].contexts.iter().filter(|c| c.context > 0).map(|c| c.caller);
-            work.extend(callers.filter(|caller| needed.insert(*caller)));
-        }
-        for (number, function) in (0..).zip(&mut functions) {
-            if !needed.contains(&number) {
-                function.contexts.clear();
-            }
-            if !counts(number) {
-                function.interesting.clear();
-                (function.executions, function.counts) = (0, false);
-            }
-        }
-        SegmentSet { functions, every: self.every, growth: self.growth, index: Index::default() }
     }
 
     /// Calls of the longest chain that is a context.
@@ -241,7 +232,8 @@ impl SegmentSet {
         let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.length(c, DEEPEST)).collect::<Option<Vec<u32>>>();
         let is_sound = |f: &SegmentFunction| {
             let paths = f.interesting.iter().all(|(c, p)| *c as usize <= f.contexts.len() && *p < f.paths);
-            paths && lengths(f).is_some() && f.cuts.iter().all(|(edge, _)| edge.index() < f.edges.len())
+            let flow = f.flow.len() == f.edges.len() && f.executions.keys().all(|path| *path < f.paths);
+            paths && flow && lengths(f).is_some() && f.cuts.iter().all(|(edge, _)| edge.index() < f.edges.len())
         };
         self.functions.iter().all(is_sound)
     }
@@ -277,21 +269,23 @@ impl SegmentSetBuilder {
                 aliases: unit.aliases.iter().filter(|a| a.of == key.1).map(|a| a.name.clone()).collect(),
                 version: key.2,
                 local: function.local,
+                flow: function.edges.iter().map(|e| (e.from, e.to)).collect(),
+                exit: function.exit(),
                 cuts: function.cuts.clone(),
                 paths: function.counters,
                 edges: vec![0; function.edges.len()],
                 contexts: Vec::new(),
                 interesting: BTreeSet::new(),
-                executions: 0,
+                executions: BTreeMap::new(),
                 counts: true,
             });
             functions.len() as u32 - 1
         })
     }
 
-    /// Notes executions of segments that end in a function.
-    pub fn add_executions(&mut self, function: u32, executions: u64) {
-        let sum = &mut self.set.functions[function as usize].executions;
+    /// Notes executions of segments that end with a path of a function.
+    pub fn add_executions(&mut self, function: u32, path: u64, executions: u64) {
+        let sum = self.set.functions[function as usize].executions.entry(path).or_default();
         *sum = sum.saturating_add(executions);
     }
 
@@ -336,36 +330,41 @@ mod tests {
     use super::*;
     use trodden_container::FileError;
 
-    fn builder(functions: usize) -> SegmentSetBuilder {
+    pub fn builder(functions: usize) -> SegmentSetBuilder {
         let function = |number: usize| SegmentFunction {
             unit: "u.c".into(),
             name: format!("f{number}"),
             aliases: Vec::new(),
             version: NameVersion::default(),
             local: false,
+            flow: Vec::new(),
+            exit: Node(1),
             cuts: Vec::new(),
             paths: 8,
             edges: Vec::new(),
             contexts: Vec::new(),
             interesting: BTreeSet::new(),
-            executions: 0,
+            executions: BTreeMap::new(),
             counts: true,
         };
         let set = SegmentSet { functions: (0..functions).map(function).collect(), ..SegmentSet::default() };
         SegmentSetBuilder { set, ..SegmentSetBuilder::default() }
     }
 
+    /// The chain of calls of a context.
+    pub fn spelled(set: &SegmentSet, callee: u32, context: u32) -> Vec<(u32, u64)> {
+        let (mut function, mut context, mut chain) = (callee, context, Vec::new());
+        while let Some(c) = set.context(function, context) {
+            chain.insert(0, (c.caller, c.path));
+            (function, context) = (c.caller, c.context);
+        }
+        chain
+    }
+
     /// The longest suffix of a chain of calls that is a context: by trying all.
-    fn longest(set: &SegmentSet, chain: &[(u32, u64)], callee: u32) -> Vec<(u32, u64)> {
-        let spelled = |context: u32| {
-            let (mut function, mut context, mut chain) = (callee, context, Vec::new());
-            while let Some(c) = set.context(function, context) {
-                chain.insert(0, (c.caller, c.path));
-                (function, context) = (c.caller, c.context);
-            }
-            chain
-        };
-        let all: Vec<Vec<(u32, u64)>> = (1..=set.functions[callee as usize].contexts.len() as u32).map(spelled).collect();
+    pub fn longest(set: &SegmentSet, chain: &[(u32, u64)], callee: u32) -> Vec<(u32, u64)> {
+        let contexts = 1..=set.functions[callee as usize].contexts.len() as u32;
+        let all: Vec<Vec<(u32, u64)>> = contexts.map(|context| spelled(set, callee, context)).collect();
         let found = (0..chain.len()).find(|from| all.contains(&chain[*from..].to_vec()));
         found.map_or(Vec::new(), |from| chain[from..].to_vec())
     }
@@ -401,26 +400,6 @@ mod tests {
             }
         }
         assert!(compared > 10, "{compared}");
-    }
-
-    /// In the parts of a set together each segment is once, and each part knows all contexts that lead to its own.
-    #[test]
-    fn parts_know_what_leads_to_theirs() {
-        let mut builder = builder(3);
-        builder.insert(&[(0, 1), (1, 2)], 2, 5);
-        builder.insert(&[(0, 7)], 1, 1);
-        builder.insert(&[(2, 3)], 0, 4);
-        let set = builder.finish(false);
-        let parts: Vec<SegmentSet> = (0..3).map(|own| set.part(|number| number == own)).collect();
-        assert!(parts.iter().all(SegmentSet::is_sound));
-        assert_eq!(parts.iter().map(SegmentSet::len).sum::<usize>(), set.len());
-        for (number, part) in (0..).zip(&parts) {
-            assert_eq!(part.functions[number].interesting, set.functions[number].interesting);
-            assert_eq!(part.functions[number].contexts, set.functions[number].contexts);
-        }
-        // Function 2 is behind a context of 1, and 1 behind none of 0 but its own.
-        assert_eq!(parts[2].functions[1].contexts, set.functions[1].contexts);
-        assert!(parts[1].functions[2].contexts.is_empty() && parts[0].functions[1].contexts.is_empty());
     }
 
     #[test]

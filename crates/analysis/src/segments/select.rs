@@ -106,12 +106,14 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
 fn of_rows(rows: &Rows, run: &str) -> SegmentSet {
     let mut builder = SegmentSetBuilder::default();
     let mut numbers: HashMap<*const ImageProfile, Numbers> = HashMap::new();
+    // Those of longer segments are among those of the shortest that end like them.
+    let shortest = rows.iter().map(|(_, segment, _)| segment.len()).min();
     for (image, segment, executions) in rows {
         let numbers = numbers.entry(std::ptr::from_ref(*image)).or_default();
         numbers.insert(&mut builder, image, segment);
-        if let Some(last) = segment.last() {
+        if let Some(last) = segment.last().filter(|_| Some(segment.len()) == shortest) {
             let function = numbers.number(&mut builder, image, last.function);
-            builder.add_executions(function, *executions);
+            builder.add_executions(function, last.path, *executions);
         }
     }
     weigh(&mut builder, run);

@@ -6,7 +6,7 @@
 
 use super::choices::{Choice, one_of, spelled};
 use super::compression::METHODS;
-use super::partition::{COPY_STRATEGIES, HITS};
+use super::partition::{COPY_STRATEGIES, HITS, ProfitableChoices};
 use super::times::an_hour_at_most;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, ValueEnum};
@@ -151,9 +151,12 @@ pub struct DivisionChoices {
     /// How to divide the counting among copies.
     #[arg(long, value_parser = one_of(COPY_STRATEGIES))]
     pub strategy: Option<PartitionStrategy>,
-    /// Divide functions that are called from several places as well, with strategy p3.
-    #[arg(long)]
-    pub all_procedures: bool,
+    /// Which functions are divided.
+    #[command(flatten)]
+    pub profitable: ProfitableChoices,
+    /// Divide so that no copy has more probes than N, in the place of a strategy; fewer copies than that takes are refused.
+    #[arg(long, value_name = "N", conflicts_with = "strategy", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_probes: Option<u32>,
 }
 
 /// What copies are to do besides.
@@ -437,7 +440,7 @@ mod tests {
             (choices.division.strategy, choices.tracing.collector),
             (Some(PartitionStrategy::P3), Some(LaboratoryCollector::Uprobes))
         );
-        assert!(choices.division.all_procedures && !choices.copies.count_hits && choices.counting.scheme.is_some());
+        assert!(choices.division.profitable.all_procedures && !choices.copies.count_hits && choices.counting.scheme.is_some());
         let refused = |text: &str, command: &[&str]| LaboratoryChoices::for_command(text, command).unwrap_err();
         assert!(
             refused("--strategy p4", &["record"]).contains("TRODDEN_LABORATORY") && refused("--strategy p4", &["record"]).contains("p4")

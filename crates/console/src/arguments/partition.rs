@@ -1,8 +1,9 @@
 //! How counting is divided among copies of a program.
 
 use super::choices::Choice;
+use clap::Args;
 use trodden_flow::part::Measure;
-use trodden_partition::PartitionStrategy;
+use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 
 /// Most copies, or profiles, that can be asked for.
 const MOST_COPIES: usize = 4096;
@@ -18,6 +19,27 @@ pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
 /// What counts as a hit.
 pub const HITS: [Choice<Measure>; 2] =
     [(Measure::All, "all", "Labels, and counts of paths"), (Measure::Labels, "labels", "Labels alone, as the paper counts")];
+
+/// Which procedures the strategy p3 divides, and how finely.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct ProfitableChoices {
+    /// With strategy p3: divide functions that are called from up to N places (default 1, as published).
+    #[arg(long, value_name = "N")]
+    pub max_callers: Option<u32>,
+    /// Divide functions that are called from several places as well, with strategy p3: any number of them.
+    #[arg(long, conflicts_with = "max_callers")]
+    pub all_procedures: bool,
+    /// With strategy p3: make no more tasks of a function once there are N (default: as many as edges leave its entry, or as copies).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threshold: Option<u32>,
+}
+
+impl From<ProfitableChoices> for ProfitableProcedures {
+    fn from(choices: ProfitableChoices) -> ProfitableProcedures {
+        let max_callers = if choices.all_procedures { u32::MAX } else { choices.max_callers.unwrap_or(1) };
+        ProfitableProcedures { max_callers, threshold: choices.threshold.map(|threshold| threshold as usize) }
+    }
+}
 
 /// Reads a number of copies.
 ///

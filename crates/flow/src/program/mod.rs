@@ -29,12 +29,12 @@ mod text;
 mod trip_counts;
 pub mod verify;
 
-use crate::dag::{Cut, Dag};
+use crate::dag::{Cut, Dag, DagEdgeId};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use crate::interesting::InterestingPlan;
 use crate::numbering::NumberedPaths;
-use crate::part::Hits;
+use crate::part::{Hits, Part};
 use crate::placement::Probes;
 use crate::plan::{PartPlan, Plan, RegisterAction};
 use code::{Code, ProgramFrame};
@@ -213,6 +213,19 @@ impl ProbeProgram {
         let operations = part::operations(graph, &plan.dag, &part.part);
         let cells = Cells::Labels { labels: part.labels.clone(), cells: part.words, part: part.part.clone() };
         ProbeProgram { cells, ..ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, admitted, plan) }
+    }
+
+    /// Of every path of a plan, whose sums of increments are those of precise selective labels instead of numbers: those of interesting
+    /// paths are of no other path. `interesting` has an entry for each edge of the acyclic graph.
+    pub fn from_labels(graph: &Graph, plan: &Plan, interesting: Vec<bool>) -> ProbeProgram {
+        let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::Worthwhile, dominant: false };
+        let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan);
+        let (increments, last) = (plan.probes.increments().to_vec(), |edge: DagEdgeId| plan.dag.edge(edge).to == plan.dag.exit());
+        let counted: Vec<bool> = plan.dag.edge_ids().map(last).collect();
+        // By increments, sums behind a node are off by one constant for all edges: they overlap as little as labels do.
+        let part = Part { interesting, values: increments.clone(), increments, offset: 0, ends: counted.clone(), counted };
+        let cells = Cells::Labels { labels: part.values.clone(), cells: plan.numbering.paths(), part };
+        ProbeProgram { cells, ..program }
     }
 
     /// Of the interesting paths, each with a counter of its own; all others have one together. Numbers are those of all paths.

@@ -24,11 +24,18 @@ const MOST_SLOTS: u64 = 4;
 /// How words are found.
 pub enum Places {
     /// A key is its word.
-    Keys(u64),
+    Keys {
+        /// Number of words.
+        words: u64,
+        /// The pairs of keys, where these are not made of the pair's own numbers.
+        pairs: BTreeMap<u64, (u32, u64)>,
+    },
     /// The word of an interesting key is its place among these, ascending.
     Minimal {
         /// The keys.
         keys: Vec<u64>,
+        /// Their pairs.
+        pairs: Vec<(u32, u64)>,
         /// The runs in which those of paths lie that end by an edge.
         by_edge: BTreeMap<Edge, BTreeSet<Run>>,
         /// Where keys are looked up.
@@ -113,12 +120,12 @@ impl Hash {
 }
 
 impl Places {
-    /// Those of interesting keys, each with the edge where its path ends; `None` if no hash of them is found.
-    pub fn minimal(interesting: &[(u64, Option<Edge>)]) -> Option<Places> {
-        let mut keys: Vec<u64> = interesting.iter().map(|(key, _)| *key).collect();
-        keys.sort_unstable();
+    /// Those of interesting keys, each with its pair and the edge where its path ends; `None` if no hash of them is found.
+    pub fn minimal(interesting: &[(u64, (u32, u64), Option<Edge>)]) -> Option<Places> {
+        let by_key: BTreeMap<u64, (u32, u64)> = interesting.iter().map(|(key, pair, _)| (*key, *pair)).collect();
+        let (keys, pairs): (Vec<u64>, Vec<(u32, u64)>) = by_key.into_iter().unzip();
         let mut by_edge: BTreeMap<Edge, BTreeSet<Run>> = BTreeMap::new();
-        for (key, edge) in interesting {
+        for (key, _, edge) in interesting {
             if let Some(edge) = edge {
                 by_edge.entry(*edge).or_default().insert(Run::around(&keys, *key));
             }
@@ -128,28 +135,29 @@ impl Places {
             true => Some(Hash::from_keys(&keys)?),
             false => None,
         };
-        Some(Places::Minimal { keys, by_edge, hash, tables: TransitionTables::default() })
+        Some(Places::Minimal { keys, pairs, by_edge, hash, tables: TransitionTables::default() })
     }
 
     /// Number of words.
     pub fn words(&self) -> u64 {
         match self {
-            Places::Keys(words) => *words,
+            Places::Keys { words, .. } => *words,
             Places::Minimal { keys, .. } => keys.len() as u64 + 1,
         }
     }
 
-    /// For each word but the last its key; none where each key is its word.
-    pub fn keys(&self) -> Vec<u64> {
+    /// For each word but the last its pair, spelled as the map does, or `u64::MAX` if it has none; nothing where each pair is its word.
+    pub fn pairs(&self, spell: impl Fn(&(u32, u64)) -> u64) -> Vec<u64> {
         match self {
-            Places::Keys(_) => Vec::new(),
-            Places::Minimal { keys, .. } => keys.clone(),
+            Places::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
+            Places::Keys { words, pairs } => (0..words - 1).map(|word| pairs.get(&word).map_or(u64::MAX, &spell)).collect(),
+            Places::Minimal { pairs, .. } => pairs.iter().map(spell).collect(),
         }
     }
 
     /// Computes the word of a key at an edge.
     pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
-        let Places::Minimal { keys, by_edge, hash, tables } = self else { return key };
+        let Places::Minimal { keys, by_edge, hash, tables, .. } = self else { return key };
         let word_of = |key: &u64| keys.binary_search(key).expect("interesting keys have words") as u64;
         let others = builder.constant(keys.len() as u64);
         let here = by_edge.get(&edge);

@@ -6,7 +6,7 @@ use crate::interesting::constant_table;
 use crate::llvm::{Builder, Value};
 use llvm_sys::prelude::LLVMTypeRef;
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use trodden_flow::numbering::PerfectHash;
 use trodden_unit::SegmentSet;
 
@@ -43,17 +43,17 @@ impl TransitionTables {
 }
 
 impl Transition {
-    /// Where those paths of a function lead to, in all of its own contexts.
-    pub fn new((set, caller): (&SegmentSet, u32), callee: u32, paths: &BTreeSet<u64>, (bits, rows): (u32, u64)) -> Transition {
+    /// Where those paths of a function, by the sums that stand for them, lead to in all of its own contexts.
+    pub fn new((set, caller): (&SegmentSet, u32), callee: u32, sums: &BTreeMap<u64, u64>, (bits, rows): (u32, u64)) -> Transition {
         let own = set.functions()[caller as usize].contexts.len() as u32;
         let target = |context: u32, path: u64| set.target(caller, context, path, callee);
-        if paths.iter().all(|path| (1..=own).all(|context| target(context, *path) == target(0, *path))) {
-            let contexts = paths.iter().map(|path| (*path, target(0, *path))).collect();
+        if sums.values().all(|path| (1..=own).all(|context| target(context, *path) == target(0, *path))) {
+            let contexts = sums.iter().map(|(sum, path)| (*sum, target(0, *path))).collect();
             let mask = (own > 0).then(|| (1 << bits) - 1);
             return Transition::from_contexts(callee, mask, contexts, 1 << bits);
         }
-        let all = (0..=own).flat_map(|context| paths.iter().map(move |path| (context, *path)));
-        let keyed = all.map(|(context, path)| (u64::from(context) << bits | path, target(context, path)));
+        let all = (0..=own).flat_map(|context| sums.iter().map(move |(sum, path)| (context, *sum, *path)));
+        let keyed = all.map(|(context, sum, path)| (u64::from(context) << bits | sum, target(context, path)));
         Transition::from_contexts(callee, None, keyed.filter(|(_, target)| *target > 0).collect(), rows)
     }
 

@@ -13,10 +13,13 @@ use crate::stream::PLAIN;
 use crate::supergraph::version::{ContextSource, SegmentVersion};
 use crate::supergraph::{OnSegments, Supergraph};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
+use std::collections::BTreeSet;
 use std::rc::Rc;
+use trodden_flow::part::pspp;
+use trodden_flow::plan::probe_costs;
 use trodden_flow::program::operation::Operation;
-use trodden_flow::{Plan, ProbeProgram};
-use trodden_unit::experiment::Paths;
+use trodden_flow::{Dag, Numbering, Plan, ProbeProgram, Probes};
+use trodden_unit::experiment::{Paths, SegmentNumbering};
 use trodden_unit::{SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, shape};
 
 /// A function with its plan and that of its segments.
@@ -72,12 +75,39 @@ impl Unit {
         let known = &set.functions()[number as usize];
         let numbered = Plan::cut_as(&planned.graph, &known.cuts, self.options.plan.entries, known.paths);
         let (dag, numbering) = numbered.ok_or_else(|| Error::OtherPaths(function.name()))?;
-        let plan = Plan::from_numbering(dag, numbering, &planned.graph, &planned.frequencies, &self.options.plan);
-        planned.program = ProbeProgram::from_plan(&planned.graph, &plan);
+        planned.program = match self.options.experiment.paths() {
+            Paths::Segments { numbering: SegmentNumbering::PreciseSelective, .. } => {
+                self.selective(&planned, (dag, numbering), &set.paths_of(number))
+            }
+            _ => {
+                let plan = Plan::from_numbering(dag, numbering, &planned.graph, &planned.frequencies, &self.options.plan);
+                ProbeProgram::from_plan(&planned.graph, &plan)
+            }
+        };
         path_sets::verify(&planned)?;
         let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
         probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), PLAIN);
         Ok(Some((planned, number)))
+    }
+
+    /// The program that distinguishes these paths from one another and from all others, by precise selective labels.
+    ///
+    /// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, of paths across calls. Such a path is a context and a path: one of
+    /// parallel edges, and behind these the function's graph. So the labels of that graph are its own, and a context's is a multiple of
+    /// a power of two above all sums of them.
+    fn selective(&self, planned: &PlannedFunction, (dag, numbering): (Dag, Numbering), paths: &BTreeSet<u64>) -> ProbeProgram {
+        let mut marked = vec![false; dag.edges().len()];
+        let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
+        edges.for_each(|edge| marked[edge.index()] = true);
+        let interesting = dag.on_whole_paths(|edge| marked[edge.index()]);
+        let labels = pspp(&dag, &interesting);
+        let (graph, frequencies) = (&planned.graph, &planned.frequencies);
+        let probes = match self.options.plan.chords {
+            true => Probes::on_chords(&dag, &labels, &probe_costs(&dag, graph, frequencies)),
+            false => Probes::direct(&labels),
+        };
+        let plan = Plan { dag, numbering, probes, partial: None, part: None };
+        ProbeProgram::from_labels(graph, &plan, interesting)
     }
 
     /// Plans where each function counts, one behind the other.

@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 use trodden_console::arguments::choices::one_of;
-use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, copies};
+use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, ProfitableChoices, copies};
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 
@@ -26,9 +26,12 @@ pub struct Plan {
     /// A profile of the program: a file, a run or a suite. Without one, frequencies are estimated.
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
-    /// Divide functions that are called from several places as well (p3).
-    #[arg(long)]
-    pub all_procedures: bool,
+    /// Divide so that no copy has more probes than N, into as many copies as that takes, in the place of numbers of copies and a strategy.
+    #[arg(long, value_name = "N", conflicts_with_all = ["copies", "strategy"], value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_probes: Option<u32>,
+    /// Which functions are divided (p3).
+    #[command(flatten)]
+    pub profitable: ProfitableChoices,
     /// Fold conditionals until nothing folds, rather than once (p3).
     #[arg(long)]
     pub fold_again: bool,

@@ -13,7 +13,7 @@ use trodden_flow::dag::Entries;
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::part::{Measure, Part};
 use trodden_flow::{Dag, DagEdgeId, Origin};
-use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, tasks};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, tasks};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -43,13 +43,19 @@ pub struct PartitionRequest {
 pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
     let procedure = procedure(named);
     ensure!(
-        request.strategy != PartitionStrategy::P3 || !tasks::are_too_many(&procedure.dag, request.copies),
+        request.strategy != PartitionStrategy::P3
+            || !tasks::are_too_many(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, request.copies)),
         "the acyclic graph has {} edges, {} of them out of its entry, and --strategy p3 makes a set of edges for each: \
          take --strategy weighted",
         procedure.dag.edges().len(),
         procedure.dag.out(procedure.dag.entry()).len()
     );
-    let options = PartitionOptions { copies: request.copies, all_procedures: true, fold_again: request.fold_again, measure: request.hits };
+    let options = PartitionOptions {
+        copies: request.copies,
+        profitable: ProfitableProcedures::ALL,
+        fold_again: request.fold_again,
+        measure: request.hits,
+    };
     let plan = trodden_partition::plan(std::slice::from_ref(&procedure), request.strategy, &options);
     let copy = |copy: &trodden_partition::CopyPlan| {
         let none = vec![false; procedure.dag.edges().len()];
@@ -74,7 +80,7 @@ pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
 
 /// The tasks of the published strategy, with the probes of each before labels are moved, and which of them others have too.
 fn tasks_json(named: &Named, dag: &Dag, request: &PartitionRequest) -> Value {
-    let sets = tasks::tasks(dag, request.copies, request.fold_again);
+    let sets = tasks::tasks(dag, ProfitableProcedures::ALL.threshold(dag, request.copies), request.fold_again);
     let even = vec![1; dag.edges().len()];
     let part = |set: &Vec<bool>| match set.iter().all(|e| *e) {
         true => Part::whole(dag, &even, Measure::Labels),

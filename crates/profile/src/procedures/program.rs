@@ -1,6 +1,7 @@
 //! The functions of a program as they are to be divided among copies: paths, frequencies, places where they are called.
 
 use super::calls::UnitCalls;
+use super::calls_of_program::calls_of_program;
 use super::{estimated, measured, of_edges};
 use crate::model::{Profile, UnitProfile};
 use crate::paths::FunctionPaths;
@@ -47,14 +48,15 @@ pub fn known(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Ve
     if let [first, ..] = others[..] {
         return Err(ProcedureError::OtherVariant { functions: others.len(), first: Name::from_linkage(&first.name).short });
     }
-    let procedure = |(unit, frame, map, function): (usize, &Frame, &UnitMap, &FunctionMap)| {
+    let calls = calls_of_program(units)?;
+    let procedure = |((unit, frame, map, function), calls): ((usize, &Frame, &UnitMap, &FunctionMap), f64)| {
         let found = match &counted {
-            None => estimated(function)?,
+            None => estimated(function, calls)?,
             Some(known) => measured(function, &known.counts(frame, map, function))?,
         };
         Ok(Procedure { unit, ..found })
     };
-    functions().map(procedure).collect::<Result<_, MapError>>().map_err(ProcedureError::Map)
+    functions().zip(calls).map(procedure).collect::<Result<_, MapError>>().map_err(ProcedureError::Map)
 }
 
 /// The same for units in which each path is an edge; `units` are those of which they were made, which the profile knows.
@@ -69,11 +71,12 @@ pub fn procedures_of_edges(
     let counted = profile.map(Counted::from_profile);
     let pairs =
         units.iter().zip(edges).flat_map(|((frame, map), (_, own))| map.functions.iter().zip(&own.functions).map(move |f| (frame, map, f)));
-    let procedure = |(frame, map, (function, own)): (&Frame, &UnitMap, (&FunctionMap, &FunctionMap))| match &counted {
-        None => estimated(own),
+    let calls = calls_of_program(units)?;
+    let procedure = |((frame, map, (function, own)), calls): ((&Frame, &UnitMap, (&FunctionMap, &FunctionMap)), f64)| match &counted {
+        None => estimated(own, calls),
         Some(known) => of_edges(own, &FunctionPaths::decode(function, known.counts(frame, map, function))?),
     };
-    pairs.map(procedure).collect()
+    pairs.zip(calls).map(procedure).collect()
 }
 
 /// Functions of a profile: of the units themselves, or of other variants of them that have the same paths under the same numbers.
@@ -131,7 +134,7 @@ pub fn with_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Res
     let parts = 1u64 << PARTS.min(sum.leading_zeros().saturating_sub(2));
     let functions = units.iter().flat_map(|(_, map)| &map.functions);
     let procedure = |(known, function): (&Procedure, &FunctionMap)| {
-        let estimated = estimated(function)?.frequencies;
+        let estimated = estimated(function, 1.0)?.frequencies;
         let all = estimated.iter().fold(1u128, |sum, n| sum + u128::from(*n));
         let share = |n: u64| (u128::from(n) * u128::from(parts - 1) / all) as u64;
         let frequencies = known.frequencies.iter().zip(estimated).map(|(n, e)| n.saturating_mul(parts).saturating_add(share(e))).collect();

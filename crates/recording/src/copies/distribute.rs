@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_flow::part::Measure;
 use trodden_launch::LaunchStop;
-use trodden_partition::{PartitionOptions, PartitionPlan, PartitionStrategy};
+use trodden_partition::{PartitionOptions, PartitionPlan, PartitionStrategy, ProfitableProcedures};
 use trodden_profile::copies::PartitionedProgram;
 use trodden_profile::procedures::{add_call_sites, known, with_estimates};
 use trodden_stored::named;
@@ -35,8 +35,10 @@ pub struct DistributedOptions<'a> {
     pub writes: Option<&'a str>,
     /// How the counting is divided.
     pub strategy: PartitionStrategy,
-    /// Whether functions that are called from several places are divided, too; only for P3.
-    pub all_procedures: bool,
+    /// Which functions p3 divides, and how finely.
+    pub profitable: ProfitableProcedures,
+    /// Probes of a copy at most, in the place of a strategy.
+    pub max_probes: Option<usize>,
 }
 
 /// Makes copies that share the counting of a program.
@@ -67,7 +69,7 @@ fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPl
     let profile = job.profile.map(named::load).transpose()?;
     let by = |profile: &str| format!("{}, divided by the profile {profile}", job.program.display());
     let mut measured = known(units, profile.as_ref()).with_context(|| job.profile.map_or_else(|| job.program.display().to_string(), by))?;
-    if job.strategy == PartitionStrategy::P3 && !job.all_procedures {
+    if job.strategy == PartitionStrategy::P3 {
         add_call_sites(units, &mut measured);
     }
     let basis = match profile {
@@ -79,8 +81,11 @@ fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPl
             measured
         }
     };
-    let options = PartitionOptions { copies: job.copies, all_procedures: job.all_procedures, fold_again: false, measure: Measure::All };
-    program.divide(&basis, job.strategy, &options)
+    let options = PartitionOptions { profitable: job.profitable, ..PartitionOptions::new(job.copies, Measure::All) };
+    match job.max_probes {
+        Some(most) => program.divide_bounded(&basis, most, &options),
+        None => program.divide(&basis, job.strategy, &options),
+    }
 }
 
 /// A copy as its users have it.

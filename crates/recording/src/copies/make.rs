@@ -3,16 +3,17 @@
 use super::objects::Objects;
 use super::units::units;
 use super::{CopyContext, CopyOptions, SharedCounting};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_driver::experiment;
 use trodden_driver::variant::Inputs;
+use trodden_flow::part::Measure;
 use trodden_launch::LaunchStop;
 use trodden_partition::tasks::are_too_many;
-use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, cross_check, hits, weighted};
+use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, bounded, cross_check, hits, weighted};
 use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::procedures::{self, add_call_sites, procedures_of_edges, with_estimates};
 use trodden_profile::{Profile, has_usual_numbers};
@@ -93,11 +94,37 @@ impl CopiedProgram {
         }
     }
 
+    /// Divides its counting among as many copies of at most so many probes as that takes.
+    ///
+    /// # Errors
+    /// That cannot be, or the program counts unknown paths only.
+    pub fn bounded(&self, procedures: &[Procedure], most: usize, measure: Measure) -> Result<PartitionPlan> {
+        ensure!(!self.is_residual(), "{} counts unknown paths only: leave --max-probes out", self.divided.path);
+        bounded::plan(procedures, most, measure).map_err(|few| {
+            let name =
+                self.units.iter().flat_map(|(_, map)| &map.functions).nth(few.procedure).map_or("", |function| function.plain_name());
+            anyhow!("--max-probes {most} is too few for `{name}`, of whose paths some take {} probes together", few.probes)
+        })
+    }
+
+    /// The same, if given copies are enough: those without a part count nothing.
+    ///
+    /// # Errors
+    /// It takes more copies, or as of [`CopiedProgram::bounded`].
+    pub fn divide_bounded(&self, procedures: &[Procedure], most: usize, options: &PartitionOptions) -> Result<PartitionPlan> {
+        let mut plan = self.bounded(procedures, most, options.measure)?;
+        let needed = plan.copies.len();
+        ensure!(needed <= options.copies, "--max-probes {most} takes {needed} copies: give --copies {needed} or more");
+        plan.copies.resize(options.copies, CopyPlan { parts: vec![None; procedures.len()] });
+        Ok(plan)
+    }
+
     /// Says which functions p3 would divide, and leaves whole, since they have too many tasks.
     fn note_undivided(&self, procedures: &[Procedure], options: &PartitionOptions) {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
-        let is_divided = |procedure: &Procedure| options.all_procedures || procedure.call_sites.is_some_and(|sites| sites <= 1);
-        let is_left = |procedure: &Procedure| is_divided(procedure) && are_too_many(&procedure.dag, options.copies);
+        let profitable = &options.profitable;
+        let threshold = |procedure: &Procedure| profitable.threshold(&procedure.dag, options.copies);
+        let is_left = |procedure: &Procedure| profitable.has_few_callers(procedure) && are_too_many(&procedure.dag, threshold(procedure));
         let left: Vec<&str> = procedures.iter().zip(functions).filter(|(p, _)| is_left(p)).map(|(_, f)| f.name.as_str()).collect();
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
@@ -153,16 +180,17 @@ impl PathPartition {
         let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
         let mut procedures = procedures::known(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
         let strategy = options.strategy;
-        if strategy == PartitionStrategy::P3 && !options.all_procedures {
+        if strategy == PartitionStrategy::P3 {
             add_call_sites(&program.units, &mut procedures);
         }
-        let count = options.copies;
-        let choices = PartitionOptions { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: options.hits };
-        let mut plan = match weights {
-            Some(_) => program.divide(&with_estimates(&program.units, &procedures)?, strategy, &choices)?,
-            None => program.divide(&procedures, strategy, &choices)?,
+        let choices = PartitionOptions { profitable: options.profitable, ..PartitionOptions::new(options.copies, options.hits) };
+        let estimated = weights.map(|_| with_estimates(&program.units, &procedures)).transpose()?;
+        let basis = estimated.as_ref().unwrap_or(&procedures);
+        let mut plan = match options.max_probes {
+            Some(most) => program.divide_bounded(basis, most, &choices)?,
+            None => program.divide(basis, strategy, &choices)?,
         };
-        if !program.is_residual() {
+        if !program.is_residual() && options.max_probes.is_none() {
             cross_check::add(&procedures, &mut plan, choices.measure);
         }
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());

@@ -49,7 +49,7 @@ use trodden_driver::DriverContext;
 use trodden_driver::recipe::SystemText;
 use trodden_flow::part::Measure;
 use trodden_launch::{Engine, LaunchStop};
-use trodden_partition::PartitionStrategy;
+use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 use trodden_profile::copies::{CopyMeasurements, counted_hits, differences, different_edges, edges, merge_copies};
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
 use trodden_unit::SegmentSet;
@@ -85,8 +85,10 @@ pub struct CopyOptions {
     pub shared: SharedCounting,
     /// How the counting of paths is divided.
     pub strategy: PartitionStrategy,
-    /// Whether functions that are called from several places are divided as well (p3).
-    pub all_procedures: bool,
+    /// Which functions p3 divides, and how finely.
+    pub profitable: ProfitableProcedures,
+    /// Probes of a copy at most, in the place of a strategy.
+    pub max_probes: Option<usize>,
     /// Which hits are to be few.
     pub hits: Measure,
     /// The name of a profile by which to divide: a file, a run or a suite.

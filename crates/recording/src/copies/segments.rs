@@ -1,74 +1,222 @@
 //! Copies that count a part of the interprocedural segments each.
 //!
-//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions, and names paths across them as future work. Here the segments
-//! that end in one function are counted by one copy: it needs the contexts of that function, and what leads to those, and no other code.
+//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions, and names paths across them as future work. A segment is a
+//! context and a path behind it: one of parallel edges into the function's graph, and a path through that. Here functions are divided by
+//! the second: a copy has some of a function's paths, behind every context. Dividing contexts would save no probe, as a path's labels and
+//! its count are executed in whatever context it is. The paths of a copy have precise selective labels, which those of no other path
+//! equal, and so have the callers' paths up to the calls by which the copy's segments are reached. Code that leads to none is left alone.
 //!
-//! The profile has the image of each copy with what it counted. No segment is counted twice, so the counts of all are exact together.
+//! 1. The paths that segments end with are procedures, with the executions that the set knows of ([`procedures`]);
+//! 2. these are divided as other paths are ([`trodden_partition`]);
+//! 3. each copy is built for its part of the set ([`SegmentSet::part`]);
+//! 4. the profile has the image of each copy with what it counted. No segment is counted twice, so the counts of all are exact together.
+//!
+//! How often a divided function ran in contexts that are not interesting is not known: no copy sees all of that.
 
 use super::before::CopyInput;
-use super::shared::{self, Divided, Partition, divide};
+use super::shared::{self, Partition, checked};
 use super::{CopiesRecorded, CopyContext, CopyJob};
-use anyhow::{Result, ensure};
-use std::collections::{BTreeMap, BTreeSet};
+use anyhow::{Context, Result, ensure};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use trodden_profile::segments::are_counted;
+use trodden_flow::part::Ends;
+use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, NumberingScheme, Origin};
+use trodden_partition::{ExecutedPath, PartitionOptions, PartitionPlan, Procedure};
+use trodden_profile::segments::{FunctionPath, are_counted, counted, map, unit};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
-use trodden_unit::experiment::SettingsFile;
+use trodden_unit::experiment::{ExperimentScheme, SettingsFile};
 use trodden_unit::{SegmentSet, Settings};
+
+/// Pairs of contexts and paths of a function up to which all are divided, if every pair is to be counted.
+const MOST_SPELLED: u64 = 1 << 20;
+
+/// Unit and name of a function.
+type Key = (String, String);
+/// Executions of segments, by unit, function and path.
+type NamedCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
 /// Records a run by copies that share the counting of segments.
 ///
 /// # Errors
 /// The copies cannot be made or run.
 pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    shared::run(job, context, input, |_| Ok(SegmentPartition::new(set.clone(), job.options.copies)))
+    shared::run(job, context, input, |_| SegmentPartition::new(set.spelled_out(MOST_SPELLED), job))
 }
 
-/// Which copy counts the segments that end in which function.
+/// Which copy counts the segments that end with which path.
 struct SegmentPartition {
     set: SegmentSet,
-    /// For each copy the numbers of its functions in the set.
-    copies: Vec<BTreeSet<u32>>,
-    /// Unit and name of the functions that all copies count.
-    checked: BTreeSet<(String, String)>,
+    /// The copy of each path, by function.
+    owners: Vec<BTreeMap<u64, usize>>,
+    /// The copies that have something to count.
+    copies: Vec<usize>,
+    /// Functions that all copies count.
+    checked: BTreeSet<u32>,
+}
+
+/// A function as it is divided.
+struct DividedFunction {
+    number: u32,
+    /// Its paths in the procedure's graph, with their executions.
+    paths: Vec<(u64, Vec<DagEdgeId>, u64)>,
+    procedure: Procedure,
+}
+
+impl DividedFunction {
+    fn executions(&self) -> u64 {
+        self.paths.iter().fold(0, |sum: u64, (.., count)| sum.saturating_add(*count))
+    }
 }
 
 impl SegmentPartition {
-    fn new(set: SegmentSet, copies: usize) -> SegmentPartition {
-        let functions = set.functions().iter().zip(0..).filter(|(function, _)| !function.contexts.is_empty());
-        let functions: Vec<(u64, u32)> = functions.map(|(function, number)| (function.executions, number)).collect();
-        let count = functions.len() as u128;
-        let Divided { copies, checked, most, all } = divide(functions, copies);
-        log::info!(
-            "{} of segments of {} shared by {} copies, of which one counts {most} at most",
-            plural(all.into(), "execution", "executions"),
-            plural(count, "function", "functions"),
-            copies.len()
-        );
-        let name = |number: &u32| {
-            let function = &set.functions()[*number as usize];
-            (function.unit.clone(), function.name.clone())
-        };
-        let checked = checked.iter().map(name).collect();
-        SegmentPartition { set, copies, checked }
+    fn new(set: SegmentSet, job: &CopyJob) -> Result<SegmentPartition> {
+        let options = &job.options;
+        let functions = procedures(&set)?;
+        let checked = checked(&functions.iter().map(|f| (f.executions(), f.number)).collect::<Vec<_>>());
+        let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) =
+            functions.into_iter().partition(|f| checked.contains(&f.number));
+        ensure!(options.max_probes.is_none(), "--max-probes is for copies that share paths: leave it or --divide out");
+        let choices = PartitionOptions { profitable: options.profitable, ..PartitionOptions::new(options.copies, options.hits) };
+        let all: Vec<Procedure> = divided.iter().map(|f| f.procedure.clone()).collect();
+        let plan = trodden_partition::plan(&all, options.strategy, &choices);
+        let mut owners = vec![BTreeMap::new(); set.functions().len()];
+        small.iter().for_each(|f| owners[f.number as usize].extend(f.paths.iter().map(|(path, ..)| (*path, 0))));
+        let mut loads = vec![0u64; options.copies];
+        for (at, function) in divided.iter().enumerate() {
+            for (path, edges, count) in &function.paths {
+                let copy = owner(&plan, at, edges);
+                loads[copy] = loads[copy].saturating_add(*count);
+                owners[function.number as usize].insert(*path, copy);
+            }
+        }
+        // A copy that counts nothing is of no use.
+        let mut copies: Vec<usize> =
+            (0..options.copies).filter(|copy| owners.iter().any(|of| of.values().any(|own| own == copy))).collect();
+        if copies.is_empty() {
+            copies.push(0);
+        }
+        let partition = SegmentPartition { set, owners, copies, checked };
+        partition.report(loads.into_iter().max().unwrap_or(0), small.iter().chain(&divided));
+        Ok(partition)
     }
+
+    fn report<'a>(&self, most: u64, functions: impl Iterator<Item = &'a DividedFunction> + Clone) {
+        let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.executions()));
+        let divided = self.divided().count() as u128;
+        log::info!(
+            "{} of segments of {} shared by {} copies, of which one counts {most} at most; {} divided",
+            plural(all.into(), "execution", "executions"),
+            plural(functions.count() as u128, "function", "functions"),
+            self.copies.len(),
+            plural(divided, "function is", "functions are")
+        );
+    }
+
+    /// Functions whose paths several copies count.
+    fn divided(&self) -> impl Iterator<Item = u32> + '_ {
+        let is_divided = |of: &BTreeMap<u64, usize>| of.values().collect::<BTreeSet<_>>().len() > 1;
+        (0..).zip(&self.owners).filter(move |(_, of)| is_divided(of)).map(|(number, _)| number)
+    }
+
+    fn names(&self, numbers: impl Iterator<Item = u32>) -> BTreeSet<Key> {
+        let name = |number: u32| &self.set.functions()[number as usize];
+        numbers.map(|number| (name(number).unit.clone(), name(number).name.clone())).collect()
+    }
+}
+
+/// The copy that counts a path of a procedure: the first of those that do.
+fn owner(plan: &PartitionPlan, procedure: usize, path: &[DagEdgeId]) -> usize {
+    let counts = |copy: &trodden_partition::CopyPlan| copy.parts[procedure].as_ref().is_some_and(|part| part.profiles(path));
+    plan.copies.iter().position(counts).expect("every path lies in the part of a copy")
+}
+
+/// The functions in which segments end, each as the procedure of the paths that they end with.
+fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
+    let sites = call_sites(set)?;
+    let mut units: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut out = Vec::new();
+    for (number, function) in (0..).zip(set.functions()).filter(|(_, function)| !function.interesting.is_empty()) {
+        let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are damaged", function.name))?;
+        let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
+        let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
+        let (own, place) = spanned(&dag, &paths);
+        // Where no execution is known, each path counts as one.
+        let executions = |path: u64| match function.executions.is_empty() {
+            true => 1,
+            false => function.executions.get(&path).copied().unwrap_or(0),
+        };
+        let moved = |path: Vec<DagEdgeId>| path.iter().map(|edge| place[edge]).collect();
+        let paths: Vec<(u64, Vec<DagEdgeId>, u64)> =
+            paths.into_iter().map(|(path, edges)| (path, moved(edges), executions(path))).collect();
+        let next = units.len();
+        let unit = *units.entry(&function.unit).or_insert(next);
+        let call_sites = Some(sites.get(&number).map_or(0, |sites| sites.len() as u32));
+        let procedure = procedure(own, &paths, call_sites, unit);
+        out.push(DividedFunction { number, paths, procedure });
+    }
+    Ok(out)
+}
+
+/// The graph of the edges on paths, and the place of each there.
+fn spanned(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
+    let used: BTreeSet<DagEdgeId> = paths.iter().flat_map(|(_, edges)| edges.iter().copied()).collect();
+    let edges: Vec<DagEdge> = used.iter().map(|edge| dag.edge(*edge)).collect();
+    let own = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).expect("whole paths of an acyclic graph are one");
+    (own, used.into_iter().zip((0..).map(DagEdgeId)).collect())
+}
+
+fn procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<u32>, unit: usize) -> Procedure {
+    let mut frequencies = vec![0u64; dag.edges().len()];
+    let ends: BTreeSet<DagEdgeId> = Ends::from_dag(&dag).edges().iter().copied().collect();
+    let mut executed = Vec::new();
+    for (_, edges, count) in paths {
+        edges.iter().for_each(|edge| frequencies[edge.index()] = frequencies[edge.index()].saturating_add(*count));
+        let end = edges.iter().find(|edge| ends.contains(edge)).expect("every path takes an end");
+        executed.push(ExecutedPath { end: *end, count: *count, in_passing: false });
+    }
+    Procedure { dag, frequencies, paths: executed, call_sites, unit }
+}
+
+/// For each function the places from which segments come to it: callers with the edges by which their paths arrive at the call.
+fn call_sites(set: &SegmentSet) -> Result<BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>>> {
+    let mut sites: BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>> = BTreeMap::new();
+    for (caller, function) in (0..).zip(set.functions()) {
+        let calls = set.calls_of(caller);
+        if calls.is_empty() {
+            continue;
+        }
+        let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are damaged", function.name))?;
+        for (callee, context) in calls {
+            let path = numbering.path(&dag, context.path).unwrap_or_default();
+            let last = path.iter().rev().find_map(|edge| match dag.edge(*edge).origin {
+                Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
+                Origin::Enter(_) | Origin::Stop(_) => None,
+            });
+            sites.entry(callee).or_default().insert((caller, last));
+        }
+    }
+    Ok(sites)
 }
 
 impl Partition for SegmentPartition {
     const STREAMS: bool = false;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
-        let of = |functions: &BTreeSet<u32>| {
-            let part = self.set.part(|number| functions.contains(&number));
+        let of = |copy: &usize| {
+            let has = |number: u32, path: u64| {
+                self.checked.contains(&number) || self.owners[number as usize].get(&path).is_some_and(|owner| owner == copy)
+            };
+            let part = self.set.part(has);
             let segments = Some(SettingsFile::Stored(context.driver.inputs()?.put(&part.to_bytes())?));
-            Ok(Settings { segments, ..Settings::default() })
+            Ok(Settings { segments, scheme: Some(ExperimentScheme::Interesting(NumberingScheme::Pspp)), ..Settings::default() })
         };
         self.copies.iter().map(of).collect()
     }
 
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
-        let (images, differences) = merge(profiles, &self.checked);
+        let divided = self.names(self.divided());
+        let (images, differences) = merge(profiles, &self.names(self.checked.iter().copied()), &divided);
         ensure!(images.iter().any(are_counted), "no copy counted a segment: what ran has none of the functions of the set");
         Ok((images, differences))
     }
@@ -78,12 +226,13 @@ impl Partition for SegmentPartition {
     }
 }
 
-/// The images of all copies, each with what only it counts; what all count is left to the first. Says where that differs.
-fn merge(profiles: Vec<Profile>, checked: &BTreeSet<(String, String)>) -> (Vec<ImageProfile>, Vec<String>) {
+/// The images of all copies, each with what only it counts; what all count is left to the first, and other contexts of divided functions
+/// are left out. Says where that differs which all count.
+fn merge(profiles: Vec<Profile>, checked: &BTreeSet<Key>, divided: &BTreeSet<Key>) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
-    let mut first: BTreeMap<(String, String, u64), u64> = BTreeMap::new();
+    let mut first = NamedCounts::new();
     for (copy, profile) in profiles.into_iter().enumerate() {
-        let mut own: BTreeMap<(String, String, u64), u64> = BTreeMap::new();
+        let mut own = NamedCounts::new();
         for mut image in profile.images {
             if !are_counted(&image) {
                 if copy == 0 {
@@ -91,16 +240,17 @@ fn merge(profiles: Vec<Profile>, checked: &BTreeSet<(String, String)>) -> (Vec<I
                 }
                 continue;
             }
+            own.extend(counts_of(&image, checked));
             for unit in &mut image.units {
-                let of_unit = unit.map.functions.iter().filter(|f| checked.contains(&(unit.map.source.clone(), f.name.clone())));
-                for words in of_unit.filter_map(|f| Some((f.name.clone(), f.segment_words()?.range()))) {
-                    let (name, range) = words;
-                    for (word, count) in unit.counts.within(range.clone()) {
-                        *own.entry((unit.map.source.clone(), name.clone(), word - range.start)).or_default() += count;
-                    }
-                    if copy > 0 {
-                        unit.counts.executions.retain(|(word, _)| !range.contains(word));
-                    }
+                for function in &unit.map.functions {
+                    let (key, Some(words)) = ((unit.map.source.clone(), function.name.clone()), function.segment_words()) else { continue };
+                    let last = words.range().end.saturating_sub(1);
+                    let left_out = match (checked.contains(&key), divided.contains(&key)) {
+                        (true, _) if copy > 0 => words.range(),
+                        (false, true) => last..words.range().end,
+                        _ => continue,
+                    };
+                    unit.counts.executions.retain(|(word, _)| !left_out.contains(word));
                 }
             }
             images.push(image);
@@ -109,9 +259,18 @@ fn merge(profiles: Vec<Profile>, checked: &BTreeSet<(String, String)>) -> (Vec<I
             first = own;
         } else if own != first {
             let at = own.iter().chain(&first).map(|(key, _)| key).find(|key| own.get(*key) != first.get(*key));
-            differences
-                .extend(at.map(|(_, name, _)| format!("copy {copy} counted the segments that end in `{name}` otherwise than copy 0")));
+            let name = at.and_then(|segment| segment.last()).map_or("", |(_, name, _)| name);
+            differences.push(format!("copy {copy} counted the segments that end in `{name}` otherwise than copy 0"));
         }
     }
     (images, differences)
+}
+
+/// Executions of the segments that end in some functions, by name: copies number contexts and paths differently.
+fn counts_of(image: &ImageProfile, functions: &BTreeSet<Key>) -> NamedCounts {
+    let name = |at: &FunctionPath| (unit(image, at.function).source.clone(), map(image, at.function).name.clone(), at.path);
+    let ends_there =
+        |segment: &[(String, String, u64)]| segment.last().is_some_and(|(unit, name, _)| functions.contains(&(unit.clone(), name.clone())));
+    let named = counted(image).counts.into_iter().map(|(segment, count)| (segment.iter().map(name).collect::<Vec<_>>(), count));
+    named.filter(|(segment, count)| *count > 0 && ends_there(segment)).collect()
 }

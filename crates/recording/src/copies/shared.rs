@@ -1,7 +1,7 @@
-//! Copies that share the counting of something else than paths, by whole functions: segments that end in one, the sequence of its paths.
+//! Copies that share the counting of something else than paths: segments, or sequences of paths.
 //!
-//! Functions go to copies by their weights, the heaviest first, each to the copy that has least (Graham's LPT). Those of little weight are
-//! counted by all copies: if their counts differ, the copies were not the same execution.
+//! Whole functions go to copies by their weights, the heaviest first, each to the copy that has least (Graham's LPT). Those of little
+//! weight are counted by all copies: if their counts differ, the copies were not the same execution.
 
 use super::before::{self, CopyInput, Failed, WorkFolder};
 use super::launching::{Runner, program, run_to_ends, spec};
@@ -51,12 +51,23 @@ pub trait Partition {
 pub struct Divided {
     /// For each copy the functions that it counts.
     pub copies: Vec<BTreeSet<u32>>,
-    /// Those that all count.
-    pub checked: BTreeSet<u32>,
     /// The weight of the copy that has most.
     pub most: u64,
     /// That of all functions.
     pub all: u64,
+}
+
+/// The functions, given by weight and number, that all copies count: those of least weight.
+pub fn checked(functions: &[(u64, u32)]) -> BTreeSet<u32> {
+    let mut lightest = functions.to_vec();
+    lightest.sort_by_key(|(weight, number)| (*weight, Reverse(*number)));
+    let all: u64 = functions.iter().fold(0, |sum, f| sum.saturating_add(f.0));
+    let mut few = 0u64;
+    let is_checked = |(weight, _): &&(u64, u32)| {
+        few = few.saturating_add(*weight);
+        few.saturating_mul(100) <= all.saturating_mul(CHECKED_PERCENT)
+    };
+    lightest.iter().take_while(is_checked).map(|f| f.1).collect()
 }
 
 /// Divides functions, given by weight and number.
@@ -65,12 +76,7 @@ pub fn divide(mut functions: Vec<(u64, u32)>, copies: usize) -> Divided {
     // A copy that counts nothing is of no use.
     let copies = copies.min(functions.len().max(1));
     let all: u64 = functions.iter().map(|f| f.0).sum();
-    let mut few = 0;
-    let is_checked = |(weight, _): &&(u64, u32)| {
-        few += weight;
-        few.saturating_mul(100) <= all.saturating_mul(CHECKED_PERCENT)
-    };
-    let checked: BTreeSet<u32> = functions.iter().rev().take_while(is_checked).map(|f| f.1).collect();
+    let checked = checked(&functions);
     let mut loads: Vec<(u64, BTreeSet<u32>)> = vec![(0, checked.clone()); copies];
     for (weight, number) in functions.iter().filter(|f| !checked.contains(&f.1)) {
         let least = loads.iter_mut().min_by_key(|(load, _)| *load).expect("there is a copy");
@@ -78,7 +84,7 @@ pub fn divide(mut functions: Vec<(u64, u32)>, copies: usize) -> Divided {
         least.1.insert(*number);
     }
     let most = loads.iter().map(|l| l.0).max().unwrap_or(0);
-    Divided { copies: loads.into_iter().map(|l| l.1).collect(), checked, most, all }
+    Divided { copies: loads.into_iter().map(|l| l.1).collect(), most, all }
 }
 
 /// Records a run by copies.

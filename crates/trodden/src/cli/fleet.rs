@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use trodden_console::arguments::laboratory::DivisionChoices;
 use trodden_console::arguments::partition::copies;
 use trodden_partition::PartitionStrategy;
 
@@ -61,9 +62,9 @@ pub struct FleetCopies {
     /// How to divide the counting; only the laboratory chooses another way.
     #[arg(skip = PartitionStrategy::Weighted)]
     pub strategy: PartitionStrategy,
-    /// Divide functions that are called from several places as well: a choice of the laboratory, for its strategy p3.
+    /// How the laboratory divides.
     #[arg(skip)]
-    pub all_procedures: bool,
+    pub division: DivisionChoices,
 }
 
 /// `trodden fleet pack`

@@ -25,7 +25,7 @@ impl Command {
             }
             Command::Fleet(Fleet::Copies(job)) => {
                 job.strategy = choices.division.strategy.unwrap_or(job.strategy);
-                job.all_procedures = choices.division.all_procedures;
+                job.division = choices.division.clone();
             }
             Command::Trace(Trace::Record(job)) => {
                 let kind = choices.tracing.collector.map(|collector| match collector {

@@ -57,7 +57,8 @@ fn copies(job: &FleetCopies) -> Result<ExitCode> {
         profile: job.profile.as_deref(),
         writes: job.writes.as_deref(),
         strategy: job.strategy,
-        all_procedures: job.all_procedures,
+        profitable: job.division.profitable.into(),
+        max_probes: job.division.max_probes.map(|most| most as usize),
     };
     distribute::make(&options, CopyContext { driver: context(), around: &surroundings() })?;
     Ok(ExitCode::SUCCESS)

@@ -16,10 +16,11 @@ use trodden_analysis::residual::{FIELD_FOLDER, report_known};
 use trodden_analysis::segments;
 use trodden_driver::experiment;
 use trodden_driver::variant::{self, Defaults, WRITES_NOTHING};
+use trodden_flow::NumberingScheme;
 use trodden_profile::RunStore;
 use trodden_profile::private;
 use trodden_report::words::plural;
-use trodden_unit::experiment::{InputKind, Observation, PluginRequest, SettingsFile, exclusions};
+use trodden_unit::experiment::{ExperimentScheme, InputKind, Observation, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{Image, Settings, UnitMap};
 
 /// By how many per cent the code of a unit may grow so that callees need not read their contexts.
@@ -97,6 +98,11 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
     };
     if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(GROWTH))) {
         let functions = plural(set.functions().len() as u128, "function", "functions");
+        let is_selective = settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
+        ensure!(
+            !(is_selective && set.counts_every()),
+            "--scheme pspp numbers segments that are chosen, and this set has everything behind its calls: take known-table or ball-larus"
+        );
         note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
         settings.segments = Some(SettingsFile::Stored(context().inputs()?.put(&set.to_bytes())?));
     }

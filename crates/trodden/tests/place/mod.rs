@@ -203,9 +203,11 @@ pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item
         match word {
             "--baseline" if is_coverage => _ = command.arg(word),
             "--min-share" if is_report => _ = command.arg(word),
-            "--scheme" | "--strategy" | "--witness-strategy" | "--hits" | "--max-paths" | "--table-slots" | "--chords" | "--reach"
-            | "--growth" | "--tail-merging" | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths"
-            | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
+            "--scheme" | "--strategy" | "--max-probes" | "--max-callers" | "--threshold" | "--witness-strategy" | "--hits"
+            | "--max-paths" | "--table-slots" | "--chords" | "--reach" | "--growth" | "--tail-merging" | "--memory" | "--costs"
+            | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths" | "--keep-profile" => {
+                choices.extend([word, words.next().unwrap()])
+            }
             "--all-procedures" | "--count-hits" | "--no-first-run" | "--baseline" | "--witnesses" => choices.push(word),
             "--" => _ = command.arg(word).args(words.by_ref()),
             other => _ = command.arg(other),

@@ -3,7 +3,7 @@
 use crate::place::Place;
 use std::path::Path;
 use trodden_flow::part::Measure;
-use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure};
+use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_profile::FunctionPaths;
 use trodden_unit::{Frame, FunctionMap, FunctionParts, Image, KnownPaths, SegmentSetBuilder, Settings, UnitMap, Weights};
 
@@ -91,7 +91,7 @@ impl Inputs<'_> {
 
     fn part(&self) -> FunctionParts {
         let procedures: Vec<Procedure> = self.map.functions.iter().map(procedure).collect();
-        let options = PartitionOptions { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
+        let options = PartitionOptions { copies: 2, profitable: ProfitableProcedures::ALL, fold_again: true, measure: Measure::All };
         let first = trodden_partition::plan(&procedures, PartitionStrategy::Weighted, &options).copies.remove(0);
         let mut parts = FunctionParts::default();
         for (function, part) in self.map.functions.iter().zip(first.parts) {

@@ -160,6 +160,9 @@ pub enum SegmentNumbering {
     Minimal,
     /// Every path behind every context (Ball and Larus).
     BallLarus,
+    /// As [`SegmentNumbering::Minimal`], found by precise selective labels of the paths that segments of the set have
+    /// ([`trodden_flow::NumberingScheme::Pspp`]).
+    PreciseSelective,
 }
 
 /// Calls at which it is counted that they were reached.

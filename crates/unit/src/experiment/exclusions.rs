@@ -139,8 +139,9 @@ pub fn check(settings: &Settings) -> Result<(), Excluded> {
 
 /// Whether paths are numbered by what is interesting of them. Segments always are, by a scheme that then says so.
 fn is_selective(settings: &Settings) -> bool {
+    use trodden_flow::NumberingScheme::{KnownTable, Pspp};
     match settings.scheme {
-        Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::KnownTable)) => settings.segments.is_none(),
+        Some(ExperimentScheme::Interesting(KnownTable | Pspp)) => settings.segments.is_none(),
         Some(ExperimentScheme::Interesting(_)) => true,
         _ => false,
     }
@@ -156,7 +157,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Interesting, Unknown, "both say which paths are counted", "leave one out"),
     excludes(Interesting, Watched, "both say which paths are counted", "leave one out"),
     excludes(Unknown, Watched, "both say which paths are counted", "leave one out"),
-    excludes(Segments, Selective, "segments are numbered by the scheme known-table or ball-larus", "take one of these"),
+    excludes(Segments, Selective, "segments are numbered by the scheme known-table, pspp or ball-larus", "take one of these"),
     excludes(Segments, Unknown, "both say what is counted", "make two builds"),
     excludes(Segments, Watched, "both say what is counted", "make two builds"),
     excludes(Segments, Interesting, "both say what is counted", "make two builds"),

@@ -144,6 +144,9 @@ impl Experiment {
             Paths::Segments { numbering: SegmentNumbering::Minimal, .. } => {
                 ExperimentScheme::Interesting(trodden_flow::NumberingScheme::KnownTable)
             }
+            Paths::Segments { numbering: SegmentNumbering::PreciseSelective, .. } => {
+                ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pspp)
+            }
             _ => ExperimentScheme::BallLarus,
         }
     }
@@ -244,6 +247,7 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
     if let Some(set) = stored("segments", &settings.segments)? {
         let numbering = match settings.scheme {
             Some(ExperimentScheme::BallLarus) => SegmentNumbering::BallLarus,
+            Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pspp)) => SegmentNumbering::PreciseSelective,
             _ => SegmentNumbering::Minimal,
         };
         return Ok(Paths::Segments { set, numbering });

@@ -1,0 +1,253 @@
+//! How often each function of a program is called, from how often one call of a function executes each of its calls.
+//!
+//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994), who go on from branches to calls. The
+//! number of calls of a function is what comes from outside and, of each caller, its own number of calls times the executions of
+//! the call: a system of linear equations, x = r + Mx. It is solved group by group of functions that call each other, callers first.
+//!
+//! *Recursion.* Within a group the equations may have no solution, or a negative one: estimates know of no recursion that ends. A group
+//! whose matrix has a spectral radius above 1 - 1/[`MOST_DEPTH`] is damped: all its calls are scaled by one factor, so that it has that
+//! radius. So one call from outside leads to [`MOST_DEPTH`] calls of a function that calls just itself, at most. A group that nothing calls
+//! from outside is called once, by its first function.
+
+/// So often does a recursion go on at most.
+pub const MOST_DEPTH: f64 = 64.0;
+/// Rounds of each iteration at most. With the radius that there is at most, an error falls by e in 64 rounds.
+const MOST_ROUNDS: usize = 4096;
+/// Relative changes below this end an iteration.
+const TOLERANCE: f64 = 1e-12;
+
+/// A call: a caller executes it so often in one call of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeightedCall {
+    /// The calling function.
+    pub caller: usize,
+    /// The called one.
+    pub callee: usize,
+    /// Executions for each call of the caller.
+    pub executions: f64,
+}
+
+/// The number of calls of each function, given how often each is called from outside.
+pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
+    let mut out: Vec<Vec<WeightedCall>> = vec![Vec::new(); roots.len()];
+    calls.iter().for_each(|call| out[call.caller].push(*call));
+    let mut called = roots.to_vec();
+    let group_of = groups(&out);
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); roots.len()];
+    (0..roots.len()).for_each(|function| members[group_of[function]].push(function));
+    // Groups are numbered callees first.
+    for group in members.iter().rev().filter(|group| !group.is_empty()) {
+        let is_inner = |call: &WeightedCall| group_of[call.callee] == group_of[group[0]];
+        let inner: Vec<WeightedCall> = group.iter().flat_map(|f| &out[*f]).filter(|call| is_inner(call)).copied().collect();
+        if !inner.is_empty() {
+            if group.iter().all(|function| called[*function] == 0.0) {
+                called[group[0]] = 1.0;
+            }
+            settle(group, &damped(group, &inner), &mut called);
+        }
+        for call in group.iter().flat_map(|f| &out[*f]).filter(|call| !is_inner(call)) {
+            called[call.callee] += called[call.caller] * call.executions;
+        }
+    }
+    called
+}
+
+/// Solves the equations of a group in which functions are called so often from outside it.
+fn settle(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
+    let outside: Vec<f64> = called.to_vec();
+    for _ in 0..MOST_ROUNDS {
+        let next = applied(group, inner, called, &outside);
+        let is_settled = group.iter().all(|f| (next[*f] - called[*f]).abs() <= TOLERANCE * next[*f]);
+        called.copy_from_slice(&next);
+        if is_settled {
+            break;
+        }
+    }
+}
+
+/// What comes from outside, and from the calls of a group.
+fn applied(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f64]) -> Vec<f64> {
+    let mut next = called.to_vec();
+    group.iter().for_each(|function| next[*function] = outside[*function]);
+    inner.iter().for_each(|call| next[call.callee] += called[call.caller] * call.executions);
+    next
+}
+
+/// The calls of a group, scaled down where they would not end.
+fn damped(group: &[usize], inner: &[WeightedCall]) -> Vec<WeightedCall> {
+    let (most, radius) = (1.0 - 1.0 / MOST_DEPTH, radius(group, inner));
+    let factor = if radius > most { most / radius } else { 1.0 };
+    inner.iter().map(|call| WeightedCall { executions: call.executions * factor, ..*call }).collect()
+}
+
+/// The spectral radius of a group's matrix, by iteration on I + M, which has one eigenvalue of greatest size even where M has several.
+fn radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
+    let size = group.iter().max().map_or(0, |f| f + 1);
+    let mut vector = vec![0.0; size];
+    group.iter().for_each(|function| vector[*function] = 1.0 / group.len() as f64);
+    let mut radius = 0.0;
+    for _ in 0..MOST_ROUNDS {
+        let next = applied(group, inner, &vector, &vector);
+        let sum: f64 = group.iter().map(|f| next[*f]).sum();
+        let is_settled = (sum - 1.0 - radius).abs() <= TOLERANCE * sum;
+        radius = sum - 1.0;
+        vector = next.into_iter().map(|value| value / sum).collect();
+        if is_settled {
+            break;
+        }
+    }
+    radius
+}
+
+/// For each function the number of its group of functions that call each other; no group calls one of a greater number (Tarjan).
+fn groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
+    let mut search = Search {
+        out,
+        order: vec![None; out.len()],
+        low: vec![0; out.len()],
+        stack: Vec::new(),
+        group: vec![None; out.len()],
+        next: (0, 0),
+    };
+    for function in 0..out.len() {
+        if search.order[function].is_none() {
+            search.visit(function);
+        }
+    }
+    search.group.into_iter().map(|group| group.expect("each function is in a group")).collect()
+}
+
+/// Tarjan's search for strongly connected components.
+struct Search<'a> {
+    out: &'a [Vec<WeightedCall>],
+    order: Vec<Option<usize>>,
+    low: Vec<usize>,
+    stack: Vec<usize>,
+    group: Vec<Option<usize>>,
+    /// The next places in the order and among the groups.
+    next: (usize, usize),
+}
+
+impl Search<'_> {
+    /// Visits what is reached from a function, without recursion: programs call deeper than stacks are.
+    fn visit(&mut self, root: usize) {
+        let mut work = vec![(root, 0)];
+        while let Some((function, at)) = work.pop() {
+            if at == 0 {
+                (self.order[function], self.low[function]) = (Some(self.next.0), self.next.0);
+                self.next.0 += 1;
+                self.stack.push(function);
+            }
+            match self.out[function].get(at).map(|call| call.callee) {
+                Some(callee) => {
+                    work.push((function, at + 1));
+                    match (self.order[callee], self.group[callee]) {
+                        (None, _) => work.push((callee, 0)),
+                        (Some(order), None) => self.low[function] = self.low[function].min(order),
+                        (Some(_), Some(_)) => {}
+                    }
+                }
+                None => self.leave(function, work.last().map(|(caller, _)| *caller)),
+            }
+        }
+    }
+
+    fn leave(&mut self, function: usize, caller: Option<usize>) {
+        if self.order[function] == Some(self.low[function]) {
+            while let Some(member) = self.stack.pop() {
+                self.group[member] = Some(self.next.1);
+                if member == function {
+                    break;
+                }
+            }
+            self.next.1 += 1;
+        }
+        if let Some(caller) = caller {
+            self.low[caller] = self.low[caller].min(self.low[function]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(caller: usize, callee: usize, executions: f64) -> WeightedCall {
+        WeightedCall { caller, callee, executions }
+    }
+
+    /// The solution of x = r + Mx by Gaussian elimination; `None` if there is none.
+    fn eliminated(roots: &[f64], calls: &[WeightedCall]) -> Option<Vec<f64>> {
+        let size = roots.len();
+        let mut rows: Vec<Vec<f64>> =
+            (0..size).map(|row| (0..=size).map(|c| if c == size { roots[row] } else { f64::from(u8::from(c == row)) }).collect()).collect();
+        calls.iter().for_each(|c| rows[c.callee][c.caller] -= c.executions);
+        for column in 0..size {
+            let pivot = (column..size).max_by(|a, b| rows[*a][column].abs().total_cmp(&rows[*b][column].abs()))?;
+            rows.swap(column, pivot);
+            if rows[column][column].abs() < 1e-9 {
+                return None;
+            }
+            for row in (0..size).filter(|row| *row != column) {
+                let factor = rows[row][column] / rows[column][column];
+                for at in column..=size {
+                    rows[row][at] -= factor * rows[column][at];
+                }
+            }
+        }
+        Some((0..size).map(|row| rows[row][size] / rows[row][row]).collect())
+    }
+
+    #[test]
+    fn calls_are_those_of_the_linear_equations() {
+        let mut state = 7u64;
+        let mut draw = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut recursive = 0;
+        for _ in 0..400 {
+            let size = 2 + draw(7) as usize;
+            // Within a function's calls the sum stays below one, so that every recursion ends.
+            let mut calls: Vec<WeightedCall> = Vec::new();
+            for caller in 0..size {
+                (0..1 + draw(3)).for_each(|_| calls.push(call(caller, draw(size as u64) as usize, draw(30) as f64 / 100.0)));
+            }
+            let mut roots = vec![0.0; size];
+            roots[0] = 1.0;
+            (1..size).for_each(|f| roots[f] = if calls.iter().any(|c| c.callee == f && c.caller < f) { 0.0 } else { 1.0 });
+            let (expected, found) = (eliminated(&roots, &calls).unwrap(), call_frequencies(&roots, &calls));
+            for (function, (e, f)) in expected.iter().zip(&found).enumerate() {
+                // A group without a caller is called once here.
+                let is_rootless = *e == 0.0;
+                assert!(is_rootless || (e - f).abs() <= 1e-6 * e.max(1.0), "{function}: {found:?}, not {expected:?} ({roots:?} {calls:?})");
+            }
+            recursive += usize::from(calls.iter().any(|c| c.callee <= c.caller && c.executions > 0.0));
+        }
+        assert!(recursive > 100, "{recursive}");
+    }
+
+    #[test]
+    fn without_recursion_calls_multiply_along_chains() {
+        let calls = [call(0, 1, 10.0), call(0, 2, 2.0), call(1, 2, 3.0), call(2, 3, 0.5)];
+        assert_eq!(call_frequencies(&[1.0, 0.0, 0.0, 0.0], &calls), [1.0, 10.0, 32.0, 16.0]);
+    }
+
+    #[test]
+    fn a_recursion_that_would_not_end_is_damped() {
+        // Each call leads to two: one from outside to 64 in all, and half of a pair's calls are of each.
+        let one = call_frequencies(&[1.0], &[call(0, 0, 2.0)]);
+        assert!((one[0] - MOST_DEPTH).abs() < 1e-6, "{one:?}");
+        let pair = call_frequencies(&[1.0, 0.0, 0.0], &[call(0, 1, 5.0), call(1, 0, 5.0), call(1, 2, 1.0)]);
+        assert!((pair[0] + pair[1] - MOST_DEPTH).abs() < 1.0 && pair[0] > pair[1] && pair[2] == pair[1], "{pair:?}");
+        // One that ends is left alone.
+        assert!((call_frequencies(&[1.0], &[call(0, 0, 0.75)])[0] - 4.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_nothing_calls_from_outside_is_called_once() {
+        let called = call_frequencies(&[1.0, 0.0, 0.0], &[call(1, 2, 1.0), call(2, 1, 0.5)]);
+        assert_eq!(called[0], 1.0);
+        assert!((called[1] - 2.0).abs() < 1e-6 && (called[2] - 2.0).abs() < 1e-6, "{called:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! How often each function of a program is called, estimated from its code: frequencies of one run, not of one call of each function.
+//!
+//! The calls of a function are those that its blocks name, each as often as its block is executed in a call of the function; a block that
+//! calls a function twice counts once. `main` is called once, and so is each function that no other calls by name: from outside, or by
+//! a pointer. Which calls follow from these, recursion included: [`trodden_flow::call_frequencies`].
+
+use super::block_frequencies;
+use std::collections::HashMap;
+use trodden_flow::call_frequencies::{WeightedCall, call_frequencies};
+use trodden_unit::{Frame, FunctionMap, MapError, UnitMap};
+
+/// The calls of each function in a run, in the order of the units.
+///
+/// # Errors
+/// A map is damaged.
+pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError> {
+    let names = Names::from_units(units);
+    let mut calls = Vec::new();
+    let functions = units.iter().enumerate().flat_map(|(unit, (_, map))| map.functions.iter().map(move |f| (unit, f)));
+    for (caller, (unit, function)) in functions.clone().enumerate() {
+        let named = function.calls.iter().filter_map(|call| Some((call.block, names.function(unit, call.callee.as_deref()?)?)));
+        let named: Vec<_> = named.collect();
+        if named.is_empty() {
+            continue;
+        }
+        let executed = block_frequencies(function)?;
+        calls.extend(named.into_iter().map(|(block, callee)| WeightedCall { caller, callee, executions: executed.node(block) }));
+    }
+    let mut roots: Vec<f64> = functions.map(|(_, function)| f64::from(u8::from(function.plain_name() == "main"))).collect();
+    let mut is_called = vec![false; roots.len()];
+    calls.iter().filter(|call| call.caller != call.callee).for_each(|call| is_called[call.callee] = true);
+    roots.iter_mut().zip(is_called).filter(|(_, is_called)| !is_called).for_each(|(root, _)| *root = 1.0);
+    Ok(call_frequencies(&roots, &calls))
+}
+
+/// Functions by name: local ones by unit.
+struct Names<'a> {
+    local: Vec<HashMap<&'a str, usize>>,
+    all: HashMap<&'a str, usize>,
+}
+
+impl<'a> Names<'a> {
+    fn from_units(units: &'a [(Frame, UnitMap)]) -> Names<'a> {
+        let mut names = Names { local: vec![HashMap::new(); units.len()], all: HashMap::new() };
+        let mut next = 0;
+        for (unit, (_, map)) in units.iter().enumerate() {
+            let first = next;
+            for function in &map.functions {
+                names.add(unit, function.local, function.plain_name(), next);
+                next += 1;
+            }
+            let of = |name: &str| map.functions.iter().position(|f: &FunctionMap| f.name == name);
+            for alias in &map.aliases {
+                if let Some(place) = of(&alias.of) {
+                    names.add(unit, false, plain(&alias.name), first + place);
+                }
+            }
+        }
+        names
+    }
+
+    fn add(&mut self, unit: usize, local: bool, name: &'a str, number: usize) {
+        let names = if local { &mut self.local[unit] } else { &mut self.all };
+        names.entry(name).or_insert(number);
+    }
+
+    /// The function that a unit calls by a name; `None` if the program's units have none.
+    fn function(&self, unit: usize, name: &str) -> Option<usize> {
+        let name = plain(name);
+        self.local[unit].get(name).or_else(|| self.all.get(name)).copied()
+    }
+}
+
+/// A linkage name without the mark by which LLVM leaves it unchanged.
+fn plain(name: &str) -> &str {
+    name.strip_prefix('\u{1}').unwrap_or(name)
+}
