@@ -221,8 +221,8 @@ impl BurstController {
         let began = Instant::now();
         self.set_switches(true);
         let last = self.wait(asked.saturating_sub(Duration::from_secs_f64(self.late)));
-        // Both readings of the clock come just before the switch is turned. What passes between a reading and the switch, be it only that the
-        // recorder has to wait for a processor, is missing at the beginning, is too much at the end, and cancels out on average.
+        // Both readings of the clock come just before the switch is turned. What passes between a reading and the switch, be it only that
+        // the recorder has to wait for a processor, is missing at the beginning, is too much at the end, and cancels out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
         // Without pauses it stays on.
         if self.bursts.burst < self.bursts.every || last {

@@ -1,7 +1,7 @@
 //! Readings of the counts while a program is sampled, and the estimates from them.
 //!
-//! A burst lasts a fixed time, and counted code is slower. So in a burst, code with short paths makes less progress than it would
-//! uncounted, and is observed too little. The counts between two readings show by how much ([`super::slowdown`]).
+//! A burst lasts a fixed time, and counted code is slower. So in a burst, the program makes less progress than it would uncounted, and is
+//! observed too little. The counts between two readings show by how much ([`super::slowdown`]).
 //!
 //! Each reading's counts are weighted by that factor, so that a burst represents the same time of the uncounted program: the usual
 //! ratio of inclusion probabilities (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe",

@@ -74,3 +74,19 @@ pub(super) fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashM
 pub(super) fn counting_cost(instructions: f64) -> f64 {
     (COST_SHARE * instructions).min(MOST_COST)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_usual_length_are_slowed_down_alike_and_longer_ones_less() {
+        let slowdown = |instructions: f64| Work { instructions, counting: counting_cost(instructions) }.slowdown(1.0);
+        for instructions in [1.0, 8.0, 40.0] {
+            assert!((slowdown(instructions) - 1.17).abs() < 1e-9, "{instructions}: {}", slowdown(instructions));
+        }
+        // 6.8 instructions of 400.
+        assert!((slowdown(400.0) - 1.017).abs() < 1e-9, "{}", slowdown(400.0));
+        assert_eq!(Work { instructions: 5.0, counting: 0.0 }.slowdown(1.0), 1.0);
+    }
+}
