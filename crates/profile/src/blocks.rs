@@ -22,6 +22,14 @@ use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 use xxhash_rust::xxh3::Xxh3;
 
 const MAGIC: [u8; 8] = *b"TRODPROF";
+/// How other files begin that people take for stored profiles, and what to do with them.
+const OTHER_KINDS: &[(&[u8], &str)] = &[
+    (b"TRODRAW", "it is a raw file of counts, of which `trodden import` makes a profile"),
+    (b"TRODTRC", "it is a trace, of which `trodden import` makes a profile; `trodden report` shows a trace as it is"),
+    (b"TRODSTR", "it is a stream file, of which `trodden import` makes a run"),
+    (b"TRODWPP", "it is a log of a stream: `trodden info`, `show`, `patterns` and `segments` take logs"),
+    (b"\x7fELF", "it is a program: `trodden record -- PROGRAM` makes a profile"),
+];
 /// Maps by unit, shared by all profiles that are read with it: thousands of runs of one program have its maps in memory once.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
@@ -273,11 +281,9 @@ impl BlockReader {
         let have = length.min(FILE_HEAD) as usize;
         reader.file.read_exact(&mut head[..have]).map_err(ProfileError::io(path, "read"))?;
         if have < 8 || head[..8] != MAGIC {
-            let what = match head[..8] == trodden_wire::RAW_MAGIC {
-                true => "it is a raw file of counts, of which `trodden import` makes a profile".to_string(),
-                false => "it does not begin with TRODPROF".to_string(),
-            };
-            return Err(ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what });
+            let what =
+                OTHER_KINDS.iter().find(|(begin, _)| head.starts_with(begin)).map_or("it does not begin with TRODPROF", |(_, what)| what);
+            return Err(ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what: what.to_owned() });
         }
         let version = u32::from_le_bytes(head[8..12].try_into().expect("four bytes"));
         if have == head.len() && version != CONTAINER_VERSION {
