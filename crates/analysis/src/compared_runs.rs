@@ -72,7 +72,9 @@ fn runs(job: &ComparedRuns) -> Result<Vec<Run>> {
             None => endless.push(file.display().to_string()),
         }
     }
-    left_out(&unreadable, "cannot be read");
+    if let Some(first) = unreadable.first() {
+        log::warn!("left out: {first}{}", more_alike(&unreadable));
+    }
     left_out(&empty, "has no counts of any program");
     left_out(&endless, "does not say how the run ended: give it with --failing or --passing");
     Ok(runs)
@@ -80,9 +82,12 @@ fn runs(job: &ComparedRuns) -> Result<Vec<Run>> {
 
 fn left_out(files: &[String], why: &str) {
     if let Some(first) = files.first() {
-        let more = if files.len() > 1 { format!(" (and {} more alike)", files.len() - 1) } else { String::new() };
-        log::warn!("left out: {first}: {why}{more}");
+        log::warn!("left out: {first}: {why}{}", more_alike(files));
     }
+}
+
+fn more_alike(files: &[String]) -> String {
+    if files.len() > 1 { format!(" (and {} more alike)", files.len() - 1) } else { String::new() }
 }
 
 /// Of runs of several programs and builds those of one: of the wanted program, and of the build with most of them that has failing and

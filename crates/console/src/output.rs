@@ -6,6 +6,7 @@
 //!
 //! What a traced or copied program prints itself is its own, and passes by.
 
+use crate::notes::note;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::env;
@@ -178,6 +179,27 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// The name that stands for standard output, where a report goes to a file.
+const STANDARD_OUTPUT: &str = "-";
+
+/// Writes a report to a file that the user named, and says what is where; for `-` to standard output, in silence.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
+    if file.as_os_str() != STANDARD_OUTPUT {
+        write_file(file, bytes)?;
+        note(format_args!("{what} in {}", file.display()));
+        return Ok(());
+    }
+    print(bytes)
+}
+
+/// The file that a report goes to; `None` for standard output, which `-` stands for.
+pub fn destination(file: Option<&Path>) -> Option<&Path> {
+    file.filter(|file| file.as_os_str() != STANDARD_OUTPUT)
+}
+
 /// Writes a file that the user named: whole, or not at all.
 ///
 /// # Errors
@@ -244,12 +266,12 @@ pub fn print_found(as_json: bool, json: impl FnOnce() -> Result<Vec<u8>>, text: 
     if as_json { print(&json()?) } else { print_text(&text()?) }
 }
 
-/// Writes bytes to a file, or prints them where none is named.
+/// Writes bytes to a file, or prints them where none is named, or `-`.
 ///
 /// # Errors
 /// They cannot be written.
 pub fn write_or_print(file: Option<&Path>, bytes: &[u8]) -> Result<()> {
-    file.map_or_else(|| print(bytes), |file| write_file(file, bytes))
+    destination(file).map_or_else(|| print(bytes), |file| write_file(file, bytes))
 }
 
 /// Prints text, with colours or without, in which names must not steer the terminal.

@@ -29,8 +29,12 @@ pub fn end(ended: Result<ExitCode>) -> ExitCode {
 /// # Errors
 /// It cannot be printed.
 pub fn said_by_clap(said: &clap::Error) -> Result<ExitCode> {
-    said.print().context("cannot write to standard output")?;
-    Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(FAILED)))
+    let status = ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(FAILED));
+    match said.print() {
+        // A wrong command line is one even if standard error has no reader.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
+        printed => printed.context("cannot write to standard output").map(|()| status),
+    }
 }
 
 /// A reader that has seen enough is no failure.

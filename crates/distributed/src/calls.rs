@@ -8,6 +8,16 @@ use anyhow::{Result, ensure};
 use std::collections::HashSet;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
+/// Refuses a thread that a trace does not have.
+///
+/// # Errors
+/// It is such a thread.
+pub(crate) fn check_thread(trace: &TraceFile, thread: Option<u32>) -> Result<()> {
+    let last = trace.threads().saturating_sub(1);
+    ensure!(thread.is_none_or(|t| t <= last), "the trace has no thread {}: its threads are 0 to {last}", thread.unwrap_or(0));
+    Ok(())
+}
+
 /// Functions and threads that are left out.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut {
@@ -21,8 +31,7 @@ impl LeftOut {
     /// # Errors
     /// The trace has no such function, file or thread.
     pub fn new(trace: &TraceFile, ignored: &[String], thread: Option<u32>) -> Result<Self> {
-        let last = trace.threads().saturating_sub(1);
-        ensure!(thread.is_none_or(|t| t <= last), "the trace has no thread {}: its threads are 0 to {last}", thread.unwrap_or(0));
+        check_thread(trace, thread)?;
         Ok(Self { functions: place::functions_left_out(trace, ignored)?, thread })
     }
 

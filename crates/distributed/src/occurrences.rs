@@ -1,5 +1,6 @@
 //! Where in a trace a function is called or a line executed.
 
+use crate::calls::check_thread;
 use crate::place::{TraceLocation, described, follow};
 use anyhow::Result;
 use serde::Serialize;
@@ -32,8 +33,9 @@ pub struct Occurrences {
 /// Finds the executions of a place in a thread, or in all, and describes at most `top` of them.
 ///
 /// # Errors
-/// The trace cannot be read.
+/// The trace cannot be read, or has no such thread.
 pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<Occurrences> {
+    check_thread(trace, thread)?;
     let (mut found, mut seen) = (Vec::new(), 0);
     let threads = (0..trace.threads()).filter(|t| thread.is_none_or(|wanted| wanted == *t)).map(ThreadNumber);
     for thread in threads {

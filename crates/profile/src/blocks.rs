@@ -16,6 +16,17 @@ use std::sync::Arc;
 use trodden_container::{FileHead, FileKind, HEAD_BYTES, HeadError, MARKER, SECTION_HEAD, Section, SectionError, SectionHead, find_marker};
 use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 
+/// Other kinds of files that people take for stored profiles, and what to do with them.
+const OTHER_KINDS: &[(FileKind, &str)] = &[
+    (FileKind::TRACE, "it is a trace, of which `trodden import` makes a profile; `trodden report` shows a trace as it is"),
+    (FileKind::STREAM_LOG, "it is a log of a stream: `trodden info`, `show`, `patterns` and `segments` take logs"),
+];
+/// How others begin, which do not have trodden's head.
+const OTHER_BEGINNINGS: &[(&[u8], &str)] = &[
+    (&trodden_wire::RAW_MAGIC, "it is a raw file of counts, of which `trodden import` makes a profile"),
+    (b"TRODSTR", "it is a stream file, of which `trodden import` makes a run"),
+    (b"\x7fELF", "it is a program: `trodden record -- PROGRAM` makes a profile"),
+];
 /// Maps by unit, shared by all profiles that are read with it: thousands of runs of one program have its maps in memory once.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
@@ -261,16 +272,19 @@ impl BlockReader {
         let have = length.min(FILE_HEAD) as usize;
         reader.file.read_exact(&mut head[..have]).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what };
+        if let Some((_, what)) = OTHER_BEGINNINGS.iter().find(|(begin, _)| head.starts_with(begin)) {
+            return Err(foreign((*what).to_owned()));
+        }
         match FileHead::read(&head[..have]) {
-            Ok(head) if head.kind != FileKind::PROFILE => Err(foreign(format!("it is {}", head.kind.phrase()))),
+            Ok(head) if head.kind != FileKind::PROFILE => {
+                let known = OTHER_KINDS.iter().find(|(kind, _)| *kind == head.kind).map(|(_, what)| (*what).to_owned());
+                Err(foreign(known.unwrap_or_else(|| format!("it is {}", head.kind.phrase()))))
+            }
             Ok(head) if head.version != FORMAT_VERSION => {
                 let (found, known) = (u64::from(head.version), u64::from(FORMAT_VERSION));
                 Err(ProfileError::Version { path: path.to_owned(), kind: "stored profile", found, known })
             }
             Ok(_) => Ok(reader),
-            Err(HeadError::Earlier) if head[..8] == trodden_wire::RAW_MAGIC => {
-                Err(foreign("it is a raw file of counts, of which `trodden import` makes a profile".to_owned()))
-            }
             Err(HeadError::Earlier) => Err(ProfileError::Earlier { path: path.to_owned(), kind: "stored profile" }),
             // A profile that is cut within its head has lost what follows, too.
             Err(HeadError::Short) if have > 0 => Ok(reader),

@@ -222,7 +222,9 @@ pub enum ProfileError {
         known: String,
     },
     /// A name that no suite can have.
-    #[error("a suite cannot be called `{0}`: numbers, `last` and `last~N` name single runs; give it another name")]
+    #[error(
+        "a suite cannot be called `{0}`: numbers, `last` and `last~N` name single runs, and a name has no line breaks; give it another name"
+    )]
     SuiteName(String),
 }
 

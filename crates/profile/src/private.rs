@@ -43,11 +43,15 @@ pub fn file_mode(folder: &Path) -> u32 {
 /// # Errors
 /// It cannot be made.
 pub fn create_folder(path: &Path) -> io::Result<()> {
-    match create_new_folder(path) {
+    let create = || match create_new_folder(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        other => other,
+    };
+    match create() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder(path.parent().filter(|above| !above.as_os_str().is_empty()).ok_or(error)?)?;
-            create_folder(path)
+            // Once more only: in `/proc` a folder is not found although the one above it exists.
+            create()
         }
         other => other,
     }
@@ -96,4 +100,28 @@ pub fn temporary_folder(prefix: &str) -> io::Result<TemporaryFolder> {
 /// It cannot be made.
 pub fn temporary_folder_in(base: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
     TemporaryFolder::create_in(base, prefix, folder_mode(base))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_folders_are_created() {
+        let place = tempfile::tempdir().unwrap();
+        let inner = place.path().join("a/b/c");
+        for _ in 0..2 {
+            create_folder(&inner).unwrap();
+            assert!(inner.is_dir());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_created_is_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("file"), "").unwrap();
+        assert!(create_folder(&place.path().join("file")).is_err());
+        assert!(create_folder(&place.path().join("file/below")).is_err());
+        assert!(create_folder(Path::new("/proc/trodden-no-such-folder/below")).is_err());
+    }
 }

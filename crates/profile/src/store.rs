@@ -427,13 +427,14 @@ impl RunStore {
     }
 }
 
-/// Refuses names of suites that [`RunStore::select`] would read as single runs.
+/// Refuses names of suites that [`RunStore::select`] would read as single runs, and those with line breaks and the like, which would spoil
+/// every list of suites.
 ///
 /// # Errors
 /// It is such a name.
 pub fn check_suite_name(name: &str) -> Result<(), ProfileError> {
     let taken = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || steps_back(name).is_some();
-    match taken || name.trim().is_empty() {
+    match taken || name.trim().is_empty() || name.contains(char::is_control) {
         true => Err(ProfileError::SuiteName(name.to_owned())),
         false => Ok(()),
     }

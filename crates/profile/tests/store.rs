@@ -78,7 +78,7 @@ fn runs_are_numbered_listed_found_and_removed() {
     let error = store.select("nightly").unwrap_err().to_string();
     assert!(error.contains("no run or suite `nightly`; there are 3 runs, 1 to 3, and suites smoke"), "{error}");
     assert_eq!(store.add_run(&profile(1, 1)).unwrap().number, 5, "no number is given twice");
-    for bad in ["last", "last~3", "12", "#12", " "] {
+    for bad in ["last", "last~3", "12", "#12", " ", "a\nb"] {
         assert!(matches!(store.set_suite(1, Some(bad)), Err(ProfileError::SuiteName(_))), "{bad}");
     }
     assert!(matches!(store.remove(77), Err(ProfileError::NoRun { .. })));

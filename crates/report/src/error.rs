@@ -4,12 +4,14 @@
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// No function has the given name.
-    #[error("no instrumented function is called `{name}`{}", did_you_mean(.similar))]
+    #[error("no instrumented function is called `{name}`{}", did_you_mean(.similar, .inlined_into))]
     NoSuchFunction {
         /// The given name.
         name: String,
         /// Functions with similar names.
         similar: Vec<String>,
+        /// Functions that it was inlined into.
+        inlined_into: Vec<String>,
     },
     /// A place of a path expression is in no block.
     #[error("{place} is in no block of these functions: {}", where_code_is(.place))]
@@ -48,7 +50,13 @@ pub enum ReportError {
     Compress(std::io::Error),
 }
 
-fn did_you_mean(similar: &[String]) -> String {
+fn did_you_mean(similar: &[String], inlined_into: &[String]) -> String {
+    const NAMED: usize = 3;
+    if let Some(first) = inlined_into.first() {
+        let names: Vec<String> = inlined_into.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
+        let more = if inlined_into.len() > NAMED { " and others" } else { "" };
+        return format!(": it was inlined into {}{more}, whose paths have its code (`trodden annotate {first}`)", names.join(", "));
+    }
     match similar {
         [] => "; `trodden report --json` names all of them".into(),
         some => format!("; did you mean {}?", some.iter().map(|s| format!("`{s}`")).collect::<Vec<_>>().join(" or ")),

@@ -172,7 +172,7 @@ impl InputKind {
     /// Names the first one that was given.
     pub fn refuse_options(self, options: &[(&str, bool)]) -> Result<()> {
         options.iter().try_for_each(|(option, is_given)| {
-            ensure!(!is_given, "{option} does not apply to {}", self.phrase());
+            ensure!(!is_given, "{option} does not apply to {}: leave it out", self.phrase());
             Ok(())
         })
     }
@@ -339,6 +339,6 @@ mod tests {
     #[test]
     fn an_option_of_another_kind_is_named() {
         let error = InputKind::Trace.refuse_options(&[("--top", false), ("--measure", true)]).unwrap_err();
-        assert_eq!(error.to_string(), "--measure does not apply to a trace");
+        assert_eq!(error.to_string(), "--measure does not apply to a trace: leave it out");
     }
 }

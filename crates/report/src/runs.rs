@@ -4,6 +4,7 @@ use crate::json;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use trodden_profile::{ProcessEnding, RunEntry};
+use trodden_text::words::moment;
 
 /// A run as JSON.
 pub fn run_json(entry: &RunEntry) -> Value {
@@ -19,7 +20,8 @@ pub fn run_json(entry: &RunEntry) -> Value {
 
 /// Runs, for a terminal.
 pub fn table(runs: &[RunEntry]) -> String {
-    let mut out = format!("{:>5}  {:<12} {:>10}  {:<10}  {}\n", "run", "suite", "seconds", "ending", "test or command");
+    let mut out =
+        format!("{:>5}  {:<12} {:<16}  {:>10}  {:<10}  {}\n", "run", "suite", "started (UTC)", "seconds", "ending", "test or command");
     for entry in runs {
         let ending = match entry.run.ending {
             Some(ProcessEnding::Exit(status)) => format!("exit {status}"),
@@ -27,10 +29,12 @@ pub fn table(runs: &[RunEntry]) -> String {
             None if entry.run.runs > 1 => "several".into(),
             None => "unknown".into(),
         };
+        // Up to the minute.
+        let started = moment(entry.run.started_ns).chars().take("2026-11-21 09:45".len()).collect::<String>();
         let suite = entry.run.suite.as_deref().unwrap_or("-");
         let seconds = entry.run.duration_ns as f64 / 1e9;
         let command = entry.run.test.clone().unwrap_or_else(|| entry.run.command.join(" ")).replace(char::is_control, " ");
-        writeln!(out, "{:>5}  {suite:<12} {seconds:>10.3}  {ending:<10}  {command}", entry.number).expect("writing to a string");
+        writeln!(out, "{:>5}  {suite:<12} {started}  {seconds:>10.3}  {ending:<10}  {command}", entry.number).expect("writing to a string");
     }
     out
 }

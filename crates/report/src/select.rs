@@ -6,6 +6,7 @@ use crate::names::Name;
 use crate::view::{Function, View};
 use regex_lite::Regex;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use trodden_profile::{FunctionPaths, PathCount};
 
 /// Which functions and paths a report shows.
@@ -111,7 +112,11 @@ pub fn share(part: u128, whole: u128) -> f64 {
 pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
     let found = matching_names(view.functions.iter().map(|f| &f.name), text)?;
     match found.is_empty() {
-        true => Err(ReportError::NoSuchFunction { name: text.to_string(), similar: similar(view, text) }),
+        true => Err(ReportError::NoSuchFunction {
+            name: text.to_string(),
+            similar: similar(view, text),
+            inlined_into: inlined_into(view, text),
+        }),
         false => Ok(found.into_iter().map(|at| &view.functions[at]).collect()),
     }
 }
@@ -155,6 +160,19 @@ pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) ->
         known: paths.iter().map(|p| p.id).collect(),
     };
     numbered.map(|path| Some(Cow::Owned(path))).ok_or_else(none)
+}
+
+/// The functions that have the code of a function which was inlined.
+fn inlined_into(view: &View, text: &str) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for unit in view.profile.images.iter().flat_map(|image| &image.units) {
+        let inlined = unit.map.scopes.iter().filter(|scope| scope.name == text || scope.linkage_name == text);
+        for call in inlined.filter_map(|scope| scope.inlined_at) {
+            let outermost = unit.map.inlined_chain(call).last().unwrap_or(call);
+            names.extend(unit.map.scopes.get(outermost.scope as usize).map(|scope| scope.name.clone()));
+        }
+    }
+    names.into_iter().collect()
 }
 
 fn similar(view: &View, text: &str) -> Vec<String> {

@@ -8,6 +8,9 @@ use trodden_text::words::plural;
 
 /// The name of the newest run.
 pub const LAST: &str = "last";
+/// What to do with a folder that is named in the place of a profile.
+const OF_FOLDERS: &str =
+    ": `trodden import` makes a run of a folder of raw or stream files, and `trodden report` shows a recording of waits";
 
 /// Reads the profile that `wanted` names: a file if there is one of that name, else a run, or all runs of a suite added up.
 ///
@@ -70,7 +73,9 @@ pub fn files(wanted: &str) -> Result<Vec<PathBuf>> {
         return Ok(vec![path.to_owned()]);
     }
     let store = match RunStore::find(Path::new(".")) {
-        Err(ProfileError::NoStore { .. }) if path.is_dir() => bail!("{wanted} is a folder, not a profile, and there is no run store here"),
+        Err(ProfileError::NoStore { .. }) if path.is_dir() => {
+            bail!("{wanted} is a folder, not a profile, and there is no run store here{OF_FOLDERS}")
+        }
         Err(ProfileError::NoStore { .. }) if wanted != LAST => {
             bail!("there is neither a file {wanted} nor a run store here: record a run with `trodden record -- PROGRAM`")
         }
@@ -78,7 +83,7 @@ pub fn files(wanted: &str) -> Result<Vec<PathBuf>> {
     };
     // A suite may well have the name of a folder: `tests`.
     match store.select(wanted) {
-        Err(_) if path.is_dir() => bail!("{wanted} is a folder, not a profile, and no run or suite has that name"),
+        Err(_) if path.is_dir() => bail!("{wanted} is a folder, not a profile, and no run or suite has that name{OF_FOLDERS}"),
         found => Ok(found?.into_iter().map(|entry| entry.profile).collect()),
     }
 }

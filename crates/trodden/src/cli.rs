@@ -78,6 +78,8 @@ Environment:
   TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
   TRODDEN_LLVM        the folder of an LLVM 22 that is not installed by packages
 
+`trodden-cc --help` prints clang's options.
+
 With ccache, set CCACHE_EXTRAFILES to the plugin's file (`trodden doctor` names it), and another CCACHE_DIR (or `ccache -C`) for other \
 words in
 TRODDEN_INSTRUMENT: ccache sees neither.";
@@ -127,34 +129,70 @@ pub enum Command {
     Segments(Segments),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
-    /// Show paths that the field takes and no test has taken.
+    /// Show paths that a program takes in use (the field) and no test has taken.
     Untested(Untested),
     /// Collect untested paths from many machines.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  trodden fleet pack -o report.field          on each machine: what `trodden untested` would show, without names
+  trodden fleet aggregate inbox               of all that came in
+  trodden fleet copies ./prog -k 8 -o parts   copies that count a part each, and cost their users little"
+    )]
     Fleet(Fleet),
-    /// Write a profile, trace or recording of waits in a form that other tools read.
+    /// Write a profile, trace or recording of waits for other tools: flame graphs, pprof, lcov, Perfetto, clang.
     Export(Export),
-    /// Report source coverage: lines, regions, functions, branches, MC/DC and paths.
-    #[command(subcommand)]
+    /// Report source coverage as llvm-cov does (lines, branches, MC/DC), and the combinations of lines that tests leave out.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  trodden build --coverage -- make && trodden record --suite tests -- make check
+  trodden coverage report tests
+  trodden coverage report tests --combinations 5     lines that are covered, but that no test executed together
+  trodden coverage show tests --html pages           as genhtml and llvm-cov write them
+  trodden export lcov tests -o tests.info"
+    )]
     Coverage(Coverage),
     /// Run test suites, find redundant tests, order tests.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  trodden suite run tests --commands tests.txt
+  trodden suite list tests --function parse     which tests execute it
+  trodden suite redundant tests
+  trodden suite order tests --since HEAD        those that a change concerns first"
+    )]
     Suite(Suite),
-    /// Record who waits for whom; `trodden report` shows the code that causes it.
-    #[command(subcommand)]
+    /// Record who waits for whom (MPI ranks, threads); `trodden report` shows the code that causes it.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  trodden waits record -- mpirun -n 4 ./app && trodden report trodden.waits"
+    )]
     Waits(Waits),
     /// List, remove and group recorded runs.
     Runs(Runs),
-    /// Merge profiles.
+    /// Merge profiles, also those of several machines.
     Merge(Merge),
     /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
     /// Make another variant of an instrumented program, without its sources.
     Instrument(Instrument),
-    /// Describe an instrumented program, a shared library, a profile or a run.
+    /// Describe an instrumented program, a shared library, a profile or a run; say where runs and units are kept.
     Info(Info),
-    /// Record the exact trace of an unmodified program.
-    #[command(subcommand)]
+    /// Record which blocks an unmodified program executes, in order: its exact trace.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  trodden trace record -- /usr/bin/gzip -k file
+  trodden report out.trace      the calls
+  trodden show out.trace        block by block"
+    )]
     Trace(Trace),
     /// Show or prune the unit cache.
     Cache(Cache),
@@ -172,7 +210,7 @@ Example:
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// Number of runs.
+        /// Number of runs; one more has its memory at other addresses.
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
         runs: u32,
         /// An instrumented program and its arguments.

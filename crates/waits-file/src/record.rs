@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use trodden_launch::process::wait_forwarding;
+use trodden_launch::process::{not_run, wait_forwarding};
 use trodden_text::words::{plural, shell_word};
 use trodden_wire::waits::{MAGIC, OUTPUT_VARIABLE, RATE_VARIABLE};
 
@@ -42,11 +42,20 @@ impl RecordedProgram<'_> {
     /// The folder cannot be made, or the command not be started or recorded.
     pub fn run(&self, recorder: &Recorder) -> Result<ExitStatus> {
         refuse_restricted(&self.command[0])?;
-        let folder = folder(self.output)?;
+        let (folder, is_new) = folder(self.output)?;
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
         command.env("LD_PRELOAD", recorder.preloads()).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, self.rate.to_string());
-        let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", self.command[0].display()))?;
+        let status = match wait_forwarding(&mut command) {
+            Ok(status) => status,
+            Err(error) => {
+                if is_new {
+                    // It is empty. If it cannot be removed, the reason why nothing ran says more.
+                    let _ = fs::remove_dir(&folder);
+                }
+                return Err(not_run(&self.command[0], error).into());
+            }
+        };
         let threads = threads_in(&folder)?;
         if threads == 0 {
             match Recording::open(&folder) {
@@ -58,7 +67,9 @@ impl RecordedProgram<'_> {
                 ),
             }
         } else {
-            let folder = self.output.to_string_lossy();
+            // As it was typed, unless it was a pattern.
+            let is_pattern = self.output.to_string_lossy().contains('%');
+            let folder = if is_pattern { folder.to_string_lossy() } else { self.output.to_string_lossy() };
             let folder = shell_word(&folder);
             log::info!("{} recorded; show them by `trodden report {folder}`", plural(threads as u128, "thread", "threads"));
         }
@@ -119,12 +130,13 @@ impl Recorder {
     }
 }
 
-/// An empty folder of that name. A recording that is there is replaced, anything else is not.
-fn folder(output: &Path) -> Result<PathBuf> {
+/// An empty folder of that name, and whether it is new. A recording that is there is replaced, anything else is not.
+fn folder(output: &Path) -> Result<(PathBuf, bool)> {
     let name = output.to_string_lossy().replace("%p", &std::process::id().to_string());
     let host = nix::unistd::gethostname().unwrap_or_default();
     let folder = std::path::absolute(name.replace("%h", &host.to_string_lossy()))?;
-    if folder.exists() {
+    let is_new = !folder.exists();
+    if !is_new {
         clear(&folder)?;
     }
     let make = || {
@@ -133,7 +145,7 @@ fn folder(output: &Path) -> Result<PathBuf> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
     };
     make().with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    Ok(folder)
+    Ok((folder, is_new))
 }
 
 fn clear(folder: &Path) -> Result<()> {

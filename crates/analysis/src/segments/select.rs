@@ -47,7 +47,10 @@ pub fn asked(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> 
             of_rows(&rows, wanted)
         }
     };
-    ensure!(!set.functions().is_empty(), "--segments {wanted}: there is no segment of depth {depth}");
+    ensure!(
+        !set.functions().is_empty(),
+        "segments {wanted}: there is no segment of depth {depth}: take a run in which instrumented functions call each other"
+    );
     Ok(set)
 }
 

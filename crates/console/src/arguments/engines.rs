@@ -83,7 +83,12 @@ pub fn engine(text: &str) -> Result<EngineChoice, String> {
     match (name, rest) {
         ("local", "") => Ok(EngineChoice::Local),
         ("slurm", options) => Ok(EngineChoice::Slurm(options.split_whitespace().map(str::to_owned).collect())),
-        ("template", line) if !line.is_empty() => Ok(EngineChoice::Template(line.to_owned())),
+        ("template", line) if ["{script}", "{index}", "{each}"].iter().any(|place| line.contains(place)) => {
+            Ok(EngineChoice::Template(line.to_owned()))
+        }
+        ("template", line) if !line.is_empty() => {
+            Err("say where a task's script goes by {script}, {index} or {each}: template:ssh host{index} sh {script}".into())
+        }
         ("kubernetes", rest) => match rest.split_once(',') {
             Some((image, claim)) if !image.is_empty() && !claim.is_empty() => {
                 Ok(EngineChoice::Kubernetes { image: image.to_owned(), claim: claim.to_owned() })
@@ -106,7 +111,7 @@ mod tests {
         assert_eq!(engine("template:ssh host{index}:22 sh {script}"), Ok(EngineChoice::Template("ssh host{index}:22 sh {script}".into())));
         let kubernetes = EngineChoice::Kubernetes { image: "registry:5000/tools:1".into(), claim: "data".into() };
         assert_eq!(engine("kubernetes:registry:5000/tools:1,data"), Ok(kubernetes));
-        for wrong in ["", "loca", "local:4", "template", "template: ", "kubernetes", "kubernetes:tools", "kubernetes:,data"] {
+        for wrong in ["", "loca", "local:4", "template", "template: ", "template:sh", "kubernetes", "kubernetes:x", "kubernetes:,data"] {
             assert!(engine(wrong).is_err(), "{wrong}");
         }
         let parameters = EngineParameters { jobs: None, memory: None, retries: 1, shared: None };

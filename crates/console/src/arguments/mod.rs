@@ -7,6 +7,7 @@
 //! | `compression.rs` | methods of compressing sequences |
 //! | `engines.rs` | who runs jobs |
 //! | `partition.rs` | how paths are divided among copies |
+//! | `places.rs`, `shares.rs` | names of files that are written; percentages |
 //! | `parameters.rs` | how paths are counted |
 //! | `simulate.rs` | what is simulated, and the model |
 //! | `laboratory.rs` | choices that only the laboratory offers, and how it hands them to `trodden` |
@@ -17,6 +18,8 @@ pub mod engines;
 pub mod laboratory;
 pub mod parameters;
 pub mod partition;
+pub mod places;
+pub mod shares;
 pub mod simulate;
 pub mod times;
 

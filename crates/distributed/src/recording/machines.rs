@@ -117,7 +117,11 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
     if let Err(error) = trodden_launch::run(&work, &others.engine, &stop, &mut report) {
         let logs = (0..machines).filter_map(|task| std::fs::read_to_string(work.log(task)).ok());
         let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
-        return Err(anyhow::Error::from(error).context(said.map_or_else(String::new, |s| format!("a machine said: {s}"))));
+        let error = anyhow::Error::from(error);
+        return Err(match said {
+            Some(said) => error.context(format!("a machine said: {said}")),
+            None => error,
+        });
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::in_file;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
-use trodden_text::words::{plural, reasons};
+use trodden_text::words::{plural, reasons, shell_word};
 use trodden_trace::{
     Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout,
     TraceEnd, TraceWriter, check_traceable, try_collector,
@@ -407,9 +407,10 @@ impl<'a> Recording<'a> {
         writer.finish(&end)?;
         notes.iter().for_each(|note| log::info!("{note}"));
         log::info!(
-            "{blocks} blocks in {}, from {hits} hits of witnesses in {}",
+            "{blocks} blocks in {}, from {hits} hits of witnesses in {}; `trodden report {}` shows the calls",
             self.options.output.display(),
-            runs_in_words(end.runs.len())
+            runs_in_words(end.runs.len()),
+            shell_word(&self.options.output.to_string_lossy())
         );
         Ok(match ending {
             FollowEnding::Exited(code) => code as u8,

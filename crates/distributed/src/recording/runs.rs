@@ -170,7 +170,9 @@ impl<'a> RepeatedProgram<'a> {
         let input = if is_single { Input::Inherited } else { input(&host.temporary)? };
         let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::keep(fresh.clone(), host.temporary.clone())).transpose()?;
         let subject = Self::with(options, host.pass_on, program(options, host)?, input)?;
-        Ok(Self { folder, fresh, ..subject })
+        // Given, as on other machines, and not inherited: a program sees the order of its variables, and that is another one then.
+        let environment = host.machines.as_ref().map(|others| others.environment.clone());
+        Ok(Self { folder, fresh, environment, ..subject })
     }
 
     fn with(options: &'a RunOptions, pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync), program: PathBuf, input: Input) -> Result<Self> {

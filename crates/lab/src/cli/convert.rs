@@ -3,6 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 use trodden_console::arguments::choices::{Choice, one_of};
+use trodden_console::arguments::places::place;
 use trodden_trace::simulation::SourceFormat;
 
 /// `trodden-lab convert`
@@ -22,7 +23,7 @@ pub struct Convert {
     #[arg(long)]
     pub partial: bool,
     /// The recording.
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE", value_parser = place())]
     pub output: PathBuf,
 }
 

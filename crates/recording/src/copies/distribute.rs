@@ -7,6 +7,7 @@ use super::CopyContext;
 use super::make::{COPY, CopiedProgram, PathPartition};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_flow::part::Measure;
@@ -54,13 +55,33 @@ pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     let plan = plan(job, &program)?;
     trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
+    let is_new = !folder.exists();
+    let made = make_in(job, PathPartition::planned(program, plan), &stop, context);
+    if made.is_err() {
+        // A second attempt would find a folder that is not empty. What cannot be removed is seen there.
+        let _ = if is_new { fs::remove_dir_all(folder) } else { clear(folder) };
+    }
+    let made = made?;
+    log::info!("{made} copies are in {}; `trodden fleet` says how their users' reports are made and added up", folder.display());
+    Ok(())
+}
+
+/// Removes what is in a folder.
+fn clear(folder: &Path) -> io::Result<()> {
+    fs::read_dir(folder)?.try_for_each(|entry| {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }
+    })
+}
+
+/// Fills the folder; gives the number of copies.
+fn make_in(job: &DistributedOptions, partition: PathPartition, stop: &LaunchStop, context: CopyContext) -> Result<usize> {
+    let (folder, file) = (job.folder, job.program);
     let whole = folder.join(PROGRAM);
     trodden_profile::temporary::create_folders(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
     let name = file.file_name().with_context(|| format!("{} is no program", file.display()))?;
     fs::copy(file, whole.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
-    let made = PathPartition::planned(program, plan).make(folder, false, job.writes, &stop, context)?;
-    log::info!("{} copies are in {}; `trodden fleet` says how their users' reports are made and added up", made.len(), folder.display());
-    Ok(())
+    Ok(partition.make(folder, false, job.writes, stop, context)?.len())
 }
 
 /// Which copy counts what.

@@ -80,6 +80,7 @@ fn listed(text: &str) -> Vec<TestCommand> {
 
 /// The tests of a build folder, by ctest's own account.
 fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
+    ensure!(folder.is_dir(), "there is no folder {}: --ctest takes the folder that CMake builds in", folder.display());
     let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
     let ask = |options: &[OsString]| -> Result<Value> {
         let arguments = base();

@@ -119,6 +119,11 @@ fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], takes_traces: b
         "{0} is a trace of another simulator: `trodden-lab convert {0} -o FILE` makes a recording of it for --from",
         path.display()
     );
+    ensure!(
+        programs.is_empty() || format == SourceFormat::PerfScript,
+        "--program is for the text of `perf script`, and {} is none: leave it out",
+        path.display()
+    );
     let source: Box<dyn BranchSource> = match format {
         SourceFormat::Auto | SourceFormat::Recorded => Box::new(RecordedSource::new(reader, path)?),
         SourceFormat::Bt9 => Box::new(Bt9Source::new(reader, path)?),

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_console::arguments::Parameters;
 use trodden_console::arguments::laboratory::{GuidedChoices, VariantChoices};
+use trodden_console::arguments::places::place;
 
 /// `trodden build`
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub struct Pgo {
     #[arg(long, value_name = "COMMAND", required = true)]
     pub train: Vec<String>,
     /// Where the program goes (default: its name with `.fast`, in the current folder).
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: Option<PathBuf>,
     /// The program to make faster, if the build makes several.
     #[arg(long, value_name = "FILE")]
@@ -81,7 +82,7 @@ pub struct Instrument {
     /// The program or shared library.
     pub program: PathBuf,
     /// Where to write the variant.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: PathBuf,
     /// Count only these paths: a profile, top:N[:PROFILE], share:99%[:PROFILE], function:NAME, touch:FILE:LINES,
     /// through:FILE:LINE,.., paths:FILE or diff:REVISION (repeatable).

@@ -16,9 +16,9 @@ pub struct Copies {
     /// What to divide: paths, edges, iterations (sequences of paths), or segments:SET (RUN, top:N[:RUN], share:99%[:RUN]).
     #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = division)]
     pub divide: Division,
-    /// With --divide segments:SET: maximum number of calls in a segment.
-    #[arg(long, value_name = "K", default_value_t = 1, requires = "copies", value_parser = clap::value_parser!(u32).range(1..=16))]
-    pub depth: u32,
+    /// With --divide segments:SET: maximum number of calls in a segment. [default: 1]
+    #[arg(long, value_name = "K", requires = "copies", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub depth: Option<u32>,
     /// Profile to divide by: a file, run or suite (default: the newest run of this build, else a first, sampled run).
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::CoverageChoices;
+use trodden_console::arguments::places::place;
 use trodden_stored::named::LAST;
 
 /// `trodden coverage`
@@ -59,6 +60,7 @@ pub struct CoveredFiles {
 Examples:
   trodden coverage report                              the last run
   trodden coverage report tests --functions            all runs of a suite, added up, by function
+  trodden coverage report --functions --combinations 5 covered lines that no run has executed together
   trodden coverage report --include src --fail-under lines=80,branches=70
   trodden coverage report all-tests --baseline unit-tests   lines and paths that only one of them has
   trodden coverage report tests --changed-since HEAD~1 only lines that changed since that commit
@@ -138,7 +140,7 @@ pub struct CoverageShow {
     #[command(flatten)]
     pub covered: Covered,
     /// Write pages for browsers into this folder.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", value_parser = place())]
     pub html: Option<PathBuf>,
     /// Show only functions whose name this regular expression matches.
     #[arg(long, short, value_name = "REGEX")]

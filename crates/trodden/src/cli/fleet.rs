@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::DivisionChoices;
 use trodden_console::arguments::partition::copies;
+use trodden_console::arguments::places::place;
 use trodden_partition::PartitionStrategy;
 
 /// `trodden fleet`
@@ -52,7 +53,7 @@ pub struct FleetCopies {
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
     /// The new folder that the copies go to.
-    #[arg(short, long, value_name = "FOLDER")]
+    #[arg(short, long, value_name = "FOLDER", value_parser = place())]
     pub output: PathBuf,
     /// The file to which copies write what they count, unless TRODDEN_OUTPUT says otherwise; as in TRODDEN_OUTPUT, %m
     /// stands for the build, %p for the process. Where its folder does not exist, a copy writes nothing and does not
@@ -83,7 +84,7 @@ pub struct Pack {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub user: String,
     /// The report.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: PathBuf,
     /// Append the report to the file.
     #[arg(long)]
@@ -109,7 +110,7 @@ pub struct Aggregate {
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub users: usize,
     /// Write a row for each path of each user, ordered by path: CSV, or Parquet if the name ends in .parquet.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = place())]
     pub rows: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]

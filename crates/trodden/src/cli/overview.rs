@@ -48,6 +48,7 @@ pub fn command() -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn every_command_is_in_one_group() {
@@ -80,5 +81,55 @@ mod tests {
         let help = command().render_help().to_string();
         assert!(help.contains("Every day:\n  build        Run a build command"), "{help}");
         assert!(help.contains("Exit status"), "{help}");
+    }
+
+    const PLAN: &str = include_str!("../../../../docs/commands.md");
+
+    /// Commands that have none below them and are not hidden, by their full names, with the options that are their own.
+    fn leaves(command: &Command, name: &str, found: &mut BTreeMap<String, BTreeSet<String>>) {
+        let below: Vec<&Command> = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help").collect();
+        if below.is_empty() || name == "runs" {
+            let longs = command.get_arguments().filter_map(Arg::get_long).filter(|long| !["color", "help"].contains(long));
+            found.insert(name.to_owned(), longs.map(|long| format!("--{long}")).collect());
+        }
+        for below in below {
+            let full = if name.is_empty() { below.get_name().to_owned() } else { format!("{name} {}", below.get_name()) };
+            leaves(below, &full, found);
+        }
+    }
+
+    /// The rows of the plan's tree: the command, and its options.
+    fn planned() -> BTreeMap<String, BTreeSet<String>> {
+        let tree = PLAN.split("## The tree").nth(1).and_then(|rest| rest.split("commands (70 before)").next()).unwrap();
+        let is_name = |word: &&str| !word.contains(|c: char| c.is_ascii_uppercase() || "[-".contains(c));
+        let rows = tree.lines().filter(|line| line.starts_with("| `"));
+        let row = |line: &str| {
+            let cells: Vec<&str> = line.trim_matches('|').split(" | ").collect();
+            let name = cells[0].split('`').nth(1).unwrap();
+            let options = cells[2].split(|c: char| c.is_whitespace() || "`;,".contains(c)).filter(|word| word.starts_with('-'));
+            let options = options.map(|option| if option == "-o" { "--output".to_owned() } else { option.to_owned() });
+            (name.split(' ').take_while(is_name).collect::<Vec<_>>().join(" "), options.collect())
+        };
+        rows.map(row).collect()
+    }
+
+    /// `docs/commands.md` is the plan: it has every command with every option, and no other.
+    #[test]
+    fn the_plan_is_the_tree() {
+        let (mut there, mut planned) = (BTreeMap::new(), planned());
+        leaves(&Cli::command(), "", &mut there);
+        // Drivers take clang's arguments; their own option is `--trodden`.
+        let drivers = ["cc", "c++"];
+        let options = there.values().map(BTreeSet::len).sum::<usize>() + drivers.len();
+        let heading = format!("\n{} commands (70 before), {options} options (483 before)", there.len());
+        for driver in drivers {
+            planned.remove(driver);
+            there.remove(driver);
+        }
+        // The plan says "and what `build` counts".
+        let of_build = there["build"].clone();
+        there.get_mut("instrument").unwrap().retain(|option| planned["instrument"].contains(option) || !of_build.contains(option));
+        assert_eq!(there, planned);
+        assert!(PLAN.contains(&heading), "{heading}");
     }
 }

@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
+use trodden_console::arguments::shares::percent;
 use trodden_stored::named::LAST;
 
 /// What repeats in a sequence of paths and calls.
@@ -50,8 +51,8 @@ pub struct Patterns {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Phases: write a page with the chart as well.
-    #[arg(long, value_name = "FILE")]
+    /// Phases: write an HTML page with the chart to this file instead.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub html: Option<PathBuf>,
 }
 
@@ -76,12 +77,6 @@ impl FromStr for Length {
         let length = Length { least: number(least)?, most: number(most)? };
         if length.least > length.most { Err(format!("{} is more than {}", length.least, length.most)) } else { Ok(length) }
     }
-}
-
-/// A share in per cent.
-fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    percent.ok_or_else(|| "expected a percentage between 0 and 100".to_owned())
 }
 
 #[cfg(test)]

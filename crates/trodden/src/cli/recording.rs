@@ -7,11 +7,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use trodden_console::arguments::laboratory::StreamChoices;
+use trodden_console::arguments::places::place;
 use trodden_console::arguments::times::duration;
 use trodden_recording::RecordedCommand;
 use trodden_recording::streams::record::StreamOptions;
 use trodden_sequence::CompressionMethod;
-use trodden_wire::stream::{DEFAULT_REGIONS, MOST_LAST, MOST_PATIENCE_MS};
+use trodden_wire::stream::{DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, MOST_LAST, MOST_PATIENCE_MS};
 
 /// Where the profile of a run goes.
 #[derive(Debug, Args)]
@@ -20,7 +21,7 @@ pub struct Destination {
     #[arg(long, value_name = "SUITE")]
     pub suite: Option<String>,
     /// Write the profile to this file as well.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: Option<PathBuf>,
     /// Do not put the run into the run store (needs --output).
     #[arg(long, requires = "output")]
@@ -57,7 +58,8 @@ pub struct Record {
     pub together: bool,
     /// Attach to a running program, built with --sample and started with TRODDEN_OUTPUT: its raw file, their folder, or its
     /// process number (repeatable).
-    #[arg(long, value_name = "RAW|FOLDER|PID", conflicts_with_all = ["together", "branches", "whole_program", "last", "copies", "command"])]
+    #[arg(long, alias = "pid", value_name = "RAW|FOLDER|PID")]
+    #[arg(conflicts_with_all = ["together", "branches", "whole_program", "last", "copies", "command"])]
     pub attach: Vec<PathBuf>,
     /// With --attach: how long (default: until Ctrl-C, or until the processes have ended).
     #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "attach")]
@@ -123,9 +125,9 @@ pub struct RecordStream {
         conflicts_with_all = ["burst", "every", "branches", "copies", "suite", "output", "no_store"])]
     pub last: Option<u64>,
     /// With --whole-program: longest time a thread may block when its buffer is full; after that it drops events and counts them
-    /// (0: never block).
-    #[arg(long, value_name = "TIME", requires = "whole_program", default_value = "2s", value_parser = max_wait)]
-    pub max_wait: Duration,
+    /// (0: never block). [default: 2s]
+    #[arg(long, value_name = "TIME", requires = "whole_program", value_parser = max_wait)]
+    pub max_wait: Option<Duration>,
     /// What only the laboratory chooses.
     #[arg(skip)]
     pub choices: StreamChoices,
@@ -137,7 +139,7 @@ impl RecordStream {
         StreamOptions {
             method: self.choices.method.unwrap_or(CompressionMethod::Phrases),
             backlog: self.choices.backlog.unwrap_or(DEFAULT_REGIONS),
-            patience: self.max_wait.as_millis() as u64,
+            patience: self.max_wait.map_or(DEFAULT_PATIENCE_MS, |time| time.as_millis() as u64),
         }
     }
 }
@@ -179,7 +181,6 @@ pub struct Import {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trodden_wire::stream::DEFAULT_PATIENCE_MS;
 
     #[test]
     fn waits_are_whole_milliseconds() {

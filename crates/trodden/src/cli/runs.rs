@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use trodden_console::arguments::places::place;
 
 /// `trodden runs`
 #[derive(Debug, Args)]
@@ -9,8 +10,10 @@ use std::path::PathBuf;
 Examples:
   trodden runs
   trodden runs suite nightly 3 4 last
-  trodden runs remove 7
-  trodden runs remove --leftovers")]
+  trodden runs remove 1-20 nightly
+  trodden runs remove --leftovers
+
+`trodden info` says where runs are kept. To add up runs of several machines: `record -o FILE` on each, then `trodden merge`.")]
 pub struct Runs {
     /// Print JSON.
     #[arg(long)]
@@ -25,18 +28,18 @@ pub struct Runs {
 pub enum RunsCommand {
     /// Remove runs and their profiles.
     Remove {
-        /// Runs: numbers, `last`, or a suite, of which all runs are removed.
+        /// Runs: numbers, ranges of numbers (3-7), `last`, or a suite, of which all runs are removed.
         #[arg(required_unless_present = "leftovers")]
         runs: Vec<String>,
         /// Remove what killed recordings left: raw counts, and profiles half written.
         #[arg(long)]
         leftovers: bool,
     },
-    /// Put runs into a suite.
+    /// Put runs into a suite; a run is in one at most.
     Suite {
         /// The suite.
         suite: String,
-        /// The runs.
+        /// Runs: numbers, ranges of numbers (3-7), `last`, or another suite.
         #[arg(required = true)]
         runs: Vec<String>,
     },
@@ -50,7 +53,7 @@ Examples:
   trodden merge -o nightly.trodden nightly")]
 pub struct Merge {
     /// The result.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: PathBuf,
     /// Keep different builds of one program side by side instead of leaving the later ones out.
     #[arg(long)]
@@ -109,13 +112,14 @@ pub struct Diff {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  trodden info                      where runs, units and sources are sought
   trodden info ./prog
   trodden info --json one.trodden")]
 pub struct Info {
-    /// An instrumented program or shared library; a profile or run, with its streams; logs of streams.
-    pub file: PathBuf,
-    /// List every unit and every function that is not instrumented.
-    #[arg(long)]
+    /// An instrumented program or shared library; a profile or run, with its streams; logs of streams. Without one: version and folders.
+    pub file: Option<PathBuf>,
+    /// Programs: list every unit and every function that is not instrumented.
+    #[arg(long, requires = "file")]
     pub all: bool,
     /// Print JSON.
     #[arg(long)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
 use trodden_console::arguments::choices::spelled;
 use trodden_console::arguments::laboratory::CoverageChoices;
+use trodden_console::arguments::shares::percent;
 use trodden_report::Measure;
 use trodden_stored::named::LAST;
 
@@ -32,11 +33,11 @@ pub struct Report {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Profiles: minimum share of the program, in percent.
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub min_share: Option<f64>,
-    /// Profiles: maximum number of source lines of a path; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 40)]
-    pub steps: usize,
+    /// Profiles: maximum number of source lines of a path; 0 for all. [default: 40]
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    pub steps: Option<usize>,
     /// Waits: predict the run's duration if this function took so many per cent less. May be given several times.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = prediction)]
     pub what_if: Vec<(String, f64)>,
@@ -46,8 +47,8 @@ pub struct Report {
     /// Print JSON.
     #[arg(long, conflicts_with = "html")]
     pub json: bool,
-    /// Write an HTML page to this file instead.
-    #[arg(long, value_name = "FILE")]
+    /// Write an HTML page, which has all, to this file instead.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["function", "top", "min_share", "steps"])]
     pub html: Option<PathBuf>,
 }
 
@@ -128,7 +129,8 @@ Examples:
   trodden export html t.trace -o t.html --ignore log_message --ignore alloc.c
   trodden export chrome app.waits -o app.json
 
-Time in exports of a trace is the number of executed blocks: a trace has no clock.")]
+`folded` is for flamegraph.pl, inferno and speedscope, `pprof` for pprof and speedscope, `lcov` for genhtml, `chrome` for Perfetto.
+`trodden help export` explains each form. Time in exports of a trace is the number of executed blocks: a trace has no clock.")]
 pub struct Export {
     /// The form.
     pub format: Format,
@@ -138,7 +140,7 @@ pub struct Export {
     /// Where to write; by default, and for `-`, standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Only functions of this name, or whose full name matches this regular expression.
+    /// Profiles, as `folded`, `pprof`, `lcov` and `json`: only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// With `lcov` and `llvm-json`: only source files that match this pattern (src, src/*.c), or lie in a folder that does; '*': also
@@ -157,7 +159,7 @@ pub struct Export {
     /// What only the laboratory chooses.
     #[arg(skip)]
     pub choices: CoverageChoices,
-    /// Profiles: what folded stacks are weighed by. [default: instructions]
+    /// Profiles, as `folded`, `pprof`, `json` and `html`: quantity that is shown. [default: instructions]
     #[arg(long, value_parser = spelled::<Measure>())]
     pub measure: Option<Measure>,
     /// With `known`: write a file for TRODDEN_KNOWN, by which this residual program knows these paths without being rebuilt.
@@ -195,7 +197,7 @@ pub struct Advise {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Minimum share of all executed instructions that a finding saves, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.05, value_parser = percent)]
     pub min_share: f64,
     /// Print JSON.
     #[arg(long, conflicts_with = "sarif")]

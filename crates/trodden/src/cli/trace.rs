@@ -8,6 +8,7 @@ use std::time::Duration;
 use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_console::arguments::engines::{EngineChoice, engine};
 use trodden_console::arguments::laboratory::TraceChoices;
+use trodden_console::arguments::places::place;
 use trodden_console::arguments::times::duration;
 use trodden_trace::CollectorKind;
 
@@ -74,10 +75,10 @@ pub struct TraceRecord {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub runs: u32,
     /// File that the trace goes to.
-    #[arg(short, long, value_name = "FILE", default_value = "out.trace")]
+    #[arg(short, long, value_name = "FILE", default_value = "out.trace", value_parser = place())]
     pub output: PathBuf,
     /// Trace a running process, in one run, until it ends or Ctrl-C.
-    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    #[arg(long, alias = "attach", value_name = "PID", conflicts_with = "command")]
     pub pid: Option<i32>,
     /// End the trace after this time (of several runs each).
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
@@ -104,7 +105,7 @@ pub struct TraceRecord {
     #[arg(long, value_name = "ENGINE", default_value = "local", conflicts_with = "pid", value_parser = engine)]
     pub engine: EngineChoice,
     /// Maximum number of runs at a time (default: one for each core).
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
     /// What only the laboratory chooses.
     #[arg(skip)]

@@ -50,7 +50,7 @@ pub struct Untested {
     /// Print JSON.
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Write to this file instead of standard output.
+    /// Write to this file instead of standard output (`-`).
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

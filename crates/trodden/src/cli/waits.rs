@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::WaitChoices;
+use trodden_console::arguments::places::place;
 
 /// `trodden waits`
 #[derive(Debug, Subcommand)]
@@ -23,7 +24,7 @@ Programs must be linked with the shared C library, and MPI programs with a share
 #[derive(Debug, Args)]
 pub struct WaitsRecord {
     /// Folder of the recording (%p: process number, %h: host).
-    #[arg(short, long, value_name = "FOLDER", default_value = "trodden.waits")]
+    #[arg(short, long, value_name = "FOLDER", default_value = "trodden.waits", value_parser = place())]
     pub output: PathBuf,
     /// What only the laboratory chooses.
     #[arg(skip)]

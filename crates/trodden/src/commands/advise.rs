@@ -8,7 +8,7 @@ use crate::notes::{listed, note};
 use crate::output;
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use std::process::ExitCode;
 use trodden_analysis::advise::{AdviceKind, AdviseOptions};
 use trodden_analysis::sequences::IterationPattern;
@@ -43,8 +43,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
         if !patterns.is_empty() {
             append(&mut log, sarif::iterations(&view, &in_report::turns(&patterns), &sources));
         }
-        output::write_file(file, &output::json_text(&log)?)?;
-        note(format_args!("the findings are in {}", file.display()));
+        output::write_report(file, &output::json_text(&log)?, "the findings are")?;
     } else if job.json {
         let mut document = json::advice(&view, &advice, &sources);
         document["iterations"] = serde_json::to_value(&patterns)?;
@@ -82,9 +81,6 @@ fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
 }
 
 fn wanted(job: &Advise) -> Result<AdviceSelection> {
-    if !(0.0..=100.0).contains(&job.min_share) {
-        bail!("--min-share {} is invalid: it must be a percentage between 0 and 100", job.min_share);
-    }
     Ok(AdviceSelection {
         function: job.function.clone(),
         kinds: job.kind.clone(),

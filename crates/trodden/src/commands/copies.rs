@@ -62,10 +62,13 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         Division::Paths => SharedCounting::Paths,
         Division::Edges => SharedCounting::Edges,
         Division::Iterations => SharedCounting::Iterations,
-        Division::Segments(wanted) => SharedCounting::Segments(asked(given.depth as usize, &[], wanted, &folders())?),
+        Division::Segments(wanted) => SharedCounting::Segments(asked(given.depth.unwrap_or(1) as usize, &[], wanted, &folders())?),
     };
     if let (SharedCounting::Iterations | SharedCounting::Segments(_), Some((_, option))) = (&shared, others.iter().find(|(is, _)| *is)) {
         bail!("{option} is for copies that share paths or edges: leave it or --divide out");
+    }
+    if given.depth.is_some() && !matches!(shared, SharedCounting::Segments(_)) {
+        bail!("--depth is for --divide segments:SET: leave it out");
     }
     let parameters = EngineParameters {
         jobs: given.jobs.map(|jobs| jobs as usize),

@@ -26,7 +26,6 @@ use trodden_stored::named;
 /// # Errors
 /// There is no such profile, trace, recording or function, it has no such form, or the file cannot be written.
 pub fn run(job: &Export) -> Result<ExitCode> {
-    let job = &Export { output: job.output.clone().filter(|file| file.as_os_str() != "-"), ..job.clone() };
     let kind = InputKind::of(&job.file)?;
     let forms: &[Format] = match kind {
         InputKind::Profile => &OF_PROFILES,
@@ -71,16 +70,27 @@ const OF_PROFILES: [Format; 10] = [
     Format::Proftext,
 ];
 
+/// Refuses options that change nothing in the form of a profile that is asked for.
+fn refuse_options_of_other_forms(job: &Export) -> Result<()> {
+    const COVERAGE: &[Format] = &[Format::Lcov, Format::LlvmJson];
+    let options: [(&str, bool, &[Format]); 7] = [
+        ("--function", job.function.is_some(), &[Format::Folded, Format::Pprof, Format::Lcov, Format::Json]),
+        ("--measure", job.measure.is_some(), &[Format::Folded, Format::Pprof, Format::Json, Format::Html]),
+        ("--include", !job.include.is_empty(), COVERAGE),
+        ("--exclude", !job.exclude.is_empty(), COVERAGE),
+        ("--object", !job.object.is_empty(), COVERAGE),
+        ("--relative-to", job.relative_to.is_some(), &[Format::Lcov]),
+        ("--for", job.program.is_some(), &[Format::Known]),
+    ];
+    for (option, is_given, forms) in options {
+        let names = || forms.iter().map(|form| word(*form)).collect::<Vec<_>>().join(", ");
+        ensure!(!is_given || forms.contains(&job.format), "{option} does not apply to `{}`, but to: {}", word(job.format), names());
+    }
+    Ok(())
+}
+
 fn of_profile(job: &Export) -> Result<ExitCode> {
-    ensure!(job.program.is_none() || job.format == Format::Known, "--for is for `trodden export known`");
-    let is_coverage = matches!(job.format, Format::Lcov | Format::LlvmJson);
-    let of_files = !job.include.is_empty() || !job.exclude.is_empty() || !job.object.is_empty();
-    ensure!(!of_files || is_coverage, "--include, --exclude and --object are for `trodden export lcov` and `llvm-json`");
-    ensure!(job.relative_to.is_none() || job.format == Format::Lcov, "--relative-to is for `trodden export lcov`");
-    ensure!(
-        job.function.is_none() || job.format != Format::LlvmJson,
-        "`trodden export llvm-json` is of all functions: leave --function out"
-    );
+    refuse_options_of_other_forms(job)?;
     let profile = named::load(name_of(&job.file)?)?;
     let view = if job.format == Format::Html { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&source_folders(), &profile.run.directory);
@@ -131,7 +141,12 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
     let found = locate(&source_folders(), &run.directory);
     let name = |path: &str| files.name(path, found(path));
     // Lines of some functions only are not known of the mapping.
-    let text = match job.function.is_none() && is_mapped(view.profile) {
+    let from_mapping = job.function.is_none() && is_mapped(view.profile);
+    ensure!(
+        from_mapping || job.object.is_empty(),
+        "--object is for programs built with --coverage, and all of their functions: leave it or --function out"
+    );
+    let text = match from_mapping {
         true => {
             let include = job.include.iter().filter(|pattern| all(pattern)).cloned().collect();
             renamed(&mapped_tracefile(view.profile, &CoveredFiles { include, exclude: Vec::new(), ..wanted(job) })?, &name)
@@ -139,6 +154,8 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
         false => lcov::lcov(selection.functions(view)?, &MappedLines::new(), run.suite.as_deref().unwrap_or("trodden"), &name),
     };
     left_out(&files);
+    let is_chosen = !include.is_empty() || !job.exclude.is_empty();
+    ensure!(!text.is_empty() || !is_chosen || !files.missing().is_empty(), "no source file matches --include and --exclude");
     Ok(text)
 }
 

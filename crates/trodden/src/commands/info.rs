@@ -1,18 +1,27 @@
-//! `trodden info FILE`: what is known of an instrumented program, and what in it is not counted; or what a profile and its streams hold.
+//! `trodden info`: what is known of an instrumented program, and what in it is not counted; what a profile and its streams hold; or, of
+//! no file, where everything is kept.
 
 use crate::cli::Info;
+use crate::context::context;
+use crate::last_store;
 use crate::output::{json_text, print, print_found, print_text};
-use crate::surroundings::folders;
+use crate::surroundings::{SOURCES_VARIABLE, folders, source_folders};
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::env;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::libraries;
-use trodden_profile::Profile;
+use trodden_profile::store::{self, RUNS_VARIABLE};
+use trodden_profile::{Profile, RunStore};
 use trodden_report::info::{ImageSummary, ProfileSummary};
 use trodden_report::input_kind::{InputKind, name_of};
 use trodden_report::streams::StreamStatistics;
+use trodden_report::words::plural;
 use trodden_stored::named;
 use trodden_stored::streams::logs_of_run;
+use trodden_unit::store::CACHE_VARIABLE;
 use trodden_unit::{Image, ImageError};
 
 /// Prints what is known of the file. The status is 1 if a profile is damaged.
@@ -20,21 +29,98 @@ use trodden_unit::{Image, ImageError};
 /// # Errors
 /// It cannot be read, or is neither an instrumented image nor a profile nor a stream.
 pub fn run(info: &Info) -> Result<ExitCode> {
-    match InputKind::of(&info.file)? {
-        InputKind::Program => program(info),
-        InputKind::Profile => profile(info),
-        InputKind::StreamLogs => {
-            let report = StreamStatistics::read(name_of(&info.file)?, &folders())?;
-            print_found(info.json, || json_text(&report), || Ok(report.text()))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        other => Err(other.refused(&info.file, "info")),
+    let Some(file) = &info.file else {
+        let found = KeptPlaces::look()?;
+        print_found(info.json, || json_text(&found), || Ok(found.text()))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let kind = InputKind::of(file)?;
+    match kind {
+        InputKind::Program => return program(info, file),
+        InputKind::Profile | InputKind::StreamLogs => kind.refuse_options(&[("--all", info.all)])?,
+        other => return Err(other.refused(file, "info")),
+    }
+    if kind == InputKind::Profile {
+        return profile(info, name_of(file)?);
+    }
+    let report = StreamStatistics::read(name_of(file)?, &folders())?;
+    print_found(info.json, || json_text(&report), || Ok(report.text()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Version of the JSON of [`KeptPlaces`].
+const SCHEMA_VERSION: u32 = 1;
+
+/// Where everything is kept, as `trodden info` without a file says.
+#[derive(Debug, Serialize)]
+struct KeptPlaces {
+    schema_version: u32,
+    version: &'static str,
+    /// Maps, bitcode and link recipes of builds; none if the environment names no folder, and there is no home.
+    unit_cache: Option<PathBuf>,
+    /// The run store of this folder, or of one above it.
+    run_store: Option<PathBuf>,
+    /// Runs in it.
+    runs: usize,
+    /// Where a run would be stored.
+    new_runs: PathBuf,
+    /// The store of the last run, if it is another one.
+    last_run_store: Option<PathBuf>,
+    /// Folders of sources that have moved.
+    sources: Vec<PathBuf>,
+    /// Where temporary files lie.
+    temporary: PathBuf,
+}
+
+impl KeptPlaces {
+    fn look() -> Result<KeptPlaces> {
+        let here = Path::new(".");
+        let run_store = store::locate(here);
+        let runs = if run_store.is_some() { RunStore::find(here)?.list()?.len() } else { 0 };
+        Ok(KeptPlaces {
+            schema_version: SCHEMA_VERSION,
+            version: env!("CARGO_PKG_VERSION"),
+            unit_cache: context().store().ok().map(|units| units.root().to_owned()),
+            runs,
+            new_runs: std::path::absolute(store::folder_of(Path::new("")))?,
+            last_run_store: last_store::last().filter(|last| Some(last) != run_store.as_ref()),
+            run_store,
+            sources: source_folders(),
+            temporary: env::temp_dir(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let is_set =
+            |variable: &str| if env::var_os(variable).is_some_and(|v| !v.is_empty()) { format!(", by {variable}") } else { String::new() };
+        let units = self.unit_cache.as_ref().map_or_else(
+            || format!("none: set {CACHE_VARIABLE} (or HOME)"),
+            |folder| format!("{}{}; `trodden cache` shows and prunes it", folder.display(), is_set(CACHE_VARIABLE)),
+        );
+        let runs = match &self.run_store {
+            Some(folder) => {
+                format!("{}{}, with {}", folder.display(), is_set(RUNS_VARIABLE), plural(self.runs as u128, "run", "runs"))
+            }
+            None => format!("none here or in a folder above; `trodden record` makes {}{}", self.new_runs.display(), is_set(RUNS_VARIABLE)),
+        };
+        let last = self.last_run_store.as_ref().map(|folder| format!("last run     in {}\n", folder.display())).unwrap_or_default();
+        let sources = match self.sources.as_slice() {
+            [] => format!("where they were compiled ({SOURCES_VARIABLE} names folders that they have moved to)"),
+            folders => {
+                let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+                format!("where they were compiled, and in {}", folders.join(", "))
+            }
+        };
+        format!(
+            "trodden      {}\nunit cache   {units}\nrun store    {runs}\n{last}sources      {sources}\ntemporary    {} (TMPDIR)\n",
+            self.version,
+            self.temporary.display()
+        )
     }
 }
 
 /// A profile or a run, with the statistics of its streams.
-fn profile(info: &Info) -> Result<ExitCode> {
-    let name = name_of(&info.file)?;
+fn profile(info: &Info, name: &str) -> Result<ExitCode> {
     let files = named::files(name)?;
     let [file] = files.as_slice() else { bail!("`{name}` is a suite of {} runs: name one of them", files.len()) };
     let bytes = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
@@ -54,13 +140,13 @@ fn profile(info: &Info) -> Result<ExitCode> {
     Ok(if summary.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn program(info: &Info) -> Result<ExitCode> {
-    let bytes = fs::read(&info.file).with_context(|| format!("cannot read {}", info.file.display()))?;
+fn program(info: &Info, file: &Path) -> Result<ExitCode> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let image = match Image::read(&bytes) {
-        Err(ImageError::NotInstrumented) => bail!("{}: {}", info.file.display(), ImageError::NotInstrumented),
-        other => other.with_context(|| info.file.display().to_string())?,
+        Err(ImageError::NotInstrumented) => bail!("{}: {}", file.display(), ImageError::NotInstrumented),
+        other => other.with_context(|| file.display().to_string())?,
     };
-    let summary = ImageSummary::new(&info.file, &image, folders().units.as_ref(), libraries::needed(&info.file, &bytes))?;
+    let summary = ImageSummary::new(file, &image, folders().units.as_ref(), libraries::needed(file, &bytes))?;
     match info.json {
         true => print(&json_text(&summary)?)?,
         false => print_text(&summary.text(info.all))?,

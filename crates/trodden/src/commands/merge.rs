@@ -4,7 +4,7 @@ use crate::cli::Merge;
 use crate::notes::{Progress, note, warn};
 use anyhow::{Context, Result};
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_report::words::plural;
@@ -30,7 +30,7 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     let progress = Progress::new(files.len(), "profiles");
     let merged = merge_files(&files, builds, |_| progress.step());
     for (file, reason) in &merged.refused {
-        warn(format_args!("{} is left out: {reason}", file.display()));
+        warn(format_args!("left out: {}", named_once(file, &reason.to_string())));
     }
     merged.damaged.iter().flat_map(|(file, lost)| named::losses(file, lost)).for_each(warn);
     let profile = merged.profile.with_context(|| format!("none of {} profiles could be merged", files.len()))?;
@@ -38,4 +38,10 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     let merged_profiles = plural(merged.files as u128, "profile is", "profiles are");
     note(format_args!("{merged_profiles} merged in {}", job.output.display()));
     Ok(if merged.refused.is_empty() && merged.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+}
+
+/// A reason with the name of its file, which most reasons begin with.
+fn named_once(file: &Path, reason: &str) -> String {
+    let name = file.display().to_string();
+    if reason.starts_with(&name) { reason.to_owned() } else { format!("{name}: {reason}") }
 }

@@ -1,11 +1,12 @@
 //! `trodden record`: which kind of recording is asked for.
 
-use crate::cli::{Branches, Record};
+use crate::cli::{Branches, Division, Record};
 use crate::commands::copies;
 use crate::context::context;
 use crate::surroundings::surroundings;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
+use trodden_console::arguments::engines::EngineChoice;
 use trodden_driver::other_programs::named;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::branches::{self, BranchRecording};
@@ -19,6 +20,7 @@ use trodden_recording::{programs, record, sample};
 pub fn run(job: &Record) -> Result<ExitCode> {
     // Before the command runs, which may take long.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
+    refuse_options_without_effect(job)?;
     let (what, around) = (job.what(), surroundings());
     if !job.attach.is_empty() {
         let (subjects, destination) = (job.attach.clone(), job.destination.value());
@@ -39,6 +41,30 @@ pub fn run(job: &Record) -> Result<ExitCode> {
         (Some(last), _) => streams::record_last(&what.command, last, &around),
         (None, Some(options)) => streams::record_whole(&what, options, &around),
         (None, None) => record::run(&what, job.bursts.value(), job.bursts.are_given(), &around),
+    }
+}
+
+/// Refuses options that change nothing without another one. clap asks for the other one too, but not where that would conflict with what
+/// else is given.
+fn refuse_options_without_effect(job: &Record) -> Result<()> {
+    let (copies, stream) = (&job.copies, &job.stream);
+    let without_copies = copies.copies.is_none();
+    let options = [
+        ("--for", "--attach", job.time.is_some() && job.attach.is_empty()),
+        ("--together", "--suite", job.together && job.destination.suite.is_none()),
+        ("--max-wait", "--whole-program", stream.max_wait.is_some() && !stream.whole_program),
+        ("--divide", "--copies", without_copies && copies.divide != Division::Paths),
+        ("--depth", "--copies", without_copies && copies.depth.is_some()),
+        ("--weights", "--copies", without_copies && copies.weights.is_some()),
+        ("--engine", "--copies", without_copies && copies.engine != EngineChoice::Local),
+        ("--jobs", "--copies", without_copies && copies.jobs.is_some()),
+        ("--own-folders", "--copies", without_copies && copies.own_folders),
+        ("--ignore-output", "--copies", without_copies && copies.ignore_output),
+        ("--work", "--copies", without_copies && copies.work.is_some()),
+    ];
+    match options.iter().find(|(.., is_idle)| *is_idle) {
+        Some((option, needed, _)) => bail!("{option} needs {needed}, which is missing, or does not go together with the other options"),
+        None => Ok(()),
     }
 }
 

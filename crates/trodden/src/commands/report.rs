@@ -4,8 +4,7 @@ use super::coverage::view_of;
 use super::remarks::remarks;
 use super::{trace, waits};
 use crate::cli::{Color, Report};
-use crate::notes::note;
-use crate::output::{json_text, most, print, print_text, text_options, write_file};
+use crate::output::{json_text, most, print, print_text, text_options, write_report};
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::Result;
@@ -16,6 +15,9 @@ use trodden_report::sequences::in_report;
 use trodden_report::source_files::sources;
 use trodden_report::{Measure, Selection, SourceCache, View, events, html, json, text};
 use trodden_stored::named;
+
+/// Source lines of a path, where nothing is said of them.
+const STEPS: usize = 40;
 
 /// Prints the report, or writes the page.
 ///
@@ -45,8 +47,7 @@ fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
         let sequence = in_report::of_profile(name, &folders()).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
         let options = HtmlOptions { measure: selection.measure, ..HtmlOptions::default() };
         let page = html::page_with_section(&view, &sources, &options, &sequence);
-        write_file(file, page.as_bytes())?;
-        note(format_args!("the page is in {}", file.display()));
+        write_report(file, page.as_bytes(), "the page is")?;
     } else if job.json {
         let mut document = json::report(&view, &selection, &sources)?;
         if job.function.is_none()
@@ -56,7 +57,7 @@ fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
         }
         print(&json_text(&document)?)?;
     } else {
-        let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps))?.into_bytes();
+        let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps.unwrap_or(STEPS)))?.into_bytes();
         if job.function.is_none()
             && let Some(sequence) = in_report::of_profile(name, &folders())
         {

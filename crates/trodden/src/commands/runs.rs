@@ -6,6 +6,7 @@ use crate::output::{json_text, print, print_text};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::store::Left;
@@ -36,17 +37,19 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
             store.unreadable()?.iter().for_each(|u| warn(format_args!("a profile in the run store is not listed: {}", u.why)));
         }
         Some(RunsCommand::Remove { runs, leftovers }) => {
-            for entry in select(&store, runs)? {
-                store.remove(entry.number)?;
+            let chosen = select(&store, runs)?;
+            chosen.iter().try_for_each(|entry| store.remove(entry.number))?;
+            if !chosen.is_empty() {
+                note(format_args!("{} removed", plural(chosen.len() as u128, "run", "runs")));
             }
             if *leftovers {
                 clean(&store.left()?)?;
             }
         }
         Some(RunsCommand::Suite { suite, runs }) => {
-            for entry in select(&store, runs)? {
-                store.set_suite(entry.number, Some(suite))?;
-            }
+            let chosen = select(&store, runs)?;
+            chosen.iter().try_for_each(|entry| store.set_suite(entry.number, Some(suite)))?;
+            note(format_args!("{} in the suite {suite}", plural(chosen.len() as u128, "run is", "runs are")));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -81,10 +84,28 @@ fn megabytes(left: &[Left]) -> String {
     format!("{:.1} MB", left.iter().map(|l| l.bytes).sum::<u64>() as f64 / 1e6)
 }
 
+/// The runs that names stand for, each once: those of [`RunStore::select`], and ranges of numbers (`3-7`), of which some may be missing.
 fn select(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
-    let mut out = Vec::new();
+    let mut chosen: Vec<RunEntry> = Vec::new();
     for name in names {
-        out.extend(store.select(name)?);
+        let found = match store.select(name) {
+            Ok(found) => found,
+            Err(unknown) => {
+                let Some(range) = range(name) else { return Err(unknown.into()) };
+                let found: Vec<RunEntry> = store.list()?.into_iter().filter(|entry| range.contains(&entry.number)).collect();
+                if found.is_empty() {
+                    return Err(unknown.into());
+                }
+                found
+            }
+        };
+        chosen.extend(found.into_iter().filter(|entry| chosen.iter().all(|known| known.number != entry.number)).collect::<Vec<_>>());
     }
-    Ok(out)
+    Ok(chosen)
+}
+
+/// `3-7`.
+fn range(text: &str) -> Option<RangeInclusive<u64>> {
+    let (first, last) = text.split_once('-')?;
+    Some(first.parse().ok()?..=last.parse().ok()?)
 }

@@ -49,7 +49,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let kind = if is_untested { SegmentList::Untested } else { SegmentList::Executed };
     let shown = Shown::new(kind, depth, &found, &view, top, all);
     if let Some(file) = &job.sarif {
-        output::write_file(file, &output::json_text(&shown.sarif(&sources))?)?;
+        output::write_report(file, &output::json_text(&shown.sarif(&sources))?, "the segments are")?;
     } else if job.json {
         let mut document = shown.json();
         if observed.is_counted {

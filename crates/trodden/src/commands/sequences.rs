@@ -80,7 +80,7 @@ fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
     let found = sequences::phases_of(&open(&recording, job.thread)?, job.interval, top)?;
     if let Some(file) = &job.html {
         let title = if recording.parse::<u64>().is_ok() { format!("run {recording}") } else { recording };
-        output::write_file(file, phases_page::page(&title, &found).as_bytes())?;
+        return output::write_report(file, phases_page::page(&title, &found).as_bytes(), "the page is");
     }
     print(job.json, &found, |out| {
         phases::write(out, &found)?;

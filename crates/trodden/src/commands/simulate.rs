@@ -41,12 +41,17 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     if job.from.is_none() && job.command.is_empty() {
         bail!("nothing to simulate: name a program with its arguments behind `--`, or a recording or a trace with --from");
     }
+    // clap asks for no --from where a command is given, with which --from conflicts.
+    let of_files = [("--program", !job.program.is_empty()), ("--partial", job.partial)];
+    if let Some((option, _)) = of_files.iter().find(|(_, is_given)| *is_given && job.from.is_none()) {
+        bail!("{option} is for --from FILE, and a program is run here: leave it out");
+    }
     let mut parameters = parameters(job, model)?;
     let processor = processor(job, model)?;
     let level = if processor.is_some() || job.instructions { Level::Instructions } else { Level::Branches };
     let mut opened = match &job.from {
         Some(file) => open_file(file, model.format, &job.program)?,
-        None => program(&job.command, job.output.is_none(), level)?,
+        None => program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
     };
     if level == Level::Instructions && opened.source.level() == Level::Branches {
         bail!("{} holds branches only: events but instructions need whole instructions (a program, or a recording of one)", opened.origin);
@@ -73,7 +78,7 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
 
 fn write_report(job: &SimulateOptions, report: &SimulationReport) -> Result<()> {
     let write = |out: &mut dyn Write| if job.json { report.write_json(out) } else { report.write_text(out) };
-    match &job.output {
+    match crate::output::destination(job.output.as_deref()) {
         Some(file) => {
             let mut out = OutputFile::create(file)?;
             write(&mut out).with_context(|| format!("cannot write {}", file.display()))?;

@@ -65,14 +65,14 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         ("--measure", job.measure.is_some()),
         ("--top", job.top.is_some()),
         ("--min-share", job.min_share.is_some()),
+        ("--steps", job.steps.is_some()),
         ("--what-if", !job.what_if.is_empty()),
         ("--stream", job.stream.is_some()),
     ])?;
     let trace = open(&job.file)?;
     if let Some(file) = &job.html {
         let page = page(&trace, &LeftOut::default())?;
-        output::write_file(file, page.as_bytes())?;
-        note(format_args!("the page is in {}", file.display()));
+        output::write_report(file, page.as_bytes(), "the page is")?;
         return Ok(ExitCode::SUCCESS);
     }
     let options = TraceShowOptions { view: TraceView::Tree, thread: None, from: None, to: None, depth: show::DEPTH, json: job.json };
@@ -168,7 +168,7 @@ pub fn export(job: &Export) -> Result<ExitCode> {
 
 /// Writes to a file, which is whole or not there, or to standard output.
 fn export_to(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    if let Some(file) = file {
+    if let Some(file) = output::destination(file) {
         let mut out = OutputFile::create(file)?;
         write(&mut out)?;
         return out.finish();

@@ -2,18 +2,18 @@
 
 use crate::cli::{Export, Report, Waits, WaitsRecord};
 use crate::context::context;
-use crate::notes::note;
-use crate::output::{self, print_json, write_file, write_or_print};
+use crate::output::{self, print_json, write_or_print, write_report};
 use crate::surroundings::folders;
 use crate::temporary;
 use anyhow::{Result, ensure};
 use std::env;
 use std::fs;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_driver::assets::OwnLibrary;
-use trodden_launch::process::exit_code;
+use trodden_driver::other_programs::named;
+use trodden_launch::process::{exit_code, not_run};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::waits::paths::StreamPaths;
@@ -48,6 +48,10 @@ pub fn run(job: &Waits) -> Result<ExitCode> {
 }
 
 fn record(job: &WaitsRecord) -> Result<ExitCode> {
+    // Before an older recording is replaced.
+    if named(context(), &job.command[0]).is_none_or(|file| !file.exists()) {
+        return Err(not_run(&job.command[0], io::ErrorKind::NotFound.into()).into());
+    }
     let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(RATE) };
     Ok(exit_code(program.run(&recorder()?)?))
 }
@@ -75,12 +79,13 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         ("--function", job.function.is_some()),
         ("--measure", job.measure.is_some()),
         ("--min-share", job.min_share.is_some()),
+        ("--steps", job.steps.is_some()),
     ])?;
     let summary = summary(&job.file, &job.what_if, job.stream.as_deref(), job.html.is_some())?;
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.file.display());
-        write_file(path, page::page(&summary, &title, &|file: &str| fs::read_to_string(file).ok()).as_bytes())?;
-        note(format_args!("the page is in {}", path.display()));
+        let page = page::page(&summary, &title, &|file: &str| fs::read_to_string(file).ok());
+        write_report(path, page.as_bytes(), "the page is")?;
     } else if job.json {
         print_json(&json::value(&summary))?;
     } else {

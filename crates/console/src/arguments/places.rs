@@ -1,0 +1,30 @@
+//! Names of files and folders that something is written to.
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use std::path::PathBuf;
+
+/// Reads the name of a file or folder that cannot be standard output: a profile, a program, a recording. `-` is refused, since other
+/// options take it for standard output; a file of that name is `./-`.
+pub fn place() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
+        true => Err("this does not go to standard output: name a file or folder (`./-` for one of this name)"),
+        false => Ok(path),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Arg, Command};
+
+    #[test]
+    fn a_dash_is_no_place() {
+        let read = |name: &str| {
+            let command = Command::new("test").arg(Arg::new("output").value_parser(place()));
+            command.try_get_matches_from(["test", "--", name]).map(|found| found.get_one::<PathBuf>("output").cloned())
+        };
+        assert!(read("-").unwrap_err().to_string().contains("./-"));
+        assert_eq!(read("./-").unwrap(), Some(PathBuf::from("./-")));
+        assert_eq!(read("a b\n").unwrap(), Some(PathBuf::from("a b\n")));
+    }
+}

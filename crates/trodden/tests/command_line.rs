@@ -1,0 +1,371 @@
+//! The command line from outside: input of another kind, options that mean nothing, `-`, closed pipes, odd variables, places that cannot be
+//! written. What a command does not do it refuses by name; it never ignores an option in silence.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = "
+    #include <stdio.h>
+    #include <stdlib.h>
+    static int step(int n) { int r = 0; if (n % 3 == 0) r += 1; if (n % 5 == 0) r += 2; return r; }
+    int main(int c, char **v) {
+        int s = 0, n = c > 1 ? atoi(v[1]) : 9;
+        for (int i = 0; i < n; i++) s += step(i);
+        printf(\"%d\\n\", s);
+        return 0;
+    }
+";
+
+/// A folder with a program, a run of it, and a file of each kind.
+fn place() -> Place {
+    let place = Place::with(&[("prog.c", PROGRAM), ("empty", ""), ("text", "some words\n")]);
+    place.cc("-O1 -g prog.c -o prog");
+    place.trodden("record --suite tests -- ./prog 5");
+    place.trodden("record -o one.trodden -- ./prog 50");
+    place.trodden("trace record --runs 1 -o t.trace -- ./prog 3");
+    fs::create_dir(place.path("raws")).unwrap();
+    must(place.command(place.path("prog")).env("TRODDEN_OUTPUT", place.path("raws/a.raw")));
+    place
+}
+
+fn output(place: &Place, arguments: &[&str]) -> Output {
+    place.command(trodden()).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// What a command says that fails with status 2.
+fn refusal(place: &Place, arguments: &[&str]) -> String {
+    let output = output(place, arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+#[test]
+fn commands_for_profiles_say_what_else_they_were_given() {
+    let place = place();
+    let commands = [
+        "annotate main FILE",
+        "advise FILE",
+        "coverage report FILE",
+        "coverage show FILE",
+        "untested FILE",
+        "untested --known FILE one.trodden",
+        "isolate FILE",
+        "merge -o merged.trodden FILE",
+        "fleet pack --known one.trodden -o a.field FILE",
+    ];
+    let kinds = [
+        ("t.trace", "it is a trace, of which `trodden import` makes a profile"),
+        ("raws/a.raw", "it is a raw file of counts, of which `trodden import` makes a profile"),
+        ("prog", "it is a program: `trodden record -- PROGRAM`"),
+        ("text", "it does not begin with TRODPROF"),
+        ("empty", "it does not begin with TRODPROF"),
+    ];
+    for command in commands {
+        for (file, expected) in kinds {
+            // `untested` and `fleet pack` take raw files.
+            if file == "raws/a.raw" && !command.contains("--known FILE") && (command.contains("untested") || command.contains("fleet")) {
+                continue;
+            }
+            let said = refusal(&place, &words(&command.replace("FILE", file)));
+            assert!(said.contains(expected), "{command} {file}: {said}");
+            assert!(said.matches(&format!("{file}: not a stored profile")).count() == 1, "{command} {file}: {said}");
+        }
+    }
+    let said = refusal(&place, &["advise", "raws"]);
+    assert!(said.contains("raws is a folder") && said.contains("`trodden import` makes a run"), "{said}");
+}
+
+/// Each names the option that has no effect on what the command is given.
+#[test]
+fn options_without_effect_are_refused_by_name() {
+    let place = place();
+    for (line, option) in [
+        ("report t.trace --steps 3", "--steps"),
+        ("report one.trodden --json --steps 3", "--steps"),
+        ("report one.trodden --html page.html --function main", "--html"),
+        ("report one.trodden --html page.html --top 3", "--html"),
+        ("report one.trodden --html page.html --min-share 3", "--html"),
+        ("report one.trodden --min-share 101", "--min-share"),
+        ("advise one.trodden --min-share 101", "--min-share"),
+        ("export html one.trodden --function main", "--function"),
+        ("export weights one.trodden --function main", "--function"),
+        ("export known one.trodden --measure blocks", "--measure"),
+        ("export lcov one.trodden --measure blocks", "--measure"),
+        ("export lcov one.trodden --object prog", "--object"),
+        ("export folded one.trodden --include src", "--include"),
+        ("export lcov one.trodden --include nowhere", "--include"),
+        ("export pprof one.trodden --for prog", "--for"),
+        ("find main t.trace --thread 8", "no thread 8"),
+        ("info one.trodden --all", "--all"),
+        ("patterns phases one.trodden --html page.html --json", "--html"),
+        ("record --for 1s -- ./prog", "--for"),
+        ("record --burst 1ms --jobs 2 -- ./prog", "--jobs"),
+        ("record --burst 1ms --divide edges -- ./prog", "--divide"),
+        ("record --last 9 --together -- ./prog", "--together"),
+        ("record --last 9 --max-wait 1s -- ./prog", "--max-wait"),
+        ("record --copies 2 --depth 2 -- ./prog", "--depth"),
+        ("trace record --jobs 0 -- ./prog", "--jobs"),
+        ("simulate --program prog -- ./prog", "--program"),
+        ("simulate --partial -- ./prog", "--partial"),
+    ] {
+        let said = refusal(&place, &words(line));
+        assert!(said.contains(option), "{line}: {said}");
+    }
+    assert!(!place.path("page.html").exists());
+}
+
+#[test]
+fn a_dash_is_standard_output_or_refused() {
+    let place = place();
+    for line in [
+        "export folded one.trodden -o -",
+        "export addresses t.trace -o -",
+        "report one.trodden --html -",
+        "report t.trace --html -",
+        "advise one.trodden --sarif -",
+        "untested one.trodden --known one.trodden -o -",
+    ] {
+        let shown = output(&place, &words(line));
+        assert!(shown.status.success() && !shown.stdout.is_empty(), "{line}: {shown:?}");
+        assert_eq!(String::from_utf8_lossy(&shown.stderr), "", "{line}");
+    }
+    for line in [
+        "record -o - -- ./prog",
+        "import raws -o -",
+        "merge one.trodden -o -",
+        "trace record -o - -- ./prog",
+        "waits record -o - -- ./prog",
+        "instrument prog -o -",
+        "pgo --train ./prog -o - -- make",
+        "fleet copies prog -o -",
+        "fleet pack one.trodden --known one.trodden -o -",
+    ] {
+        let said = refusal(&place, &words(line));
+        assert!(said.contains("--output") && said.contains("./-"), "{line}: {said}");
+    }
+    assert!(!place.path("-").exists());
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure_and_hides_none() {
+    let place = place();
+    for line in
+        ["report", "report --json", "show t.trace --count 0", "export folded", "runs", "--help", "help report", "info", "suite list tests"]
+    {
+        let mut child = place.command(trodden()).args(words(line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{line}: {ended:?}");
+    }
+    for line in ["nonsense", "report --nonsense", "record", "runs suite a"] {
+        let mut child = place.command(trodden()).args(words(line)).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{line}");
+    }
+}
+
+#[test]
+fn json_is_json_for_every_kind() {
+    let place = place();
+    for line in [
+        "report one.trodden",
+        "report t.trace",
+        "annotate main one.trodden",
+        "advise",
+        "find main t.trace",
+        "show t.trace",
+        "diff one.trodden 1",
+        "diff t.trace t.trace",
+        "untested --known one.trodden one.trodden",
+        "info",
+        "info prog",
+        "info one.trodden",
+        "runs",
+        "suite list",
+        "suite list tests",
+        "suite redundant tests",
+        "suite order tests",
+    ] {
+        let shown = output(&place, &[&words(line)[..], &["--json"]].concat());
+        assert!(shown.status.success(), "{line}: {shown:?}");
+        assert!(serde_json::from_slice::<Value>(&shown.stdout).is_ok(), "{line}");
+    }
+}
+
+fn with(place: &Place, variable: &str, value: &str, arguments: &[&str]) -> Output {
+    place.command(trodden()).args(arguments).env(variable, value).output().unwrap()
+}
+
+fn error_of(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[test]
+fn variables_that_name_no_folder_are_refused_where_they_count() {
+    let place = place();
+    let file = place.path("text").display().to_string();
+    for variable in ["TRODDEN_RUNS", "TRODDEN_CACHE"] {
+        for (value, reason) in [("relative", "a relative path"), (file.as_str(), "which is no folder"), ("/dev/null", "which is no folder")]
+        {
+            for arguments in [&["report", "one.trodden"][..], &["cc", "-c", "prog.c"], &["record", "--", "./prog"]] {
+                let refused = with(&place, variable, value, arguments);
+                assert_eq!(refused.status.code(), Some(2), "{variable}={value} {arguments:?}");
+                assert!(error_of(&refused).contains(variable) && error_of(&refused).contains(reason), "{}", error_of(&refused));
+            }
+            for arguments in [&["--help"][..], &["report", "--help"], &["--version"], &["help", "record"]] {
+                assert!(with(&place, variable, value, arguments).status.success(), "{variable}={value} {arguments:?}");
+            }
+        }
+        assert!(with(&place, variable, "", &["report", "one.trodden"]).status.success(), "{variable}");
+    }
+    // No folder can be created there, although the one above exists.
+    let refused = with(&place, "TRODDEN_RUNS", "/proc", &["record", "--", "./prog"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(error_of(&refused).contains("/proc"), "{}", error_of(&refused));
+}
+
+#[test]
+fn info_says_where_everything_is_kept() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    let found = |place: &Place| serde_json::from_slice::<Value>(&place.trodden("info --json").stdout).unwrap();
+    let before = found(&place);
+    assert_eq!((&before["run_store"], &before["runs"]), (&Value::Null, &Value::from(0)));
+    assert_eq!(before["unit_cache"], place.path("store").display().to_string());
+    place.cc("prog.c -o prog");
+    place.trodden("record -- ./prog");
+    let after = found(&place);
+    let store = fs::canonicalize(place.path(".trodden")).unwrap().display().to_string();
+    assert_eq!((after["run_store"].as_str().unwrap(), &after["runs"]), (store.as_str(), &Value::from(1)));
+    assert_eq!(before["new_runs"], after["run_store"]);
+    let text = String::from_utf8(place.trodden("info").stdout).unwrap();
+    for part in [env!("CARGO_PKG_VERSION"), &store, "with 1 run", &place.path("store").display().to_string(), "TRODDEN_CACHE"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let elsewhere = place.path("other");
+    fs::create_dir(&elsewhere).unwrap();
+    let named = with(&place, "TRODDEN_RUNS", &elsewhere.display().to_string(), &["info"]);
+    let text = String::from_utf8(named.stdout).unwrap();
+    assert!(text.contains("by TRODDEN_RUNS") && text.contains(&format!("last run     in {store}")), "{text}");
+}
+
+#[test]
+fn runs_have_a_time_and_go_by_ranges() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("prog.c -o prog");
+    let day = || String::from_utf8(must(Command::new("date").args(["-u", "+%F"])).stdout).unwrap().trim().to_owned();
+    let before = day();
+    for number in ["1", "2", "3", "4", "5"] {
+        place.trodden(&format!("record -- ./prog {number}"));
+    }
+    let table = String::from_utf8(place.trodden("runs").stdout).unwrap();
+    assert!(table.lines().next().unwrap().contains("started (UTC)"), "{table}");
+    assert!(table.lines().skip(1).all(|line| line.contains(&before) || line.contains(&day())), "{table}");
+    let left = |place: &Place| {
+        let runs: Value = serde_json::from_slice(&place.trodden("runs --json").stdout).unwrap();
+        runs["runs"].as_array().unwrap().iter().map(|run| run["number"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let said = place.trodden("runs suite some 4-9 5");
+    assert!(error_of(&said).contains("2 runs are in the suite some"), "{said:?}");
+    assert_eq!(left(&place), [1, 2, 3, 4, 5]);
+    let said = place.trodden("runs remove 2-3 3");
+    assert!(error_of(&said).contains("2 runs removed"), "{said:?}");
+    assert_eq!(left(&place), [1, 4, 5]);
+    for none in ["2-3", "3-1", "7-9", "x-y", "1-"] {
+        assert!(refusal(&place, &["runs", "remove", none]).contains("no run or suite"), "{none}");
+    }
+    place.trodden("runs remove some");
+    assert_eq!(left(&place), [1]);
+    assert!(refusal(&place, &["record", "--suite", "a\nb", "--", "./prog"]).contains("a suite cannot be called"));
+}
+
+#[test]
+fn a_command_that_fails_leaves_nothing_behind() {
+    let place = place();
+    let said = refusal(&place, &["waits", "record", "-o", "new.waits", "--", "./missing"]);
+    assert!(said.contains("cannot run ./missing") && said.contains("is the path right"), "{said}");
+    assert!(!place.path("new.waits").exists());
+    place.write("old.waits/1-2.process", "trodden-waits 1\n");
+    refusal(&place, &["waits", "record", "-o", "old.waits", "--", "./missing"]);
+    assert!(place.path("old.waits/1-2.process").is_file());
+    // The recipe of the link is gone, without which no copy is made.
+    fs::remove_dir_all(place.path("store")).unwrap();
+    refusal(&place, &["fleet", "copies", "prog", "-o", "parts"]);
+    assert!(!place.path("parts").exists());
+    // Before anything runs.
+    let said = refusal(&place, &["trace", "record", "-o", "x.trace", "--engine", "template:false", "--", "./prog"]);
+    assert!(said.contains("{script}, {index} or {each}"), "{said}");
+    assert!(refusal(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("there is no folder nowhere"));
+}
+
+#[test]
+fn messages_name_the_next_step() {
+    let place = place();
+    let said = place.trodden("trace record --runs 1 -o b.trace -- ./prog 3");
+    assert!(error_of(&said).contains("`trodden report b.trace` shows the calls"), "{said:?}");
+    place.write(
+        "threads.c",
+        "#include <pthread.h>\nstatic void *run(void *p) { return p; }\nint main(void) { pthread_t t; pthread_create(&t, 0, \
+        run, 0); return pthread_join(t, 0); }\n",
+    );
+    place.tool("clang-22", "-pthread threads.c -o threads");
+    let said = place.trodden("waits record -o of-%p.waits -- ./threads");
+    let said = error_of(&said);
+    let named = said.split("`trodden report ").nth(1).and_then(|rest| rest.split('`').next()).unwrap_or_else(|| panic!("{said}"));
+    assert!(!named.contains('%'), "{said}");
+    assert!(output(&place, &["report", named]).status.success(), "{said}");
+}
+
+#[test]
+fn the_compiler_driver_has_a_help_of_its_own() {
+    let place = Place::new();
+    for driver in ["cc", "c++"] {
+        let help = String::from_utf8(place.trodden(&format!("{driver} --help")).stdout).unwrap();
+        assert!(help.lines().count() <= 60 && help.contains("--trodden=WORDS") && help.contains("TRODDEN_CACHE"), "{help}");
+    }
+    // By their own names drivers are what builds take them for.
+    symlink(trodden(), place.path("trodden-cc")).unwrap();
+    let help = must(place.command(place.path("trodden-cc")).arg("--help"));
+    assert!(String::from_utf8_lossy(&help.stdout).contains("clang LLVM compiler"));
+}
+
+#[test]
+fn names_with_blanks_and_line_breaks() {
+    let place = place();
+    for name in ["a b.trodden", "a\nb.trodden", "-c.trodden", "ä.trodden"] {
+        fs::copy(place.path("one.trodden"), place.path(name)).unwrap();
+        let name = if name.starts_with('-') { format!("./{name}") } else { name.to_owned() };
+        for command in ["report", "advise", "info"] {
+            let shown = output(&place, &[command, &name]);
+            assert!(shown.status.success(), "{command} {name:?}: {shown:?}");
+        }
+        assert!(output(&place, &["merge", "-o", &format!("{name}.merged"), &name]).status.success(), "{name:?}");
+    }
+}
+
+#[test]
+fn of_an_inlined_function_the_callers_are_named() {
+    let place = place();
+    let said = refusal(&place, &["annotate", "step", "one.trodden"]);
+    assert!(said.contains("it was inlined into `main`") && said.contains("`trodden annotate main`"), "{said}");
+    assert!(!refusal(&place, &["annotate", "stop", "one.trodden"]).contains("inlined"));
+}
+
+/// The order of variables is the same in the first run and in those that another engine starts.
+#[test]
+fn a_program_that_prints_its_environment_repeats_on_other_machines() {
+    let place = Place::new();
+    let mut command = place.command(trodden());
+    command.env("ZULU", "1").env("ALPHA", "2");
+    let traced = command.args(["trace", "record", "--engine", "template:sh {script}", "--", "/usr/bin/env"]).output().unwrap();
+    assert!(traced.status.success(), "{traced:?}");
+    assert!(String::from_utf8_lossy(&traced.stdout).contains("ZULU=1"), "{traced:?}");
+}
