@@ -1,9 +1,9 @@
 //! Numberings as arithmetic coding: probability models of paths, and the coder that turns a path into its number.
 //!
-//! Source: Vaswani's thesis, chapter 4: `computeBLModel` (figure 4.1), `pathEncoder` (figure 4.3), the model of
-//! preferential numbering (section 4.2.1), gamma (section 4.3). A model gives each choice in a context a range of [0,
-//! 1); the context is a node, or a prefix of interesting paths. Probabilities are exact rationals; entropies, which are
-//! irrational in general, lie between two rationals ([`enclosure`]).
+//! Source: Vaswani's thesis, chapter 4: finite-context models of order k (section 4.1), `computeBLModel` (figure 4.1), `pathEncoder`
+//! (figure 4.3), the model of preferential numbering (section 4.2.1), gamma (section 4.3). A model gives each choice in a context a range
+//! of [0, 1); the context is a node, or a prefix of interesting paths. Probabilities are exact rationals; entropies, which are irrational
+//! in general, lie between two rationals ([`enclosure`]).
 //!
 //! The preferential model has to be defined where a join takes a maximum (the printed table 4.3 gives `sact` the number
 //! of `sacdt`). Here the interesting paths behind a prefix have numbers in an interval, known from the numbering; the
@@ -72,6 +72,17 @@ impl CodingError {
     }
 }
 
+/// A step of coding: what an edge leaves of the interval of numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodingStep {
+    /// The edge.
+    pub edge: DagEdgeId,
+    /// Its range in the context.
+    pub range: CodingRange,
+    /// The interval behind it: from, to.
+    pub interval: CodingRange,
+}
+
 /// A choice that a context leaves open.
 #[derive(Clone, Debug)]
 struct Choice {
@@ -120,6 +131,52 @@ impl CodingModel {
             return Err(CodingError::NoWeight(bad.0));
         }
         let mut model = CodingModel::from_nodes(dag, BigInt::zero(), |e| weight(e) / &sums[dag.edge(e).from.index()]);
+        model.size = model.least_probability().recip().ceil().to_integer();
+        Ok(model)
+    }
+
+    /// The finite-context model of order k of executed paths, each with its executions: the context of an edge is its source and the
+    /// `order` edges before it, and its probability is the share of the context's executions. A path with a step that no executed path has
+    /// in its context has the probability 0, and no number. With order 0 the context is the node alone; with an order of the longest path's
+    /// length the executed paths are the only ones that have a number.
+    ///
+    /// # Errors
+    /// No path was executed.
+    pub fn executed(dag: &Dag, order: usize, paths: &[(Vec<DagEdgeId>, u64)]) -> Result<CodingModel, CodingError> {
+        let place = dag.positions();
+        // By the node's place: each context comes after those that lead to it. What lies before the exit distinguishes nothing.
+        let context = |node: trodden_flow::graph::Node, before: &[DagEdgeId]| {
+            let kept = if node == dag.exit() { 0 } else { order.min(before.len()) };
+            (place[node.index()], node.0, before[before.len() - kept..].to_vec())
+        };
+        type Key = (usize, u32, Vec<DagEdgeId>);
+        let mut found: BTreeMap<Key, BTreeMap<DagEdgeId, (u64, Key)>> = BTreeMap::new();
+        for (path, executions) in paths.iter().filter(|(_, executions)| *executions > 0) {
+            let mut at = context(dag.entry(), &[]);
+            for (taken, edge) in path.iter().enumerate() {
+                let next = context(dag.edge(*edge).to, &path[..=taken]);
+                let counted = found.entry(at).or_default().entry(*edge).or_insert_with(|| (0, next.clone()));
+                counted.0 = counted.0.saturating_add(*executions);
+                at = next;
+            }
+            found.entry(at).or_default();
+        }
+        let numbers: BTreeMap<Key, usize> = found.keys().cloned().zip(0..).collect();
+        let mut model = CodingModel { contexts: Vec::new(), nodes: Vec::new(), holes: Vec::new(), size: BigInt::zero() };
+        for ((_, node, _), choices) in &found {
+            let sum: BigInt = choices.values().map(|(executions, _)| BigInt::from(*executions)).sum();
+            let mut low = BigRational::zero();
+            let ranges = choices.iter().map(|(edge, (executions, next))| {
+                let high = &low + BigRational::new(BigInt::from(*executions), sum.clone());
+                (*edge, Choice { range: (std::mem::replace(&mut low, high.clone()), high), next: numbers[next] })
+            });
+            model.contexts.push(ranges.collect());
+            model.nodes.push(*node);
+            model.holes.push(BigInt::zero());
+        }
+        if model.contexts.first().is_none_or(BTreeMap::is_empty) {
+            return Err(CodingError::Nothing);
+        }
         model.size = model.least_probability().recip().ceil().to_integer();
         Ok(model)
     }
@@ -210,16 +267,23 @@ impl CodingModel {
 
     /// The number of a path, from 0 to below [`CodingModel::size`], which no other path has; `None` if its probability is 0.
     pub fn encode(&self, path: &[DagEdgeId]) -> Option<BigInt> {
+        let last = self.steps(path)?.pop();
+        Some(last.map_or_else(BigInt::zero, |step| step.interval.0.ceil().to_integer()))
+    }
+
+    /// How a path is encoded, edge by edge: the number is the least whole one in the last interval. `None` if the path has no number.
+    pub fn steps(&self, path: &[DagEdgeId]) -> Option<Vec<CodingStep>> {
         let mut from = BigRational::zero();
         let mut width = BigRational::from_integer(self.size.clone());
-        let mut at = 0;
+        let (mut steps, mut at) = (Vec::new(), 0);
         for edge in path {
             let choice = self.contexts[at].get(edge).filter(|c| c.range.0 < c.range.1)?;
             from += &width * &choice.range.0;
             width *= &choice.range.1 - &choice.range.0;
+            steps.push(CodingStep { edge: *edge, range: choice.range.clone(), interval: (from.clone(), &from + &width) });
             at = choice.next;
         }
-        Some(from.ceil().to_integer())
+        Some(steps)
     }
 
     /// The path with a number, if one has it.

@@ -109,6 +109,72 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
     assert!(seen > 500 && without > 500, "{seen} models, {without} paths without number");
 }
 
+/// Order-k models of executed paths: probabilities by counting what followed the same node and edges, numbers that are decoded.
+#[test]
+fn models_of_every_order_are_uniquely_decodable() {
+    let (mut seen, mut without, mut between) = (0, 0, 0);
+    for seed in 0..1_500 {
+        let mut random = Random::new(seed);
+        let dag = Dag::new(&graph(&mut random, 8, 16, Cycles::Some), &[], Entries::PerEdge);
+        let all = Numbering::ball_larus(&dag).unwrap();
+        if !(2..=60).contains(&all.paths()) {
+            continue;
+        }
+        seen += 1;
+        let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).map(|id| all.path(&dag, id).unwrap()).collect();
+        let executed: Vec<(Vec<DagEdgeId>, u64)> =
+            (0..1 + random.index(6)).map(|_| (paths[random.index(paths.len())].clone(), 1 + random.index(5) as u64)).collect();
+        let times: u64 = executed.iter().map(|(_, n)| n).sum();
+        let mut entropy = f64::INFINITY;
+        for order in [0, 1, 2, 3, paths.iter().map(Vec::len).max().unwrap()] {
+            let model = CodingModel::executed(&dag, order, &executed).unwrap();
+            // What was executed of the steps that come to a node over the same edges, and of those that go on by the same edge.
+            let share = |path: &[DagEdgeId], at: usize| {
+                let before = &path[at.saturating_sub(order)..at];
+                let comes = |other: &[DagEdgeId], place: usize| {
+                    dag.edge(other[place]).from == dag.edge(path[at]).from && other[place.saturating_sub(order)..place] == *before
+                };
+                let sum = |is_counted: &dyn Fn(&[DagEdgeId], usize) -> bool| {
+                    let steps = executed.iter().flat_map(|(other, n)| (0..other.len()).map(move |place| (other, place, *n)));
+                    steps.filter(|(other, place, _)| is_counted(other, *place)).map(|(.., n)| n as i64).sum::<i64>()
+                };
+                let (to, from) = (sum(&|other, place| comes(other, place) && other[place] == path[at]), sum(&comes));
+                if from == 0 { ratio(0, 1) } else { ratio(to, from) }
+            };
+            let mut numbers = BTreeSet::new();
+            let mut sum = ratio(0, 1);
+            for path in &paths {
+                let probability: BigRational = (0..path.len()).map(|at| share(path, at)).product();
+                assert_eq!(model.probability(path), probability, "seed {seed}, order {order}");
+                let number = model.encode(path);
+                assert_eq!(number.is_none(), probability == ratio(0, 1), "seed {seed}, order {order}");
+                without += usize::from(number.is_none());
+                between += usize::from(number.is_some() && executed.iter().all(|(other, _)| other != path));
+                sum += probability;
+                let Some(number) = number else { continue };
+                assert_eq!(model.decode(&number).as_ref(), Some(path), "seed {seed}, order {order}");
+                assert!(numbers.insert(number), "seed {seed}, order {order}: two paths have one number");
+            }
+            assert_eq!(sum, ratio(1, 1), "seed {seed}, order {order}");
+            for number in (0..200).map(BigInt::from).filter(|n| !numbers.contains(n)) {
+                assert_eq!(model.decode(&number), None, "seed {seed}, order {order}: {number} is no path's");
+            }
+            // More context never makes what was executed less predictable.
+            let now = trodden_coding::approximate(&model.entropy(40).high);
+            assert!(now <= entropy + 1e-9, "seed {seed}, order {order}: {now} after {entropy} bits");
+            entropy = now;
+        }
+        // With all that came before as context, only what was executed has a number, with its share.
+        let model = CodingModel::executed(&dag, usize::MAX, &executed).unwrap();
+        for path in &paths {
+            let own: u64 = executed.iter().filter(|(other, _)| other == path).map(|(_, n)| n).sum();
+            assert_eq!(model.probability(path), ratio(own as i64, times as i64), "seed {seed}");
+        }
+    }
+    assert!(seen > 500 && without > 500 && between > 500, "{seen} graphs, {without} paths without number, {between} not executed");
+    assert!(CodingModel::executed(&example(), 1, &[]).is_err());
+}
+
 /// Example 4.1.1: `bacc!`, of letters with probabilities 0.2, 0.3, 0.1, 0.2, 0.1, 0.1.
 #[test]
 fn example_4_1_1() {

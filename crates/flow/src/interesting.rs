@@ -65,6 +65,14 @@ impl PathEnding {
         }
     }
 
+    /// Which of the register's bits are the path's Ball-Larus number, where it holds that beside another number.
+    pub fn identity_mask(&self) -> Option<u64> {
+        match self {
+            PathEnding::Checked { shift, .. } => Some(u64::MAX.checked_shr(u64::BITS - shift).unwrap_or(0)),
+            PathEnding::Direct { .. } | PathEnding::Hashed { .. } => None,
+        }
+    }
+
     /// The word that counts a path.
     pub fn word(&self, register: i64) -> u64 {
         let other = self.words() - 1;

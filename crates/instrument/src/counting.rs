@@ -67,7 +67,7 @@ pub struct Counters<'a> {
     /// What is summed up besides.
     pub events: Option<BegunEvents>,
     /// Only unknown paths are counted, and what waits is looked up.
-    pub unknown: Option<Unknown>,
+    pub unknown: Option<Unknown<'a>>,
     /// Only interesting paths have words of their own.
     pub words: Option<Words<'a>>,
     /// The first of the unit's two words in which hits of probes are counted.
@@ -91,18 +91,27 @@ pub enum Flushing {
 
 /// What it takes to count unknown paths only.
 #[derive(Clone, Copy)]
-pub struct Unknown {
+pub struct Unknown<'a> {
     /// The runtime's function that counts, in whatever region is the thread's.
     pub count: Value,
     /// The thread-local bias by which is counted here.
     pub bias: Value,
     /// Address of the counters by that bias, where it is computed once for all of the function's counts.
     pub copies: Option<Value>,
-    /// A byte for each of the function's paths: 1 for those that are known. None where no path is known: all are counted then.
-    pub known: Option<Value>,
+    /// How a path is looked up. None where no path is known: all are counted then.
+    pub known: Option<KnownTest<'a>>,
 }
 
-impl Unknown {
+/// How it is found whether a path is known.
+#[derive(Clone, Copy)]
+pub enum KnownTest<'a> {
+    /// A byte for each of the function's paths, by its number: 1 for those that are known.
+    Bytes(Value),
+    /// Known paths have words of their own. The bits of the sum that are the path's number.
+    Words(Words<'a>, u64),
+}
+
+impl Unknown<'_> {
     /// Has the runtime count at an address of the template.
     fn jump_to_runtime(&self, builder: &Builder, counter: Value) {
         builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, self.count]);
@@ -266,12 +275,16 @@ impl Maker<'_> {
 
     /// Looks the path up, and counts it if it is unknown: here, if it was counted before.
     fn if_unknown(&self, block: Block, unknown: Unknown) {
-        let table = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
-        let count = table.map_or(block, |table| self.look_up(block, table));
+        let test = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
+        let count = test.map_or(block, |test| self.look_up(block, test));
         let i64 = self.module.i64();
         let own = |builder: &Builder, base: Value| {
             let own = builder.offset(i64, base, self.constant(self.counters.first));
-            builder.offset(i64, own, self.count.path)
+            let number = match unknown.known {
+                Some(KnownTest::Words(_, identity)) => builder.and(self.count.path, self.constant(identity)),
+                _ => self.count.path,
+            };
+            builder.offset(i64, own, number)
         };
         let builder = self.at_end(count);
         let copies = || {
@@ -325,12 +338,17 @@ impl Maker<'_> {
     }
 
     /// Lets control come to the count only if the path is unknown; gives the block where it does.
-    fn look_up(&self, block: Block, table: Value) -> Block {
+    fn look_up(&self, block: Block, test: KnownTest) -> Block {
         let unknown = new_block_behind(self.module, self.rest);
         let builder = self.at_end(block);
-        let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), table, self.count.path));
-        let zero = Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0)));
-        let branch = builder.branch(builder.equal(known, zero), unknown, self.rest);
+        let is_unknown = match test {
+            KnownTest::Bytes(table) => {
+                let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), table, self.count.path));
+                builder.equal(known, Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0))))
+            }
+            KnownTest::Words(words, _) => words.is_of_others(&builder, self.count.path),
+        };
+        let branch = builder.branch(is_unknown, unknown, self.rest);
         mark_unlikely(self.module, branch);
         unknown
     }

@@ -14,16 +14,18 @@ use std::time::{Duration, Instant};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::interesting::NumberAliases as Found;
 use trodden_flow::interesting::PathEnding;
+use trodden_flow::placement::Probes;
+use trodden_flow::plan::probe_costs;
 use trodden_flow::program::InterestingCells;
 use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram};
-use trodden_selective::plan::{NoInterestingPlan, Wish, plan_interesting};
+use trodden_selective::plan::{NoInterestingPlan, Wish, plan_interesting, preferential_register};
 use trodden_selective::verify::VerifyBudget;
 use trodden_selective::{Budget, NumberOptions, RegisterPlacement};
 use trodden_unit::{InterestingWords, StorageAliases};
 
 /// Orders of out-edges that preferential numbering tries, for a small span of numbers. With 0 or 128, three programs execute within 0.4 %
 /// (docs/benchmarks/constants.md).
-const RESTARTS: u32 = 16;
+pub const RESTARTS: u32 = 16;
 
 /// What is interesting, and how it is counted.
 pub struct InterestingRequest<'a> {
@@ -54,6 +56,21 @@ pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Res
     Ok(ProbeProgram::from_interesting(graph, planned))
 }
 
+/// Plans to count what is not known, of the paths of an acyclic graph: known ones are recognised by preferential numbering.
+///
+/// # Errors
+/// The numbering was refuted, or numbers do not fit.
+pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, NoInterestingPlan> {
+    let InterestingRequest { graph, frequencies, wish, options, .. } = request;
+    let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
+    let number = NumberOptions { restarts: RESTARTS, placement, ..NumberOptions::default() };
+    let paths: Vec<_> = wish.ids.iter().filter_map(|id| numbering.path(&dag, *id)).collect();
+    let weights = probe_costs(&dag, graph, frequencies);
+    let (ending, increments) = preferential_register((&dag, &numbering), &paths, &weights, &number, &VerifyBudget::default())?;
+    let plan = Plan { probes: Probes::from_increments(increments), dag, numbering, partial: None, part: None };
+    Ok(ProbeProgram::from_preferential(graph, &plan, ending, wish.ids.to_vec()))
+}
+
 /// The program of all paths of an acyclic graph.
 pub fn all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
     ProbeProgram::from_plan(request.graph, &Plan::from_numbering(dag, numbering, request.graph, request.frequencies, request.options))
@@ -80,13 +97,22 @@ pub struct Words<'a> {
 impl<'a> Words<'a> {
     /// Puts the table into the module, if it takes one.
     pub fn declare(module: Module, function: &str, ending: &'a PathEnding) -> Words<'a> {
-        let entries = match ending {
-            PathEnding::Direct { .. } => return Words { ending, table: None },
+        Words { ending, table: Words::entries(ending).map(|entries| constant_table(module, function, &entries)) }
+    }
+
+    /// What is in the table, if an ending takes one.
+    pub fn entries(ending: &PathEnding) -> Option<Vec<u64>> {
+        match ending {
+            PathEnding::Direct { .. } => None,
             // Beyond the last word there is an entry, too: it is read, and does not matter.
-            PathEnding::Checked { expected, .. } => expected.iter().copied().chain([0]).collect(),
-            PathEnding::Hashed { keys, .. } => keys.clone(),
-        };
-        Words { ending, table: Some(constant_table(module, function, &entries)) }
+            PathEnding::Checked { expected, .. } => Some(expected.iter().copied().chain([0]).collect()),
+            PathEnding::Hashed { keys, .. } => Some(keys.clone()),
+        }
+    }
+
+    /// By a table that is there, of [`Words::entries`].
+    pub fn with_table(ending: &'a PathEnding, table: (Value, LLVMTypeRef)) -> Words<'a> {
+        Words { ending, table: Some(table) }
     }
 
     /// The word for a register that is known now.
@@ -119,6 +145,11 @@ impl<'a> Words<'a> {
                 choose(self.is_noted(builder, word, register), word)
             }
         }
+    }
+
+    /// Whether a path has no word of its own.
+    pub fn is_of_others(&self, builder: &Builder, register: Value) -> Value {
+        builder.equal(self.of(builder, register), builder.constant(self.ending.words() - 1))
     }
 
     /// Whether a number is what the table has for a word.

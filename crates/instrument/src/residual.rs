@@ -11,10 +11,11 @@
 //! whether the path that begins is.
 
 use crate::bounds;
-use crate::counting::{Counters, Flushing, Unknown};
+use crate::counting::{Counters, Flushing, KnownTest, Unknown};
 use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
+use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
 use crate::places;
@@ -28,7 +29,7 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_flow::program::{Choices, CodeVersion, NodePlace};
+use trodden_flow::program::{Cells, Choices, CodeVersion, NodePlace};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
 use trodden_unit::{BlockKind, FlowEdge};
 
@@ -61,7 +62,7 @@ fn insert_versions(
     weigh(context.module, *function, &cfg, &program);
     let blocks = places::block_properties(&cfg, program.graph());
     probes::run_passes(&mut program, frequencies, &blocks, choices);
-    let known = known_bytes(context.module, planned);
+    let known = known_test(context.module, planned);
     let unknown = Some(Unknown { count, bias: emit::direct_bias(context.module), copies: None, known });
     let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
     probes::insert(context, *function, &cfg, &program, counters);
@@ -86,13 +87,13 @@ pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
     dispatch_blocks.map(|(i, _)| Node(i as u32)).collect()
 }
 
-/// The same for a function that stays one version, since there cannot be two of it or none of its paths is known: every
-/// path is looked up where it ends, or counted.
+/// The same for a function that stays one version, since there cannot be two of it, none of its paths is known, or known paths are
+/// recognised by their numbers: every path is looked up where it ends, or counted.
 fn insert_into_one(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
     let PlannedFunction { function, cfg, graph, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     probes::run_passes(&mut program, frequencies, &places::block_properties(cfg, graph), choices);
-    let known = known_bytes(context.module, planned);
+    let known = known_test(context.module, planned);
     let bias = emit::direct_bias(context.module);
     // Where all is counted, and more than one path is taken, it pays to make sure at the entry that the thread has a region.
     let goes_on = !program.dag().cuts().is_empty();
@@ -144,12 +145,16 @@ fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProg
     }
 }
 
-/// A byte for each path: 1 for known ones. None if nothing is known of the function.
-fn known_bytes(module: Module, planned: &PlannedFunction) -> Option<Value> {
+/// How paths are looked up. None if nothing is known of the function.
+fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
     let known = planned.program.known()?;
+    if let Cells::Preferential(ending) = planned.program.cells() {
+        let words = Words::declare(module, &planned.function.name(), ending);
+        return Some(KnownTest::Words(words, ending.identity_mask().unwrap_or(u64::MAX)));
+    }
     let mut bytes = vec![0u8; planned.program.paths().numbering.paths() as usize];
     known.iter().filter_map(|id| usize::try_from(*id).ok()).for_each(|id| bytes[id] = 1);
-    Some(module.add_bytes(&format!("{}.known", planned.function.name()), &bytes))
+    Some(KnownTest::Bytes(module.add_bytes(&format!("{}.known", planned.function.name()), &bytes)))
 }
 
 /// A function while it gets its versions.

@@ -40,11 +40,12 @@ use llvm_sys::{LLVMLinkage, LLVMVisibility};
 use places::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use transition::Transition;
+use transition::{Transition, TransitionTables};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::Cells;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
+use trodden_selective::contexts::ContextNumbering;
 use trodden_unit::experiment::SegmentNumbering;
 use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, UnplacedCall};
 use trodden_wire::{CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
@@ -138,16 +139,23 @@ pub struct FunctionOnSegments<'a> {
     pub identity: Identity,
     /// Its numbering.
     pub numbering: SegmentNumbering,
+    /// The preferential numbering that its program goes by, if it does.
+    pub preferential: Option<ContextNumbering>,
 }
 
 impl SegmentPlan {
     /// Decides what is done in a function whose words begin there.
-    pub fn new(on: &FunctionOnSegments, first_word: u64) -> SegmentPlan {
+    pub fn new(on: &mut FunctionOnSegments, first_word: u64) -> SegmentPlan {
+        let preferential = on.preferential.take();
+        let on = &*on;
         let function = &on.set.functions()[on.number as usize];
         let bits = SegmentWords::path_bits(function.paths);
         let rows = (function.contexts.len() as u64 + 1) << bits;
         let interesting: Vec<(u32, u64)> = function.interesting.iter().copied().collect();
-        let places = Places::of_function(on, (first_word, rows), &interesting);
+        let places = match preferential {
+            Some(numbering) => Places::Preferential { numbering, tables: TransitionTables::default() },
+            None => Places::of_function(on, (first_word, rows), &interesting),
+        };
         let caller = |c: &trodden_unit::SegmentContext| {
             let caller = &on.set.functions()[c.caller as usize];
             CallerPath { unit: caller.unit.clone(), name: caller.name.clone(), context: c.context, path: c.path }
@@ -256,7 +264,7 @@ impl SegmentPlan {
             ContextSource::Argument => Value(llvm!(LLVMGetLastParam(version.code.0))),
             _ => words.take(&builder, self.tags.0.of(self.tags.1), self.words.contexts.len() as u64),
         };
-        SegmentCode { start: Some(builder.shift_left(context, module.constant(self.bits.into()))), ..code }
+        SegmentCode { start: Some(self.places.start(&builder, context, self.bits, version.code)), ..code }
     }
 }
 
@@ -270,8 +278,10 @@ impl SegmentCode<'_> {
         (known, number): (Option<i64>, Value),
         base: Value,
     ) -> Option<Value> {
+        let places = &self.plan.places;
         for call in self.plan.calls.get(&edge).into_iter().flatten() {
-            self.pass_context(builder, location, call, (known, number));
+            let key = known.map(|number| (number as u64 & places.key_mask()) as i64);
+            self.pass_context(builder, location, call, (key, places.key(builder, number)));
         }
         // A path whose number is a constant does not begin where the function does.
         if known.is_some() || self.version.context_source == ContextSource::None || !self.plan.counted.contains(&edge) {
@@ -279,7 +289,7 @@ impl SegmentCode<'_> {
         }
         let i64 = builder.module.i64();
         let first = builder.offset(i64, base, builder.constant(self.plan.words.first_word));
-        let word = self.plan.places.word(builder, edge, number, self.version.code);
+        let word = places.word(builder, edge, number, self.version.code);
         Some(builder.offset(i64, first, word))
     }
 
@@ -333,7 +343,7 @@ impl Places {
             SegmentNumbering::PreciseSelective => 0,
             _ if on.set.counts_every() => MOST_EVERY,
             SegmentNumbering::BallLarus => MOST_DIRECT,
-            SegmentNumbering::Minimal => interesting.len() as u64 + 1,
+            SegmentNumbering::Minimal | SegmentNumbering::Preferential => interesting.len() as u64 + 1,
         };
         if fits(most) {
             return Places::Keys { words: rows, pairs: BTreeMap::new() };

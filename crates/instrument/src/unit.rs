@@ -334,7 +334,7 @@ impl Unit {
         let PlannedFunction { cfg, program, .. } = &*planned;
         let words = match program.cells() {
             Cells::Interesting(cells) => Some(Words::declare(self.module, &function.name(), &cells.ending)),
-            Cells::Paths | Cells::Labels { .. } => None,
+            Cells::Paths | Cells::Labels { .. } | Cells::Preferential(_) => None,
         };
         let counters = Counters { events, words, stream, ..self.counters(base, planned) };
         probes::insert(self.context, function, cfg, program, counters);

@@ -18,7 +18,7 @@ pub use extract::{Extract, GraphFormat};
 pub use grammar::Grammar;
 pub use graph::Graph;
 pub use loops::Loops;
-pub use numbering::{Interesting, ModelScheme, NumberJob};
+pub use numbering::{Interesting, ModelJob, ModelScheme, NumberJob};
 pub use plan::Plan;
 pub use sequence::{Check, CountedPaths, Sequence};
 pub use simulate::Simulate;

@@ -142,6 +142,15 @@ fn direction_text(function: &Function, edge: Edge) -> String {
     format!("→ {}, not {}", words[0], words[1])
 }
 
+/// Where an edge leads, and where the other edges of its branch lead: the first known positions there.
+pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<Position>, Vec<Option<Position>>) {
+    let flow = &function.map.edges[edge.index()];
+    let siblings = function.out.get(flow.from.index()).into_iter().flatten().filter(|other| **other != edge);
+    let siblings = siblings.map(|other| &function.map.edges[other.index()]).filter(|other| other.kind != EdgeKind::Reach);
+    let others = siblings.map(|other| Target::find(function, other.to).at);
+    (Target::find(function, flow.to).at, others.collect())
+}
+
 /// Where an edge leads: the first known line there.
 #[derive(Clone, Copy)]
 struct Target {

@@ -19,6 +19,7 @@
 
 mod approximate;
 mod closure;
+pub mod contexts;
 mod labelling;
 mod lattice;
 mod lifting;

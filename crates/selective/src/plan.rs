@@ -117,6 +117,28 @@ pub fn plan_interesting(
     Ok(InterestingPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
 
+/// How a program recognises the paths of a list by preferential numbering: the increment of each edge of the acyclic graph, and the word of
+/// a path by its sum. The lower bits of a sum are the path's Ball-Larus number, whether or not the path is on the list.
+///
+/// # Errors
+/// See [`NoInterestingPlan`].
+pub fn preferential_register(
+    (dag, all): (&Dag, &Numbering),
+    paths: &[Vec<DagEdgeId>],
+    weights: &[f64],
+    options: &NumberOptions,
+    budget: &VerifyBudget,
+) -> Result<(PathEnding, Vec<i64>), NoInterestingPlan> {
+    let scheme = NumberingScheme::Ppp;
+    let set = InterestingSet::from_paths(dag, all, paths)?;
+    let labelling = number(scheme, dag, weights, &set, options)?;
+    let verdict = verify(dag, &set, &labelling, budget);
+    if !verdict.is_good(scheme.is_exact()) {
+        return Err(NoInterestingPlan::Wrong(format!("{verdict:?}")));
+    }
+    Distinguished { dag, all, labelling: &labelling }.ending()
+}
+
 fn sum(path: &[DagEdgeId], increments: &[i64]) -> i64 {
     path.iter().fold(0i64, |sum, e| sum.wrapping_add(increments[e.index()]))
 }

@@ -208,6 +208,44 @@ fn other_tools_read_it() {
     assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,2") && !lcov.contains(",0\n"), "{lcov}");
 }
 
+/// What a directed fuzzer makes of a line of its list of targets: the base name of the file, and the number.
+fn fuzzers_target(line: &str) -> (String, u64) {
+    let line = line.rsplit(['/', '\\']).next().unwrap();
+    let (file, number) = line.rsplit_once(':').unwrap();
+    (file.to_owned(), number.parse().unwrap())
+}
+
+#[test]
+fn untested_paths_are_targets_for_generators_of_tests() {
+    let place = place();
+    run(&place, "prog.field", &["1", "20", "20", "200"], &[]);
+    let targets: Value = serde_json::from_slice(&place.trodden("untested --format targets --function classify").stdout).unwrap();
+    let report = json(&place, "--function classify");
+    let key = |row: &Value| (row["function"].clone(), row["id"].clone(), row["count"].clone(), row["complete"].clone());
+    let rows = targets["targets"].as_array().unwrap();
+    assert_eq!(rows.iter().map(key).collect::<Vec<_>>(), report["paths"].as_array().unwrap().iter().map(key).collect::<Vec<_>>());
+    // Such a fuzzer looks for the lines in the debug information of what it compiles.
+    let dump = must(place.command("/usr/lib/llvm-22/bin/llvm-dwarfdump").args(["--debug-line", "prog"]));
+    let text = String::from_utf8(dump.stdout).unwrap();
+    let known: BTreeSet<u64> =
+        text.lines().filter(|line| line.starts_with("0x0")).filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect();
+    let lines = |row: &Value| row["lines"].as_array().unwrap().iter().map(|l| fuzzers_target(l.as_str().unwrap())).collect::<Vec<_>>();
+    for row in rows {
+        assert!(lines(row).iter().all(|(file, line)| file == "prog.c" && known.contains(line)), "{row} {known:?}");
+    }
+    // Line 9 has `if (b > 100) { ... }`: 20 is no such number, 200 is one.
+    let side = |row: &Value| -> (String, String) {
+        let at_line_9 = |branch: &&Value| branch["at"].as_str().is_some_and(|at| at.contains("prog.c:9:"));
+        let branch = row["branches"].as_array().unwrap().iter().find(at_line_9).unwrap_or_else(|| panic!("{row}"));
+        (branch["to"].as_str().unwrap().to_owned(), branch["not"][0].as_str().unwrap().to_owned())
+    };
+    let complete: Vec<&Value> = rows.iter().filter(|row| row["complete"] == true).collect();
+    let is_inside = |to: &str| to.contains("prog.c:9:");
+    let mut sides: Vec<(bool, bool)> = complete.iter().map(|row| side(row)).map(|(to, not)| (is_inside(&to), is_inside(&not))).collect();
+    sides.sort();
+    assert_eq!(sides, [(false, true), (true, false)], "{targets}");
+}
+
 #[test]
 fn hot_paths_are_compared_where_they_are_counted() {
     let place = place();

@@ -119,9 +119,10 @@ fn counts_are_those_of_the_whole_program_path() {
         let plain = run(&place, "prog", &["--whole-program", "--no-store", "-o", "stream"]);
         assert_eq!(run(&place, "paths", &["--no-store", "-o", "paths.trodden"]), plain, "seed {seed}");
         assert_eq!(counted(&place, "paths.trodden"), counted(&place, "stream"), "seed {seed}");
-        for (depth, growth) in [(1, 0), (1, 15), (1, 5000), (2, 40), (3, 300)] {
+        let hashed = [(1, 0), (1, 15), (1, 5000), (2, 40), (3, 300)].map(|(depth, growth)| (depth, growth, "known-table"));
+        for (depth, growth, scheme) in hashed.into_iter().chain([(1, 15, "ppp"), (2, 40, "ppp")]) {
             let (depth, growth) = (depth.to_string(), growth.to_string());
-            let options = ["-o", "counting", "--segments", "stream.streams", "--depth", &depth, "--growth", &growth];
+            let options = ["-o", "counting", "--segments", "stream.streams", "--depth", &depth, "--growth", &growth, "--scheme", scheme];
             must(with_choices(place.command(trodden()).args(["instrument", "prog"]), options));
             let counted = run(&place, "counting", &["--no-store", "-o", "counted"]);
             assert_eq!(counted, plain, "seed {seed}, depth {depth}, growth {growth}");

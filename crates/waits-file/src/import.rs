@@ -16,6 +16,7 @@ mod otf2;
 mod perf;
 mod scheduler;
 
+pub use chrome::SLICE;
 pub use otf2::read_text as read_otf2_text;
 pub use perf::is_header_alone;
 

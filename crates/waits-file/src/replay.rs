@@ -69,13 +69,15 @@ pub struct ReportOptions {
     pub what_if: Vec<(String, f64)>,
     /// Whether to keep what each location did when.
     pub timeline: bool,
+    /// Whether to keep the expressions of all waits.
+    pub expand: bool,
 }
 
 impl Default for ReportOptions {
     /// Nothing is predicted. By the rule, paths without common code differ; by that of the paper they are equivalent.
     fn default() -> Self {
         let AnalysisOptions { threshold, rule, .. } = AnalysisOptions::default();
-        ReportOptions { threshold, rule, what_if: Vec::new(), timeline: false }
+        ReportOptions { threshold, rule, what_if: Vec::new(), timeline: false, expand: false }
     }
 }
 
@@ -121,6 +123,7 @@ pub fn options(asked: &ReportOptions, what_if: Option<(HashSet<CodeId>, f64)>) -
         threshold: asked.threshold,
         rule: asked.rule,
         others: vec![asked.threshold / 2.0, (asked.threshold * 2.0).min(2.0)],
+        expand: asked.expand && what_if.is_none(),
         what_if,
     }
 }

@@ -14,6 +14,7 @@ use crate::call::{Call, SleepKind, Token};
 use crate::classes::{Classes, SiteWaits};
 use crate::collectives::{Collectives, Membership};
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::expansion::{ExpandedWait, Expansion};
 use crate::messages::{BegunRequest, Messages};
 use crate::objects::{BarrierPlace, Objects, held_by};
 use crate::step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
@@ -32,11 +33,19 @@ pub struct AnalysisOptions {
     pub others: Vec<f64>,
     /// A question: how long would the run take if these blocks took this part of their time?
     pub what_if: Option<(HashSet<CodeId>, f64)>,
+    /// Whether to keep the expressions of all waits, which takes memory for each event.
+    pub expand: bool,
 }
 
 impl Default for AnalysisOptions {
     fn default() -> Self {
-        AnalysisOptions { threshold: crate::classes::DEFAULT_THRESHOLD, rule: ClassRule::Union, others: Vec::new(), what_if: None }
+        AnalysisOptions {
+            threshold: crate::classes::DEFAULT_THRESHOLD,
+            rule: ClassRule::Union,
+            others: Vec::new(),
+            what_if: None,
+            expand: false,
+        }
     }
 }
 
@@ -67,6 +76,8 @@ pub struct WaitOutcome {
     pub executed: HashMap<StepId, u64>,
     /// Most nodes and entries of paths at a time, as far as was sampled.
     pub live: (usize, usize),
+    /// All waits with their expressions, in order of their ends, if that was asked for.
+    pub expanded: Vec<ExpandedWait>,
 }
 
 #[derive(Debug)]
@@ -114,6 +125,7 @@ pub struct Analysis {
     pub(crate) classes: Classes,
     pub(crate) others: Vec<Classes>,
     pub(crate) executed: Vec<u64>,
+    pub(crate) expansion: Option<Expansion>,
 }
 
 /// Part of the time between two calls.
@@ -135,6 +147,7 @@ impl Analysis {
         let classes = Classes::new(options.threshold, options.rule);
         let others = options.others.iter().map(|threshold| Classes::new(*threshold, options.rule)).collect();
         Analysis {
+            expansion: options.expand.then(Expansion::default),
             options,
             outcome: WaitOutcome::default(),
             versions,
@@ -163,6 +176,9 @@ impl Analysis {
         let made = made_by.and_then(|token| self.objects.created.remove(&token)).filter(|moment| moment.time_ns <= time_ns);
         if made_by.is_some() && made.is_none() {
             self.outcome.diagnostics.add(Diagnostic::StartWithoutCreate, id, time_ns);
+        }
+        if let Some(expansion) = &mut self.expansion {
+            expansion.start(id, made.map(|moment| moment.location), made.map_or(0, |moment| moment.time_ns));
         }
         let (head, from_ns, scaled_ns) = match made {
             Some(moment) => (moment.version, moment.time_ns, moment.scaled_ns),
@@ -237,6 +253,7 @@ impl Analysis {
             critical_path,
             run_ns,
             what_if_ns,
+            expanded: self.expansion.map_or_else(Vec::new, |expansion| expansion.waits),
             executed: (0..).map(StepId).zip(self.executed).collect(),
             ..self.outcome
         }
@@ -292,6 +309,9 @@ impl Analysis {
         };
         let location = self.locations[id.0 as usize].as_mut().expect("callers have asked `known`");
         location.head = self.versions.append(location.head, step, ns);
+        if let Some(expansion) = &mut self.expansion {
+            expansion.step(id, step, location.time_ns, ns);
+        }
         location.time_ns += ns;
         location.scaled_ns += scaled;
     }

@@ -10,12 +10,15 @@
 //! the blocks that *both* paths have, so that two paths without a common block are at distance 0; [`ClassRule::Paper`] is that rule.
 //! Code is compared without the location: the same code on other processes is the same. Locations are kept with what accumulates.
 //!
+//! Time without a processor is no part of what is compared: the kernel's scheduling would split waits that the same code causes. It stays
+//! in what accumulates, and so in every report.
+//!
 //! At most [`MOST`] classes are kept per site; further waits go to the nearest. A wait costs one pass over its paths per class.
 
 use crate::call::WaitKind;
 use crate::hash::Map;
 use crate::step::{CodeId, LocationId, LocationState, StepId, Steps};
-use crate::versions::merge_equal;
+use crate::versions::{PathDifference, merge_equal};
 use crate::wait::Wait;
 use std::collections::BTreeSet;
 
@@ -57,10 +60,47 @@ impl PathShares {
     }
 }
 
+/// The first wait of a class, which all others are compared with.
+#[derive(Clone, Debug)]
+pub struct Representative {
+    shares: [Shares; 2],
+    /// Who waited.
+    pub location: LocationId,
+    /// When it began, ns since the origin.
+    pub enter_ns: u64,
+    /// How long it was, ns.
+    pub wait_ns: u64,
+    /// Its two paths.
+    pub paths: PathDifference,
+}
+
+/// How far the waits of a class are from its representative: of each wait, the greater of the distances of its two paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Distances {
+    /// Their sum, the representative's 0 included.
+    pub sum: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+/// Where a wait was put: its class, by the representative, and its distance from that one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Placement {
+    /// Who waited in the class's representative.
+    pub location: LocationId,
+    /// When the representative began, ns since the origin.
+    pub enter_ns: u64,
+    /// The greater of the distances of the two paths.
+    pub distance: f64,
+}
+
 /// Equivalent waits.
 #[derive(Clone, Debug)]
 pub struct Class {
-    representative: [Shares; 2],
+    /// The first.
+    pub representative: Representative,
+    /// Of all waits from the first.
+    pub distances: Distances,
     /// Waits.
     pub occurrences: u64,
     /// The shortest, ns.
@@ -120,41 +160,45 @@ impl Classes {
     }
 
     /// Puts a wait into its class.
-    pub fn add(&mut self, wait: &Wait, shares: &PathShares) {
-        let class = self.find(wait, shares);
+    pub fn add(&mut self, wait: &Wait, shares: &PathShares) -> Placement {
+        let (class, distance) = self.find(wait, shares);
         class.add(wait);
+        Placement { location: class.representative.location, enter_ns: class.representative.enter_ns, distance }
     }
 
     /// Counts a wait in its class, which gets no paths: where only the number of classes is asked for.
     pub fn tally(&mut self, wait: &Wait, shares: &PathShares) {
-        self.find(wait, shares).occurrences += 1;
+        self.find(wait, shares).0.occurrences += 1;
     }
 
-    /// The class of a wait, which is made if there is none.
-    fn find(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> &mut Class {
+    /// The class of a wait, which is made if there is none, and the wait's distance, which is added to the class's.
+    fn find(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> (&mut Class, f64) {
         let site = WaitSite { code: wait.site, kind: wait.kind };
         let waits =
             self.sites.entry(site).or_insert_with(|| SiteWaits { site, occurrences: 0, total_ns: 0, newest: 0, classes: Vec::new() });
         waits.occurrences += 1;
         waits.total_ns += wait.wait_ns;
         let (rule, threshold) = (self.rule, self.threshold);
-        let is_near = |class: &Class| (0..2).all(|side| distance(rule, &class.representative[side], &shares[side], threshold) < threshold);
+        let near = |index: usize| {
+            let class = waits.classes.get(index)?;
+            let distance = class.representative.distance(rule, shares, threshold);
+            (distance < threshold).then_some((index, distance))
+        };
         // Waits of one class come in a row.
-        let mut index = waits.classes.get(waits.newest).filter(|class| is_near(class)).map(|_| waits.newest);
-        index = index.or_else(|| waits.classes.iter().position(is_near));
-        if index.is_none() && waits.classes.len() >= MOST {
-            let far = |index: &usize| {
-                let class = &waits.classes[*index];
-                (0..2).map(|side| distance(rule, &class.representative[side], &shares[side], f64::INFINITY)).fold(0.0, f64::max)
-            };
-            index = (0..waits.classes.len()).min_by(|a, b| far(a).total_cmp(&far(b)));
+        let mut found = near(waits.newest).or_else(|| (0..waits.classes.len()).find_map(near));
+        if found.is_none() && waits.classes.len() >= MOST {
+            let far = |index: usize| (index, waits.classes[index].representative.distance(rule, shares, f64::INFINITY));
+            found = (0..waits.classes.len()).map(far).min_by(|a, b| a.1.total_cmp(&b.1));
         }
-        let index = index.unwrap_or_else(|| {
-            waits.classes.push(Class::new(shares.clone()));
-            waits.classes.len() - 1
+        let (index, distance) = found.unwrap_or_else(|| {
+            waits.classes.push(Class::new(wait, shares.clone()));
+            (waits.classes.len() - 1, 0.0)
         });
         waits.newest = index;
-        &mut waits.classes[index]
+        let class = &mut waits.classes[index];
+        class.distances.sum += distance;
+        class.distances.max = class.distances.max.max(distance);
+        (class, distance)
     }
 
     /// Classes of all sites.
@@ -173,10 +217,19 @@ impl Classes {
     }
 }
 
+impl Representative {
+    /// The greater distance of the two paths of a wait; any number that is not below `limit` if it is not.
+    fn distance(&self, rule: ClassRule, shares: &[Shares; 2], limit: f64) -> f64 {
+        (0..2).map(|side| distance(rule, &self.shares[side], &shares[side], limit)).fold(0.0, f64::max)
+    }
+}
+
 impl Class {
-    fn new(representative: [Shares; 2]) -> Self {
+    fn new(wait: &Wait, shares: [Shares; 2]) -> Self {
+        let Wait { location, enter_ns, wait_ns, paths, .. } = wait;
         Class {
-            representative,
+            representative: Representative { shares, location: *location, enter_ns: *enter_ns, wait_ns: *wait_ns, paths: paths.clone() },
+            distances: Distances::default(),
             occurrences: 0,
             min_ns: u64::MAX,
             max_ns: 0,
@@ -203,15 +256,11 @@ impl Class {
     }
 }
 
+/// What code takes of the time that a path executes; nothing of a path that only waits for a processor.
 fn shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
-    let total: u64 = path.iter().map(|(_, ns)| ns).sum();
-    let mut shares: Shares = path
-        .iter()
-        .map(|(id, ns)| {
-            let step = steps.get(*id);
-            ((step.code, step.state), *ns as f64 / total.max(1) as f64)
-        })
-        .collect();
+    let executed = || path.iter().map(|(id, ns)| (steps.get(*id), *ns)).filter(|(step, _)| step.state != LocationState::Ready);
+    let total: u64 = executed().map(|(_, ns)| ns).sum();
+    let mut shares: Shares = executed().map(|(step, ns)| ((step.code, step.state), ns as f64 / total.max(1) as f64)).collect();
     shares.sort_by_key(|(key, _)| *key);
     merge_equal(&mut shares);
     shares

@@ -15,6 +15,7 @@
 //! | `analysis.rs` | calls in order of time to waits |
 //! | `release.rs` | the rules: what a call means to others, who released it |
 //! | `classes.rs` | equivalence classes of waits |
+//! | `expansion.rs` | the expressions of waits, step by step |
 //! | `redundancy.rs` | what of two paths need not be shown |
 //! | `causes.rs` | the code that causes waits, summed over all of them |
 //! | `offset.rs` | how far a clock is ahead of another, from messages |
@@ -30,6 +31,7 @@ pub mod causes;
 pub mod classes;
 mod collectives;
 pub mod diagnostic;
+pub mod expansion;
 pub mod hash;
 mod messages;
 mod objects;
@@ -43,8 +45,9 @@ pub mod wait;
 pub use analysis::{Analysis, AnalysisOptions, WaitOutcome};
 pub use call::{Call, Rule, WaitKind};
 pub use causes::{Cause, causes};
-pub use classes::{Class, ClassRule, Longest, SiteWaits, WaitSite};
+pub use classes::{Class, ClassRule, Distances, Longest, Placement, Representative, SiteWaits, WaitSite};
 pub use diagnostic::{Diagnostic, Diagnostics};
+pub use expansion::{ExpandedWait, Expression, Part};
 pub use redundancy::{Explanation, explain};
 pub use step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
 pub use wait::Wait;

@@ -224,6 +224,12 @@ impl Analysis {
         let head = self.location(id).head;
         let paths = self.versions.difference(moment.version, head);
         let wait = Wait { location: id, releaser: moment.location, site, kind, enter_ns, wait_ns: moment.time_ns - enter_ns, paths };
+        let shares = PathShares::new(&self.outcome.steps, &wait);
+        let placement = self.classes.add(&wait, &shares);
+        self.others.iter_mut().for_each(|classes| classes.tally(&wait, &shares));
+        if let Some(expansion) = &mut self.expansion {
+            expansion.wait(&wait, placement);
+        }
         let shared = self.versions.share(moment.version);
         self.versions.release(head);
         let location = self.location(id);
@@ -238,9 +244,6 @@ impl Analysis {
             let live = self.versions.live();
             outcome.live = (outcome.live.0.max(live.0), outcome.live.1.max(live.1));
         }
-        let shares = PathShares::new(&outcome.steps, &wait);
-        self.classes.add(&wait, &shares);
-        self.others.iter_mut().for_each(|classes| classes.tally(&wait, &shares));
         Some(wait)
     }
 
@@ -383,6 +386,9 @@ impl Analysis {
                 location.time_ns = moment.time_ns;
                 location.scaled_ns = moment.scaled_ns;
                 self.versions.release(old);
+                if let Some(expansion) = &mut self.expansion {
+                    expansion.start(id, Some(moment.location), moment.time_ns);
+                }
                 self.append(id, site, LocationState::Starting, time_ns - moment.time_ns);
             }
             None => {

@@ -3,8 +3,8 @@
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
 use trodden_waits::{
-    Analysis, AnalysisOptions, Call, CodeId, Diagnostic, Explanation, LocationId, LocationState, ProcessId, Rule, Step, Wait, WaitKind,
-    WaitOutcome, causes, explain,
+    Analysis, AnalysisOptions, Call, CodeId, Diagnostic, Distances, Explanation, Expression, LocationId, LocationState, Part, ProcessId,
+    Rule, Step, Wait, WaitKind, WaitOutcome, causes, explain,
 };
 
 const START: CodeId = CodeId(1000);
@@ -38,7 +38,7 @@ const C3: u32 = 6;
 fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
     let [a, b, c] = [0, 1, 2].map(LocationId);
     let mut waits = Vec::new();
-    let mut analysis = Analysis::new(AnalysisOptions::default());
+    let mut analysis = Analysis::new(AnalysisOptions { expand: true, ..AnalysisOptions::default() });
     start(&mut analysis, 3);
     let (send_b, send_c, send_a) = (Call::Send(message(1), false), Call::Send(message(2), false), Call::Send(message(0), false));
     let (recv_a, recv_b, recv_c) = (Call::Receive(message(0), None), Call::Receive(message(1), None), Call::Receive(message(2), None));
@@ -121,6 +121,27 @@ fn figure_4_is_expanded_to_the_last_step() {
     assert_eq!(outcome.diagnostics.iter().count(), 0);
 }
 
+/// An expression as the paper prints it.
+fn printed(outcome: &WaitOutcome, expression: &Expression) -> [String; 2] {
+    let name = |part: &Part| match part {
+        Part::Wait(number) => ["B2", "C2", "A3"][*number].to_owned(),
+        Part::Step(id) => ["", "A1", "A2", "B1", "B3", "C1", "C3"][outcome.steps.get(*id).code.0 as usize].to_owned(),
+    };
+    [&expression.plus, &expression.minus]
+        .map(|path| path.iter().map(|(part, ns)| format!("{} {ns}", name(part))).collect::<Vec<_>>().join(" + "))
+}
+
+#[test]
+fn the_waits_of_figure_4_have_the_published_expressions() {
+    let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
+    let first: Vec<_> = outcome.expanded.iter().map(|wait| printed(&outcome, &wait.first)).collect();
+    assert_eq!(first, [["A1 10", "B1 4"], ["B1 4 + B2 6 + B3 5", "C1 6"], ["C1 6 + C2 9 + C3 2", "A1 10 + A2 3"]]);
+    let mut expanded: Vec<_> = outcome.expanded.iter().map(|wait| printed(&outcome, &wait.expanded)).collect();
+    // Steps are in order of their first execution, and C1's ends before A1's.
+    expanded.iter_mut().flatten().for_each(|text| *text = text.replace("C1 6 + A1 10", "A1 10 + C1 6"));
+    assert_eq!(expanded, [["A1 10", "B1 4"], ["A1 10 + B3 5", "C1 6"], ["A1 10 + B3 5 + C3 2", "A1 10 + A2 3"]]);
+}
+
 #[test]
 fn causes_of_figure_4_add_up_to_its_waits() {
     let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
@@ -176,8 +197,8 @@ const LINE_8: u32 = 8;
 const LINE_10: u32 = 10;
 
 /// A loop of 100 with a barrier in line 3; then process 0 runs the loops of lines 6 and 8, process 1 the longer loop of line 10. Process 1
-/// begins 50 ns late. Loops vary a little.
-fn figure_2() -> WaitOutcome {
+/// begins 50 ns late. Loops vary a little. Before each loop the process may have to wait for a processor, for a time by turn and process.
+fn figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
     let mut analysis = Analysis::new(AnalysisOptions::default());
     analysis.start(LocationId(0), ProcessId(0), 0, None, START);
     analysis.start(LocationId(1), ProcessId(1), 50, None, START);
@@ -188,7 +209,11 @@ fn figure_2() -> WaitOutcome {
     let mut now = [0, 50];
     for turn in 0..100u64 {
         let (six, eight, ten) = (1000 + turn % 7 * 10, 1500 + turn % 5 * 10, 4000 + turn % 3 * 20);
-        let blocks = if turn == 0 { [vec![], vec![]] } else { [vec![block(LINE_6, six), block(LINE_8, eight)], vec![block(LINE_10, ten)]] };
+        let mut blocks =
+            if turn == 0 { [vec![], vec![]] } else { [vec![block(LINE_6, six), block(LINE_8, eight)], vec![block(LINE_10, ten)]] };
+        for (process, blocks) in blocks.iter_mut().enumerate().filter(|_| turn > 0) {
+            blocks.insert(0, TimeBlock { state: LocationState::Ready, ..block(blocks[0].code.0, ready(turn, process)) });
+        }
         let enter = [0, 1].map(|p: usize| now[p] + blocks[p].iter().map(|b| b.ns).sum::<u64>());
         analysis.enter(LocationId(0), enter[0], &blocks[0], &barrier(0), CodeId(LINE_3));
         analysis.enter(LocationId(1), enter[1], &blocks[1], &barrier(1), CodeId(LINE_3));
@@ -200,7 +225,7 @@ fn figure_2() -> WaitOutcome {
 
 #[test]
 fn the_barriers_of_figure_2_are_one_class_that_names_line_10() {
-    let outcome = figure_2();
+    let outcome = figure_2(|_, _| 0);
     assert_eq!(outcome.sites.len(), 1);
     let site = &outcome.sites[0];
     assert_eq!((site.occurrences, site.site.code, site.site.kind), (100, CodeId(LINE_3), WaitKind::Barrier));
@@ -209,6 +234,35 @@ fn the_barriers_of_figure_2_are_one_class_that_names_line_10() {
     assert_eq!(explained.plus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(1, LINE_10)]);
     assert_eq!(explained.minus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(0, LINE_8), step(0, LINE_6)]);
     assert_eq!(causes(&outcome.steps, &outcome.sites)[0].step, step(1, LINE_10));
+}
+
+#[test]
+fn lack_of_a_processor_divides_no_class_and_stays_visible() {
+    // Up to four times the loops' times for process 1, up to a quarter of what it is faster by for process 0.
+    let ready = |turn: u64, process: usize| if process == 1 { turn * 7919 % 17 * 1000 } else { turn * 104_729 % 5 * 80 };
+    let outcome = figure_2(ready);
+    let site = &outcome.sites[0];
+    assert_eq!(site.classes.iter().map(|c| c.occurrences).collect::<Vec<_>>(), [99, 1]);
+    let lacking = Step { state: LocationState::Ready, ..step(1, LINE_10) };
+    let expected_ns: u64 = (1..100).map(|turn| ready(turn, 1)).sum();
+    let explained = explain(&outcome.steps, &site.classes[0]);
+    assert_eq!(explained.plus.iter().find(|(step, _)| *step == lacking).map(|(_, ns)| *ns), Some(expected_ns));
+    assert!(causes(&outcome.steps, &outcome.sites).iter().any(|cause| cause.step == lacking));
+}
+
+#[test]
+fn a_class_keeps_its_first_wait_and_how_far_the_others_are_from_it() {
+    let outcome = figure_2(|_, _| 0);
+    let class = &outcome.sites[0].classes[0];
+    // The first turn begins at 50 ns: process 0 waits from the end of its loops (1,010 and 1,510 ns) to that of line 10's (4,020 ns).
+    let first = &class.representative;
+    assert_eq!((first.location.0, first.enter_ns, first.wait_ns), (0, 50 + 2520, 1500));
+    // By hand: line 6's part of process 0's path is 1,010 of 2,520 there, and 1,000 + 10 i of 2,500 + 10 (i + j) in turn (i, j).
+    let part = |turn: u64| (1000 + turn % 7 * 10) as f64 / (2500 + (turn % 7 + turn % 5) * 10) as f64;
+    let distances: Vec<f64> = (1..100).map(|turn| 2.0 * (part(turn) - part(1)).abs()).collect();
+    assert!((class.distances.sum - distances.iter().sum::<f64>()).abs() < 1e-9);
+    assert!((class.distances.max - distances.iter().copied().fold(0.0, f64::max)).abs() < 1e-9);
+    assert_eq!(outcome.sites[0].classes[1].distances, Distances::default());
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message, ObjectId};
 use trodden_waits::{
-    Analysis, AnalysisOptions, Call, CodeId, Diagnostic, LocationId, LocationState, ProcessId, Rule, Step, Wait, WaitOutcome, causes,
-    explain,
+    Analysis, AnalysisOptions, Call, CodeId, Diagnostic, LocationId, LocationState, Part, ProcessId, Rule, Step, StepId, Wait, WaitOutcome,
+    causes, explain,
 };
 
 struct Random(u64);
@@ -143,7 +143,7 @@ impl Machine {
     /// The events through the analysis.
     fn analyse(mut self, same_process: bool) -> (Vec<Wait>, WaitOutcome) {
         self.events.sort_by_key(|event| event.time_ns);
-        let mut analysis = Analysis::new(AnalysisOptions::default());
+        let mut analysis = Analysis::new(AnalysisOptions { expand: true, ..AnalysisOptions::default() });
         for process in 0..self.now.len() as u32 {
             let of = ProcessId(if same_process { 0 } else { process });
             analysis.start(LocationId(process), of, u64::from(process) + 1, None, CodeId(999));
@@ -212,6 +212,7 @@ fn check(seed: u64, locks: bool) {
             wait.paths.plus.iter().chain(&wait.paths.minus).any(|(id, _)| outcome.steps.get(*id).state == LocationState::Unexplained);
         assert!(!waiting, "seed {seed}: a path has waiting in it");
     }
+    check_expressions(seed, &waits, &outcome);
     assert_eq!(outcome.diagnostics.iter().collect::<Vec<_>>(), [], "seed {seed}");
     let causes = causes(&outcome.steps, &outcome.sites);
     assert_eq!(causes.iter().map(|cause| cause.wait_ns).sum::<u64>(), outcome.wait_ns, "seed {seed}");
@@ -223,6 +224,30 @@ fn check(seed: u64, locks: bool) {
         let dropped = explained.pairs_ns.0 as i64 - explained.pairs_ns.1 as i64;
         assert_eq!(left + dropped, class.total_ns as i64, "seed {seed}");
         assert!(dropped.unsigned_abs() as f64 <= 0.05 * class.total_ns as f64 + 1.0, "seed {seed}");
+    }
+}
+
+/// The expansion by adding and subtracting paths knows nothing of the tree of versions: both must give each step the same difference.
+fn check_expressions(seed: u64, waits: &[Wait], outcome: &WaitOutcome) {
+    assert_eq!(outcome.expanded.len(), waits.len(), "seed {seed}");
+    for (wait, expanded) in waits.iter().zip(&outcome.expanded) {
+        let mut left: HashMap<Part, i128> = HashMap::new();
+        let tree = |path: &[(StepId, u64)]| path.iter().map(|(id, ns)| (Part::Step(*id), i128::from(*ns))).collect::<Vec<_>>();
+        let plus = [tree(&wait.paths.plus), expanded.expanded.minus.clone()].concat();
+        let minus = [tree(&wait.paths.minus), expanded.expanded.plus.clone()].concat();
+        plus.into_iter().for_each(|(part, ns)| *left.entry(part).or_default() += ns);
+        minus.into_iter().for_each(|(part, ns)| *left.entry(part).or_default() -= ns);
+        assert!(left.values().all(|ns| *ns == 0), "seed {seed}: {wait:?} {expanded:?}");
+        let sum = |path: &[(Part, i128)]| path.iter().map(|(_, ns)| *ns).sum::<i128>();
+        assert_eq!(sum(&expanded.first.plus) - sum(&expanded.first.minus), i128::from(wait.wait_ns), "seed {seed}: {expanded:?}");
+    }
+    let placed: HashMap<(LocationId, u64), usize> = outcome.expanded.iter().fold(HashMap::new(), |mut placed, wait| {
+        *placed.entry((wait.placement.location, wait.placement.enter_ns)).or_default() += 1;
+        placed
+    });
+    for class in outcome.sites.iter().flat_map(|site| &site.classes) {
+        let first = (class.representative.location, class.representative.enter_ns);
+        assert_eq!(placed.get(&first).copied(), Some(class.occurrences as usize), "seed {seed}");
     }
 }
 

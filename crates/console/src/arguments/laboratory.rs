@@ -51,6 +51,9 @@ pub struct LaboratoryChoices {
     /// How waiting time is recorded.
     #[command(flatten)]
     pub waiting: WaitChoices,
+    /// What reports say besides.
+    #[command(flatten)]
+    pub reporting: ReportChoices,
     /// How coverage is shown.
     #[command(flatten)]
     pub coverage: CoverageChoices,
@@ -238,6 +241,15 @@ pub struct WaitChoices {
     /// Samples per second of processor time and thread, by which code between calls is named (default 1000; 0 = none).
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rate: Option<u32>,
+}
+
+/// What reports say besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "report")]
+pub struct ReportChoices {
+    /// With a recording of waits: print each wait as the difference of two paths, step by step, with its class and distance.
+    #[arg(long)]
+    pub explain: bool,
 }
 
 /// How coverage is shown.

@@ -19,6 +19,19 @@ pub enum Cells {
     },
     /// One for each interesting path, the last for all others.
     Interesting(InterestingCells),
+    /// That of the path's number, which is in the lower bits of the sum. Where paths are looked up, those are known that have a word of
+    /// their own (thesis, section 3.5.1).
+    Preferential(PathEnding),
+}
+
+impl Cells {
+    /// Whether a path is known where it is looked up, by the sum, if that alone says so.
+    pub(super) fn is_known(&self, sum: i64) -> Option<bool> {
+        match self {
+            Cells::Preferential(ending) => Some(ending.word(sum) + 1 < ending.words()),
+            _ => None,
+        }
+    }
 }
 
 /// Counters of interesting paths.

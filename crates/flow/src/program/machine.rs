@@ -115,7 +115,7 @@ impl Machine {
             }
             Operation::Check { increment } => {
                 let path = register?.wrapping_add(increment);
-                if !self.known.contains(&path) {
+                if !program.cells().is_known(path).unwrap_or_else(|| self.known.contains(&path)) {
                     self.count(path, 1);
                 }
             }

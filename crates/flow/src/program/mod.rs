@@ -32,7 +32,7 @@ pub mod verify;
 use crate::dag::{Cut, Dag, DagEdgeId};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
-use crate::interesting::InterestingPlan;
+use crate::interesting::{InterestingPlan, PathEnding};
 use crate::numbering::NumberedPaths;
 use crate::part::{Hits, Part};
 use crate::placement::Probes;
@@ -241,6 +241,23 @@ impl ProbeProgram {
         let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::Necessary, dominant: false };
         let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, admitted, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), ..program }
+    }
+
+    /// Of a plan's unknown paths, recognised by preferential numbering where they end: the plan's increments are those of `ending`, and its
+    /// numbers those of all paths.
+    pub fn from_preferential(graph: &Graph, plan: &Plan, ending: PathEnding, known: Vec<u64>) -> ProbeProgram {
+        let looked_up = |operation: Operation| match operation {
+            Operation::Count { increment } => Operation::Check { increment },
+            other => other,
+        };
+        let operations = actions(graph, plan).into_iter().map(|edge| edge.into_iter().map(looked_up).collect()).collect();
+        let program = ProbeProgram::from_lookups(graph, plan, operations, known);
+        ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..program }
+    }
+
+    /// Of every path, by a plan whose increments are those of `ending` and whose numbers are those of all paths.
+    pub fn from_registers(graph: &Graph, plan: &Plan, ending: PathEnding) -> ProbeProgram {
+        ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..ProbeProgram::from_all(graph, plan) }
     }
 
     /// Of a plan's unknown paths, in a graph of several versions of the function.

@@ -180,7 +180,7 @@ impl<'a> Counting<'a> {
         let key = |edge: DagEdge| (edge.from, edge.to, edge.origin);
         let interesting = match program.cells() {
             Cells::Interesting(cells) => cells.paths.iter().map(|(cell, path)| (*path, *cell as i64)).collect(),
-            Cells::Paths | Cells::Labels { .. } => HashMap::new(),
+            Cells::Paths | Cells::Labels { .. } | Cells::Preferential(_) => HashMap::new(),
         };
         let known = program.known().unwrap_or_default().iter().copied().collect();
         Counting { program, numbered: dag.edge_ids().map(|e| (key(dag.edge(e)), e)).collect(), known, interesting }
@@ -295,6 +295,7 @@ impl<'a> Counting<'a> {
         for (&index, &count) in &machine.counts {
             let cell = match self.program.cells() {
                 Cells::Interesting(cells) => cells.ending.word(index) as i64,
+                Cells::Preferential(ending) => (index as u64 & ending.identity_mask().unwrap_or(u64::MAX)) as i64,
                 Cells::Paths | Cells::Labels { .. } => index,
             };
             *by_cell.entry(cell).or_insert(0) += count;
@@ -310,7 +311,7 @@ impl<'a> Counting<'a> {
     /// Whether a counter is that of a path, and of no other.
     fn is_of_one_path(&self, cell: i64) -> bool {
         match self.program.cells() {
-            Cells::Paths => true,
+            Cells::Paths | Cells::Preferential(_) => true,
             Cells::Labels { part, .. } => part.path(self.program.dag(), cell).is_some(),
             Cells::Interesting(cells) => !self.may_alias() && cells.paths.binary_search_by_key(&(cell as u64), |p| p.0).is_ok(),
         }

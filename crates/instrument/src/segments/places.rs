@@ -10,11 +10,13 @@
 
 use super::displaced::DisplacedHash;
 use super::transition::{TransitionTables, slot_of};
+use crate::interesting::Words;
 use crate::llvm::{Builder, Value};
 use llvm_sys::LLVMIntPredicate;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Edge;
 use trodden_flow::numbering::PerfectHash;
+use trodden_selective::contexts::ContextNumbering;
 
 /// Runs of keys that a key is compared with rather than looked up.
 const MOST_COMPARED: usize = 2;
@@ -41,6 +43,14 @@ pub enum Places {
         /// Where keys are looked up.
         hash: Option<Hash>,
         /// Its tables: keys by slot, words by slot, and displacements.
+        tables: TransitionTables,
+    },
+    /// Preferential numbering over contexts and paths: the register holds the word's number and the key, and a table the register of each
+    /// word (thesis, section 3.4.4).
+    Preferential {
+        /// What the register begins with in each context, and which word it leads to.
+        numbering: ContextNumbering,
+        /// Its tables: registers by word, beginnings by context.
         tables: TransitionTables,
     },
 }
@@ -143,6 +153,7 @@ impl Places {
         match self {
             Places::Keys { words, .. } => *words,
             Places::Minimal { keys, .. } => keys.len() as u64 + 1,
+            Places::Preferential { numbering, .. } => numbering.ending.words(),
         }
     }
 
@@ -152,11 +163,42 @@ impl Places {
             Places::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
             Places::Keys { words, pairs } => (0..words - 1).map(|word| pairs.get(&word).map_or(u64::MAX, &spell)).collect(),
             Places::Minimal { pairs, .. } => pairs.iter().map(spell).collect(),
+            Places::Preferential { numbering, .. } => numbering.keys.iter().map(|key| key.unwrap_or(u64::MAX)).collect(),
         }
     }
 
-    /// Computes the word of a key at an edge.
+    /// Computes what the register begins with in a context.
+    pub fn start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
+        let Places::Preferential { numbering, tables } = self else {
+            return builder.shift_left(context, builder.constant(bits.into()));
+        };
+        let name = format!("{}.starts", function.name());
+        tables.entry(1, builder, context, &name, || numbering.starts.iter().map(|start| *start as u64).collect())
+    }
+
+    /// The key in the register at a path's end.
+    pub fn key(&self, builder: &Builder, register: Value) -> Value {
+        match self.key_mask() {
+            u64::MAX => register,
+            mask => builder.and(register, builder.constant(mask)),
+        }
+    }
+
+    /// Which bits of the register are the key.
+    pub fn key_mask(&self) -> u64 {
+        match self {
+            Places::Preferential { numbering, .. } => numbering.ending.identity_mask().unwrap_or(u64::MAX),
+            Places::Keys { .. } | Places::Minimal { .. } => u64::MAX,
+        }
+    }
+
+    /// Computes the word of a register at an edge; but for preferential numbering that is the key.
     pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
+        if let Places::Preferential { numbering, tables } = self {
+            let entries = || Words::entries(&numbering.ending).unwrap_or_default();
+            let table = tables.table(0, builder, &format!("{}.segments", function.name()), entries);
+            return Words::with_table(&numbering.ending, table).of(builder, key);
+        }
         let Places::Minimal { keys, by_edge, hash, tables, .. } = self else { return key };
         let word_of = |key: &u64| keys.binary_search(key).expect("interesting keys have words") as u64;
         let others = builder.constant(keys.len() as u64);

@@ -35,9 +35,14 @@ pub struct Transition {
 pub struct TransitionTables([OnceCell<(Value, LLVMTypeRef)>; 3]);
 
 impl TransitionTables {
+    /// A table with the type of its entries.
+    pub fn table(&self, which: usize, builder: &Builder, name: &str, entries: impl FnOnce() -> Vec<u64>) -> (Value, LLVMTypeRef) {
+        *self.0[which].get_or_init(|| constant_table(builder.module, name, &entries()))
+    }
+
     /// An entry of a table as a number of 64 bits.
     pub fn entry(&self, which: usize, builder: &Builder, at: Value, name: &str, entries: impl FnOnce() -> Vec<u64>) -> Value {
-        let (table, kind) = *self.0[which].get_or_init(|| constant_table(builder.module, name, &entries()));
+        let (table, kind) = self.table(which, builder, name, entries);
         builder.widen(builder.load(kind, builder.offset(kind, table, at)))
     }
 }

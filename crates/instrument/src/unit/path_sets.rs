@@ -12,6 +12,7 @@ use trodden_flow::program::verify::verify_numbering;
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Plan, ProbeProgram, ResidualPlan};
 use trodden_selective::plan::{NoInterestingPlan, Wish};
+use trodden_unit::experiment::{Paths, Recognition};
 use trodden_unit::{KnownFunction, NameVersion, Skipped, shape};
 
 impl Unit {
@@ -19,8 +20,11 @@ impl Unit {
     pub(super) fn plan_for_paths(&mut self, planned: &mut PlannedFunction, versions: bool) -> Result<(), Error> {
         let name = planned.function.name();
         let other = || Error::OtherPaths(name.clone());
-        if let Some(known) = self.known_of(&name, &planned.cfg) {
-            planned.program = residual_program(planned, known, &self.options, versions).ok_or_else(other)?;
+        if let Some(known) = self.known_of(&name, &planned.cfg).cloned() {
+            planned.program = match self.preferential_program(planned, &known)? {
+                Some(program) => program,
+                None => residual_program(planned, &known, &self.options, versions).ok_or_else(other)?,
+            };
         }
         // A stream has all paths of the functions that are named.
         if self.options.interesting.is_none() || self.options.stream {
@@ -65,6 +69,35 @@ impl Unit {
         }
         planned.program = in_full.unwrap_or_else(|| planned.program.clone());
         Ok(())
+    }
+
+    /// The program that recognises known paths by preferential numbering, where that is asked for. If their numbers do not fit, the map
+    /// says that they are recognised by their region.
+    fn preferential_program(&mut self, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, Error> {
+        let by = self.options.experiment.paths();
+        if !matches!(by, Paths::Unknown { by: Recognition::Preferential, .. }) || known.known.is_empty() {
+            return Ok(None);
+        }
+        let name = planned.function.name();
+        let numbered = Plan::cut_as(&planned.graph, &known.cuts, self.options.plan.entries, known.paths);
+        let (dag, numbering) = numbered.ok_or_else(|| Error::OtherPaths(name.clone()))?;
+        let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
+        let request = InterestingRequest {
+            graph: &planned.graph,
+            frequencies: &planned.frequencies,
+            wish: Wish { scheme: trodden_flow::NumberingScheme::Ppp, ids: &ids, excluded: &[] },
+            options: &self.options.plan,
+            time_limit_s: 0,
+        };
+        match interesting::plan_unknown(&request, dag, numbering) {
+            Ok(program) => Ok(Some(program)),
+            Err(NoInterestingPlan::Wrong(what)) => Err(Error::Wrong { function: name, what }),
+            Err(why) => {
+                let reason = format!("its tested paths are recognised by their region, not by their numbers: {why}");
+                self.map.instead.push(Skipped { name, reason });
+                Ok(None)
+            }
+        }
     }
 
     /// What is said of a function whose paths do not have the numbers by which they are given.

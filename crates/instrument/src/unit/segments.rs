@@ -4,6 +4,7 @@ use super::{Error, Unit, path_sets};
 use crate::counting::Counters;
 use crate::describe::FunctionCfg;
 use crate::entry;
+use crate::interesting::RESTARTS;
 use crate::llvm::Value;
 use crate::places;
 use crate::probes;
@@ -19,8 +20,12 @@ use trodden_flow::part::pspp;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Dag, Numbering, Plan, ProbeProgram, Probes};
+use trodden_selective::contexts::{ContextNumbering, preferential_contexts};
 use trodden_unit::experiment::{Paths, SegmentNumbering};
 use trodden_unit::{SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, shape};
+
+/// A function with its plan, its number in the set, and the preferential numbering that its plan goes by, if any.
+type PlannedSegments = (PlannedFunction, u32, Option<ContextNumbering>);
 
 /// A function with its plan and that of its segments.
 struct OnPath {
@@ -65,7 +70,7 @@ impl Unit {
     }
 
     /// Plans a function by the numbering in which segments name its paths; none if it is not the one that they run through.
-    fn plan_segments(&mut self, function: Value, set: &Rc<SegmentSet>) -> Result<Option<(PlannedFunction, u32)>, Error> {
+    fn plan_segments(&mut self, function: Value, set: &Rc<SegmentSet>) -> Result<Option<PlannedSegments>, Error> {
         let mut planned = self.plan(function)?;
         let Some(number) = self.segments_of(&function.name(), &planned.cfg).map(|(number, _)| number) else {
             let reason = "it has another shape than the function of its name that segments run through";
@@ -75,19 +80,52 @@ impl Unit {
         let known = &set.functions()[number as usize];
         let numbered = Plan::cut_as(&planned.graph, &known.cuts, self.options.plan.entries, known.paths);
         let (dag, numbering) = numbered.ok_or_else(|| Error::OtherPaths(function.name()))?;
-        planned.program = match self.options.experiment.paths() {
-            Paths::Segments { numbering: SegmentNumbering::PreciseSelective, .. } => {
+        let preferential = self.preferential_contexts(&function.name(), known, set, (&dag, &numbering));
+        let (graph, frequencies, options) = (&planned.graph, &planned.frequencies, &self.options.plan);
+        planned.program = match (&preferential, self.options.experiment.paths()) {
+            (Some(found), _) => {
+                let probes = match options.chords {
+                    true => Probes::on_chords(&dag, &found.values, &probe_costs(&dag, graph, frequencies)),
+                    false => Probes::direct(&found.values),
+                };
+                let plan = Plan { dag, numbering, probes, partial: None, part: None };
+                ProbeProgram::from_registers(graph, &plan, found.ending.clone())
+            }
+            (None, Paths::Segments { numbering: SegmentNumbering::PreciseSelective, .. }) => {
                 self.selective(&planned, (dag, numbering), &set.paths_of(number))
             }
-            _ => {
-                let plan = Plan::from_numbering(dag, numbering, &planned.graph, &planned.frequencies, &self.options.plan);
-                ProbeProgram::from_plan(&planned.graph, &plan)
-            }
+            _ => ProbeProgram::from_plan(graph, &Plan::from_numbering(dag, numbering, graph, frequencies, options)),
         };
         path_sets::verify(&planned)?;
         let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
         probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), PLAIN);
-        Ok(Some((planned, number)))
+        Ok(Some((planned, number, preferential)))
+    }
+
+    /// The preferential numbering of a function's segments, where that is asked for. Where it has no more pairs than interesting ones each
+    /// pair is its word anyway; if numbers do not fit, the map says that the segments are hashed.
+    fn preferential_contexts(
+        &mut self,
+        name: &str,
+        known: &SegmentFunction,
+        set: &SegmentSet,
+        (dag, numbering): (&Dag, &Numbering),
+    ) -> Option<ContextNumbering> {
+        let is_asked = matches!(self.options.experiment.paths(), Paths::Segments { numbering: SegmentNumbering::Preferential, .. });
+        let (contexts, bits) = (known.contexts.len() as u32, SegmentWords::path_bits(known.paths));
+        let rows = (u64::from(contexts) + 1) << bits;
+        let pairs: Vec<(u32, u64)> = known.interesting.iter().copied().collect();
+        if !is_asked || set.counts_every() || !known.counts || contexts == 0 || pairs.is_empty() || rows <= pairs.len() as u64 + 1 {
+            return None;
+        }
+        match preferential_contexts((dag, numbering), (contexts, bits), &pairs, RESTARTS) {
+            Ok(found) => Some(found),
+            Err(why) => {
+                let reason = format!("its segments are found by a hash, not by their numbers: {why}");
+                self.map.instead.push(Skipped { name: name.to_owned(), reason });
+                None
+            }
+        }
     }
 
     /// The program that distinguishes these paths from one another and from all others, by precise selective labels.
@@ -111,15 +149,17 @@ impl Unit {
     }
 
     /// Plans where each function counts, one behind the other.
-    fn plan_words(&self, planned: Vec<(PlannedFunction, u32)>, set: &Rc<SegmentSet>) -> Vec<OnPath> {
+    fn plan_words(&self, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) -> Vec<OnPath> {
         let (module, source, mut first_word) = (self.module, self.map.source.clone(), self.map.counters);
         let Paths::Segments { set: identity, numbering } = self.options.experiment.paths() else {
             unreachable!("a unit that counts segments has a set of them");
         };
-        let mut plan = |(mut planned, number): (PlannedFunction, u32)| {
+        let mut plan = |(mut planned, number, preferential): PlannedSegments| {
             let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
-            let on = FunctionOnSegments { module, source: &source, set, number, cfg, graph, program, frequencies, identity, numbering };
-            let segments = SegmentPlan::new(&on, first_word);
+            let source = &source;
+            let mut on =
+                FunctionOnSegments { module, source, set, number, cfg, graph, program, frequencies, identity, numbering, preferential };
+            let segments = SegmentPlan::new(&mut on, first_word);
             let entries = on.entries();
             first_word += segments.words.words;
             // The program that is verified counts every path; what is not on a segment needs no code.

@@ -72,7 +72,7 @@ impl Unit {
             Cells::Paths if self.options.in_table(planned.program.paths().numbering.paths()) => {
                 Storage::Table(CountTable { first_word: self.map.counters, slots: self.options.table_slots })
             }
-            Cells::Paths => match &planned.counted {
+            Cells::Paths | Cells::Preferential(_) => match &planned.counted {
                 Some(counted) => Storage::Events(self.event_words(planned, counted)),
                 None => Storage::Array,
             },

@@ -1,6 +1,6 @@
 //! Syntax of `trodden-lab graph`: the algorithms alone, on graphs from files, and graphs of programs.
 
-use super::numbering::{ModelScheme, NumberJob};
+use super::numbering::{ModelJob, NumberJob};
 use super::{Extract, Reconstruct, Witnesses};
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -25,23 +25,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   trodden-lab graph model function.json
-  trodden-lab graph model function.json --scheme ppp --interesting 0,1,5")]
-    Model {
-        /// The graph's file; `-` for standard input.
-        file: PathBuf,
-        /// The model.
-        #[arg(long, value_enum, default_value_t = ModelScheme::BallLarus)]
-        scheme: ModelScheme,
-        /// Paths of interest, by their Ball-Larus numbers, rather than those that the file names.
-        #[arg(long, value_name = "IDS", value_delimiter = ',')]
-        interesting: Vec<u64>,
-        /// Precision of entropy and gamma, in bits after the point.
-        #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
-        bits: u32,
-        /// List this many paths and contexts.
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        list: u64,
-    },
+  trodden-lab graph model function.json --scheme ppp --interesting 0,1,5
+  trodden-lab graph model function.json --scheme executed --order 2 --interesting 0,1,5 --executions 70,25,5 --explain")]
+    Model(ModelJob),
     /// Divide the paths of a graph among copies, and print for each its interesting edges and labels as JSON.
     #[command(after_help = "\
 Examples:

@@ -69,6 +69,51 @@ pub enum ModelScheme {
     Ppp,
     /// Branches as the graph's weights have them.
     Measured,
+    /// Edges as they followed others on the paths of interest: a finite-context model (--order, --executions).
+    Executed,
+}
+
+/// What to show as a probability model, and how.
+#[derive(Debug, Args)]
+pub struct ModelJob {
+    /// The graph's file; `-` for standard input.
+    pub file: PathBuf,
+    /// The model.
+    #[arg(long, value_enum, default_value_t = ModelScheme::BallLarus)]
+    pub scheme: ModelScheme,
+    /// Paths of interest, by their Ball-Larus numbers, rather than those that the file names.
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub interesting: Vec<u64>,
+    /// With executed: how many edges before an edge are its context, besides its source.
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    pub order: usize,
+    /// With executed: executions of the paths of interest, in their order [default: 1 each].
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
+    pub executions: Vec<u64>,
+    /// Precision of entropy and gamma, in bits after the point.
+    #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub bits: u32,
+    /// List this many paths and contexts.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub list: u64,
+    /// Print how each path is encoded, edge by edge, and what its number is decoded to.
+    #[arg(long)]
+    pub explain: bool,
+}
+
+impl Default for ModelJob {
+    fn default() -> Self {
+        ModelJob {
+            file: PathBuf::from("-"),
+            scheme: ModelScheme::BallLarus,
+            interesting: Vec::new(),
+            order: 1,
+            executions: Vec::new(),
+            bits: 64,
+            list: 1000,
+            explain: false,
+        }
+    }
 }
 
 fn schemes() -> impl TypedValueParser<Value = NumberingScheme> {

@@ -34,6 +34,26 @@ pub fn interesting_set(named: &Named, acyclic: &Acyclic, options: &Interesting) 
     }
 }
 
+/// The paths that are named as a list, in its order: by their numbers, or by the graph's file.
+pub fn listed_paths(named: &Named, acyclic: &Acyclic, ids: &[u64]) -> Result<Vec<Vec<DagEdgeId>>> {
+    let of_id = |id: &u64| {
+        let paths = acyclic.all.paths();
+        acyclic
+            .all
+            .path(&acyclic.dag, *id)
+            .with_context(|| format!("there is no path {id}: they are numbered from 0, and there are {paths}"))
+    };
+    let of_file = |(i, edges): (usize, &Vec<Edge>)| path(named, acyclic, edges).with_context(|| format!("interesting path {i}"));
+    let paths: Vec<_> = match ids.is_empty() {
+        false => ids.iter().map(of_id).collect::<Result<_>>()?,
+        true => named.interesting.iter().enumerate().map(of_file).collect::<Result<_>>()?,
+    };
+    if paths.is_empty() {
+        bail!("name the executed paths: by --interesting, or as `interesting` in the graph's file");
+    }
+    Ok(paths)
+}
+
 /// The edges that are named as those of paths of interest. None if these are given otherwise: by their numbers, which
 /// come after cutting, or by nodes that they pass.
 pub fn edges_of_interest(named: &Named, options: &Interesting) -> Vec<Edge> {

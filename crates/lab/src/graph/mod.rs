@@ -70,9 +70,9 @@ pub fn run(job: &Job) -> Result<ExitCode> {
             let named = read(&job.file)?;
             print(&number::number(&named, job).map_err(|error| with_names(&named, error))?)?;
         }
-        Job::Model { file, scheme, interesting, bits, list } => {
-            let named = read(file)?;
-            print(&model::model(&named, *scheme, interesting, *bits, *list).map_err(|error| with_names(&named, error))?)?;
+        Job::Model(job) => {
+            let named = read(&job.file)?;
+            print(&model::model(&named, job).map_err(|error| with_names(&named, error))?)?;
         }
         Job::Partition { file, copies, strategy, fold_again, hits, explain } => {
             let (copies, strategy, fold_again, hits, explain) = (*copies, *strategy, *fold_again, *hits, *explain);
@@ -382,7 +382,8 @@ mod tests {
         assert!(error(through, &NumberJob::default()).contains("nodes `left`, `right`"));
         let weights = r#"{"entry":"s","exit":"t","edges":[["s","fork"],["fork","t"],["fork","t"]],"weights":[5,0,0]}"#;
         let named = parse(weights).unwrap();
-        let error = model::model(&named, crate::cli::ModelScheme::Measured, &[], 8, 10).unwrap_err();
+        let measured = crate::cli::ModelJob { scheme: crate::cli::ModelScheme::Measured, ..Default::default() };
+        let error = model::model(&named, &measured).unwrap_err();
         assert!(format!("{:#}", with_names(&named, error)).contains("out of node `fork`"));
     }
 
@@ -428,11 +429,37 @@ mod tests {
     fn models_encode_paths_to_their_numbers() {
         use crate::cli::ModelScheme;
         let ids = |scheme| {
-            let answer = model::model(&parse(MOTIVATING).unwrap(), scheme, &[], 64, 100).unwrap();
+            let job = crate::cli::ModelJob { scheme, ..Default::default() };
+            let answer = model::model(&parse(MOTIVATING).unwrap(), &job).unwrap();
             answer["ids"].as_array().unwrap().iter().map(|r| r["id"].as_u64().unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(ids(ModelScheme::BallLarus), [0, 1, 2, 3, 4, 5]);
         assert_eq!(ids(ModelScheme::Ppp), [0, 1, 2]);
+    }
+
+    /// `c` is left for `d` and for `t` once each on the paths over `a`, and for `t` on the path over `b`.
+    #[test]
+    fn models_of_executed_paths_go_by_what_was_before() {
+        use crate::cli::{ModelJob, ModelScheme};
+        let answer = |order, executions: &[u64]| {
+            let scheme = ModelScheme::Executed;
+            let job = ModelJob { scheme, order, executions: executions.to_vec(), explain: true, ..ModelJob::default() };
+            model::model(&parse(MOTIVATING).unwrap(), &job)
+        };
+        let rows = |order, executions: &[u64]| answer(order, executions).unwrap()["ids"].as_array().unwrap().clone();
+        let probabilities = |order, executions: &[u64]| {
+            rows(order, executions).iter().map(|row| row["probability"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        // Paths sacdt, sact, sabcdt, sabct, sbcdt, sbct; executed are sacdt, sact and sbct.
+        assert_eq!(probabilities(0, &[]), ["2/9", "4/9", "0", "0", "1/9", "2/9"]);
+        assert_eq!(probabilities(1, &[]), ["1/3", "1/3", "0", "0", "0", "1/3"]);
+        assert_eq!(probabilities(1, &[6, 3, 1]), ["3/5", "3/10", "0", "0", "0", "1/10"]);
+        for row in rows(1, &[6, 3, 1]).iter().filter(|row| row["probability"] != "0") {
+            assert_eq!(row["decoded"], row["path"]);
+            assert_eq!(row["steps"].as_array().unwrap().len() + 1, row["path"].as_array().unwrap().len());
+        }
+        assert_eq!(rows(1, &[])[0]["steps"][2]["range"], json!(["0", "1/2"]));
+        assert!(answer(1, &[1, 2]).unwrap_err().to_string().contains("2 --executions for 3 paths"));
     }
 
     #[test]

@@ -1,53 +1,106 @@
 //! `trodden-lab graph model`: the numbering of a graph's paths as a probability model, and the numbers that an arithmetic
 //! coder gives them under it.
 
-use super::interesting::{edges_of_interest, interesting_set};
+use super::interesting::{edges_of_interest, interesting_set, listed_paths};
 use super::{Acyclic, Named, acyclic, nodes_json, number_json};
-use crate::cli::{Interesting, ModelScheme};
-use anyhow::{Context, Result};
+use crate::cli::{Interesting, ModelJob, ModelScheme};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use trodden_coding::{CodingModel, Enclosure};
+use std::collections::BTreeSet;
+use trodden_coding::{CodingModel, CodingStep, Enclosure};
 use trodden_flow::DagEdgeId;
 use trodden_selective::InterestingSet;
 use trodden_selective::preferential;
 
-/// The model of a scheme.
-pub fn model(named: &Named, scheme: ModelScheme, ids: &[u64], bits: u32, list: u64) -> Result<Value> {
-    let options = Interesting { interesting: (!ids.is_empty()).then(|| ids.to_vec()), ..Interesting::default() };
+/// The model that is asked for.
+///
+/// # Errors
+/// There is no such model, or options do not go together.
+pub fn model(named: &Named, job: &ModelJob) -> Result<Value> {
+    let options = Interesting { interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()), ..Interesting::default() };
     let acyclic = acyclic(named, &edges_of_interest(named, &options));
-    let dag = &acyclic.dag;
-    let (set, _) = interesting_set(named, &acyclic, &options)?;
-    let (name, model, paths) = match scheme {
-        ModelScheme::BallLarus => ("ball-larus", CodingModel::ball_larus(dag), first(&acyclic, list)),
-        ModelScheme::Measured => {
-            named.weights.as_ref().context("a measured model needs the graph's `weights`: give one for each edge")?;
-            ("measured", CodingModel::measured(dag, &acyclic.weights)?, first(&acyclic, list))
-        }
-        ModelScheme::Ppp => {
-            let paths = set.paths(dag)?;
-            let values = preferential(dag, &paths, 0)?.values;
-            ("ppp", CodingModel::preferential(dag, &values, &paths)?, paths)
-        }
-    };
-    let interesting = if scheme == ModelScheme::Ppp { set.count() } else { InterestingSet::all(dag).count() };
+    ensure!(job.scheme == ModelScheme::Executed || job.executions.is_empty(), "--executions is for --scheme executed");
+    let Model { name, coding, paths, interesting } = of_scheme(named, &acyclic, job, &options)?;
     let row = |path: &Vec<DagEdgeId>| {
-        json!({
-            "path": nodes_json(named, dag, path),
-            "edges": path.iter().map(|e| dag.underlying(*e).map(|e| e.0)).collect::<Vec<_>>(),
-            "id": model.encode(path).map(|id| u128::try_from(id).map_or(Value::Null, number_json)),
-            "probability": model.probability(path).to_string(),
-        })
+        let mut row = json!({
+            "path": nodes_json(named, &acyclic.dag, path),
+            "edges": path.iter().map(|e| acyclic.dag.underlying(*e).map(|e| e.0)).collect::<Vec<_>>(),
+            "id": coding.encode(path).map(|id| u128::try_from(id).map_or(Value::Null, number_json)),
+            "probability": coding.probability(path).to_string(),
+        });
+        if job.explain {
+            row["steps"] = steps(named, &acyclic, &coding, path);
+            let decoded = coding.encode(path).and_then(|id| coding.decode(&id));
+            row["decoded"] = decoded.map_or(Value::Null, |decoded| nodes_json(named, &acyclic.dag, &decoded));
+        }
+        row
+    };
+    let history = match job.scheme {
+        ModelScheme::Ppp => History::Whole,
+        ModelScheme::Executed => History::Last(job.order),
+        ModelScheme::BallLarus | ModelScheme::Measured => History::None,
     };
     Ok(json!({
         "scheme": name,
         "paths": number_json(acyclic.all.paths().into()),
         "interesting": number_json(interesting),
-        "numbers": u128::try_from(model.size().clone()).map_or(Value::Null, number_json),
-        "entropy_bits": enclosure(&model.entropy(bits).rounded(bits)),
-        "gamma": enclosure(&model.gamma(interesting, bits).rounded(bits)),
-        "contexts": contexts(named, &acyclic, &model, scheme == ModelScheme::Ppp, list),
-        "ids": paths.iter().take(usize::try_from(list).unwrap_or(usize::MAX)).map(row).collect::<Vec<_>>(),
+        "numbers": u128::try_from(coding.size().clone()).map_or(Value::Null, number_json),
+        "entropy_bits": enclosure(&coding.entropy(job.bits).rounded(job.bits)),
+        "gamma": enclosure(&coding.gamma(interesting, job.bits).rounded(job.bits)),
+        "contexts": contexts(named, &acyclic, &coding, history, job.list),
+        "ids": paths.iter().take(usize::try_from(job.list).unwrap_or(usize::MAX)).map(row).collect::<Vec<_>>(),
     }))
+}
+
+/// A model with the paths that are listed.
+struct Model {
+    name: &'static str,
+    coding: CodingModel,
+    paths: Vec<Vec<DagEdgeId>>,
+    interesting: u128,
+}
+
+fn of_scheme(named: &Named, acyclic: &Acyclic, job: &ModelJob, options: &Interesting) -> Result<Model> {
+    let dag = &acyclic.dag;
+    let all = |name, coding| Model { name, coding, paths: first(acyclic, job.list), interesting: InterestingSet::all(dag).count() };
+    Ok(match job.scheme {
+        ModelScheme::BallLarus => all("ball-larus", CodingModel::ball_larus(dag)),
+        ModelScheme::Measured => {
+            named.weights.as_ref().context("a measured model needs the graph's `weights`: give one for each edge")?;
+            all("measured", CodingModel::measured(dag, &acyclic.weights)?)
+        }
+        ModelScheme::Ppp => {
+            let (set, _) = interesting_set(named, acyclic, options)?;
+            let paths = set.paths(dag)?;
+            let values = preferential(dag, &paths, 0)?.values;
+            Model { name: "ppp", coding: CodingModel::preferential(dag, &values, &paths)?, paths, interesting: set.count() }
+        }
+        ModelScheme::Executed => {
+            let paths = listed_paths(named, acyclic, &job.interesting)?;
+            let given = job.executions.len();
+            ensure!(given == 0 || given == paths.len(), "there are {given} --executions for {} paths: give one for each", paths.len());
+            let executions = (0..paths.len()).map(|at| job.executions.get(at).copied().unwrap_or(1));
+            let executed: Vec<(Vec<DagEdgeId>, u64)> = paths.iter().cloned().zip(executions).collect();
+            let coding = CodingModel::executed(dag, job.order, &executed)?;
+            // All paths are shown: those too that the model makes of parts of executed ones.
+            let interesting = paths.iter().collect::<BTreeSet<_>>().len() as u128;
+            Model { name: "executed", coding, paths: first(acyclic, job.list), interesting }
+        }
+    })
+}
+
+/// How a path is encoded: of each edge its range in the context, and the interval of numbers that it leaves.
+fn steps(named: &Named, acyclic: &Acyclic, coding: &CodingModel, path: &[DagEdgeId]) -> Value {
+    let step = |step: CodingStep| {
+        let edge = acyclic.dag.edge(step.edge);
+        json!({
+            "from": named.names[edge.from.index()],
+            "to": named.names[edge.to.index()],
+            "range": [step.range.0.to_string(), step.range.1.to_string()],
+            "interval": [step.interval.0.to_string(), step.interval.1.to_string()],
+        })
+    };
+    coding.steps(path).map_or(Value::Null, |steps| steps.into_iter().map(step).collect())
 }
 
 /// The first paths in the order of their identities.
@@ -61,7 +114,16 @@ fn enclosure(value: &Enclosure) -> Value {
     json!({"low": value.low.to_string(), "high": value.high.to_string(), "about": about(&value.low).midpoint(about(&value.high))})
 }
 
-fn contexts(named: &Named, acyclic: &Acyclic, model: &CodingModel, prefixes: bool, list: u64) -> Vec<Value> {
+/// What of the path before a node its contexts are about.
+#[derive(Clone, Copy)]
+enum History {
+    None,
+    /// Its last edges.
+    Last(usize),
+    Whole,
+}
+
+fn contexts(named: &Named, acyclic: &Acyclic, model: &CodingModel, history: History, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
     let one = |context: trodden_coding::Context| {
         let edge = |(edge, (low, high)): (DagEdgeId, trodden_coding::CodingRange)| {
@@ -76,8 +138,14 @@ fn contexts(named: &Named, acyclic: &Acyclic, model: &CodingModel, prefixes: boo
             "node": named.names[context.node as usize],
             "edges": context.choices.into_iter().map(edge).collect::<Vec<_>>(),
         });
-        if prefixes {
-            row["prefix"] = nodes_json(named, dag, &context.prefix);
+        match history {
+            History::None => {}
+            History::Whole => row["prefix"] = nodes_json(named, dag, &context.prefix),
+            History::Last(order) => {
+                let prefix = &context.prefix[context.prefix.len().saturating_sub(order)..];
+                let from = prefix.iter().map(|edge| dag.edge(*edge).from.index());
+                row["after"] = json!(from.map(|node| named.names[node].as_str()).collect::<Vec<_>>());
+            }
         }
         row
     };

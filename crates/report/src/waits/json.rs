@@ -2,9 +2,11 @@
 //!
 //! `causes` (function, file, line, process, ns; the greatest first) and `waits` (site, total_ns, classes: occurrences, wait_ns, plus,
 //! minus) are what scripts
-//! rely on. `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
+//! rely on. A class has its `representative`, the first of its waits (location, time, expression of its two paths), and the mean and
+//! maximum `distance` of its waits from that one. `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
 //! `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
 
+use super::expression;
 use serde_json::{Value, json};
 use trodden_waits::{CodeId, LocationId, Step};
 use trodden_waits_file::causes::Cause;
@@ -88,13 +90,18 @@ fn wait(summary: &WaitSummary, site: &SiteSummary) -> Value {
 }
 
 fn class_value(summary: &WaitSummary, class: &ClassSummary) -> Value {
-    let longest = &class.waits.longest;
+    let (longest, first, distances) = (&class.waits.longest, &class.waits.representative, &class.waits.distances);
     json!({
         "occurrences": class.waits.occurrences,
         "wait_ns": class.waits.total_ns,
         "min_ns": class.waits.min_ns,
         "max_ns": class.waits.max_ns,
         "locations": class.waits.locations.iter().map(|l| summary.location_name(*l)).collect::<Vec<_>>(),
+        "representative": {
+            "location_index": first.location.0, "enter_ns": first.enter_ns, "wait_ns": first.wait_ns,
+            "expression": expression::of_representative(summary, first),
+        },
+        "distance": {"mean": distances.sum / class.waits.occurrences.max(1) as f64, "max": distances.max},
         "longest": {"location_index": longest.location.0, "enter_ns": longest.enter_ns, "minus_ns": longest.since_ns},
         "plus": path(summary, &class.plus),
         "minus": path(summary, &class.minus),

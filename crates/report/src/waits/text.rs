@@ -265,7 +265,7 @@ fn place(file: &str, line: u32) -> String {
 }
 
 /// A time with its unit.
-fn time(ns: u64) -> String {
+pub(super) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
 use trodden_console::arguments::choices::spelled;
-use trodden_console::arguments::laboratory::CoverageChoices;
+use trodden_console::arguments::laboratory::{CoverageChoices, ReportChoices};
 use trodden_console::arguments::shares::percent;
 use trodden_report::Measure;
 use trodden_stored::named::LAST;
@@ -50,6 +50,9 @@ pub struct Report {
     /// Write an HTML page, which has all, to this file instead.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["function", "top", "min_share", "steps"])]
     pub html: Option<PathBuf>,
+    /// What only the laboratory chooses.
+    #[arg(skip)]
+    pub choices: ReportChoices,
 }
 
 /// A function, and by how many per cent its time is reduced.

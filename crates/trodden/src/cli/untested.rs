@@ -74,4 +74,6 @@ pub enum UntestedFormat {
     Sarif,
     /// A tracefile of the lines on untested paths, for genhtml.
     Lcov,
+    /// For generators of tests: the lines of each path in order, and the side of each branch, as JSON.
+    Targets,
 }

@@ -24,7 +24,11 @@ const STEPS: usize = 40;
 /// # Errors
 /// There is no such profile, trace, recording or function.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
-    match InputKind::of(&job.file)? {
+    let kind = InputKind::of(&job.file)?;
+    if kind != InputKind::Waits {
+        kind.refuse_options(&[("--explain", job.choices.explain)])?;
+    }
+    match kind {
         InputKind::Profile => of_profile(job, color),
         InputKind::Trace => trace::report(job),
         InputKind::Waits => waits::report(job),

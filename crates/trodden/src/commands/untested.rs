@@ -18,7 +18,7 @@ use trodden_coverage::Files;
 use trodden_recording::{cpu_time, one_run};
 use trodden_report::residual::{ResidualReport, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::untested_segments::ShownSegments;
-use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files};
+use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files, targets};
 use trodden_unit::UnitMap;
 
 /// Exit status when there is something new.
@@ -126,6 +126,7 @@ fn form(job: &Untested, color: Color, both: &ResidualAnswer, sources: &SourceCac
             across.iter().for_each(|segments| segments.add_to_sarif(&mut log, sources));
             json_text(&log)
         }
+        UntestedFormat::Targets => json_text(&targets::targets(untested)),
         UntestedFormat::Lcov => {
             let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&source_folders(), directory));
             let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));

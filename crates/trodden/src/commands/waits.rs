@@ -17,7 +17,7 @@ use trodden_launch::process::{exit_code, not_run};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::waits::paths::StreamPaths;
-use trodden_report::waits::{chrome, json, page, text};
+use trodden_report::waits::{chrome, expression, json, page, text};
 use trodden_stored::decompress;
 use trodden_waits_file::import;
 use trodden_waits_file::record::{RecordedProgram, Recorder};
@@ -81,16 +81,27 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         ("--min-share", job.min_share.is_some()),
         ("--steps", job.steps.is_some()),
     ])?;
-    let summary = summary(&job.file, &job.what_if, job.stream.as_deref(), job.html.is_some())?;
+    let expand = job.choices.explain;
+    ensure!(!expand || job.html.is_none(), "--explain is for text and JSON: leave --html out");
+    let options = ReportOptions { what_if: job.what_if.clone(), timeline: job.html.is_some(), expand, ..ReportOptions::default() };
+    let summary = summary(&job.file, &options, job.stream.as_deref())?;
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.file.display());
         let page = page::page(&summary, &title, &|file: &str| fs::read_to_string(file).ok());
         write_report(path, page.as_bytes(), "the page is")?;
     } else if job.json {
-        print_json(&json::value(&summary))?;
+        let mut value = json::value(&summary);
+        if expand {
+            value["expressions"] = expression::json(&summary);
+        }
+        print_json(&value)?;
     } else {
         let mut out = BufWriter::new(output::text());
-        text::write(&mut out, &summary, limit(output::most(job.top, false)))?;
+        let top = limit(output::most(job.top, false));
+        text::write(&mut out, &summary, top)?;
+        if expand {
+            expression::write(&mut out, &summary, top)?;
+        }
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
@@ -101,21 +112,20 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 /// # Errors
 /// The recording cannot be read, or nothing can be written.
 pub fn export(job: &Export) -> Result<ExitCode> {
-    let summary = summary(&job.file, &[], None, true)?;
+    let summary = summary(&job.file, &ReportOptions { timeline: true, ..ReportOptions::default() }, None)?;
     write_or_print(job.output.as_deref(), chrome::value(&summary).to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Analyses a recording, or a trace of another tool.
-fn summary(file: &Path, what_if: &[(String, f64)], stream: Option<&str>, timeline: bool) -> Result<WaitSummary> {
-    let options = ReportOptions { what_if: what_if.to_vec(), timeline, ..ReportOptions::default() };
+fn summary(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result<WaitSummary> {
     let replayed = if file.is_dir() && !import::ctf::is_trace(file) {
         let paths = stream.map(|run| StreamPaths::open(run, &folders())).transpose()?;
         let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
-        replay(&Recording::open(file)?, &options, paths)?
+        replay(&Recording::open(file)?, options, paths)?
     } else {
         ensure!(stream.is_none(), "--stream does not apply to a trace of another tool: {} names no code of ours", file.display());
-        import::report(file, &options, decompress::read)?
+        import::report(file, options, decompress::read)?
     };
     Ok(WaitSummary::new(replayed, options.threshold))
 }

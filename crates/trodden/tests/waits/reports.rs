@@ -32,6 +32,48 @@ fn a_page_is_clicked_and_a_chrome_trace_is_read_back() {
     assert_eq!(back["causes"][0]["function"], longest["function"]);
 }
 
+/// Figure 4 of Carnival's paper as a Chrome trace, in ms: each process computes, waits and computes.
+fn figure_4() -> String {
+    let slices =
+        [(0, "A1", 0, 10), (0, "A2", 10, 3), (0, "A3", 13, 4), (1, "B1", 0, 4), (1, "B2", 4, 6), (1, "B3", 10, 5), (2, "C1", 0, 6)];
+    let slices = slices.into_iter().chain([(2, "C2", 6, 9), (2, "C3", 15, 2)]);
+    let slices = slices.map(|(process, name, from, time)| {
+        serde_json::json!({"ph": "X", "name": name, "pid": process, "tid": 0, "ts": from * 1000, "dur": time * 1000})
+    });
+    let flows = [(1, 0, 1, 10), (2, 1, 2, 15), (3, 2, 0, 17)].into_iter().flat_map(|(id, from, to, at)| {
+        let event = |phase, process| {
+            serde_json::json!({"ph": phase, "bp": "e", "id": id, "cat": "r", "name": "r", "pid": process, "tid": 0, "ts": at * 1000})
+        };
+        [event("s", from), event("f", to)]
+    });
+    serde_json::json!({"traceEvents": slices.chain(flows).collect::<Vec<_>>()}).to_string()
+}
+
+#[test]
+fn waits_are_printed_as_the_paper_prints_them() {
+    let place = Place::new();
+    std::fs::write(place.path("fig4.json"), figure_4()).unwrap();
+    let explained = |file: &str, form: &[&str]| {
+        let mut command = place.command(env!("CARGO_BIN_EXE_trodden"));
+        command.env("TRODDEN_LABORATORY", "--explain").args(["report", file]).args(form).output().unwrap()
+    };
+    let text = String::from_utf8(must(explained("fig4.json", &[])).stdout).unwrap();
+    let at = |line: &str| text.lines().position(|other| other.trim() == line).unwrap_or_else(|| panic!("no {line:?} in {text}"));
+    let lines = ["A1 - B1", "(B1 + B2 + B3) - C1", "= (A1 + B3) - C1", "(C1 + C2 + C3) - (A1 + A2)", "= (A1 + B3 + C3) - (A1 + A2)"];
+    assert!(lines.map(at).is_sorted(), "{text}");
+    assert_eq!(at("= (A1 + B3 + C3) - (A1 + A2)") + 1, at("= (B3 + C3) - A2, without what both paths have"));
+    let value: Value = serde_json::from_slice(&must(explained("fig4.json", &["--json"])).stdout).unwrap();
+    assert_eq!(value["expressions"][2]["expanded"], "(A1 + B3 + C3) - (A1 + A2)");
+    // Without the laboratory, JSON has the first wait of each class.
+    let classes = report(&place, "fig4.json", &[]);
+    let first = |site: &Value| site["classes"][0]["representative"]["expression"].clone();
+    let expressions: Vec<Value> = classes["waits"].as_array().unwrap().iter().map(first).collect();
+    assert_eq!(expressions, ["(A1 + B3) - C1", "A1 - B1", "(B3 + C3) - A2"]);
+    assert!(classes.get("expressions").is_none());
+    let refused = explained("fig4.json", &["--html", "page.html"]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("leave --html out"));
+}
+
 fn click(place: &Place, own: &Value) {
     let browser = Browser::start(&place.path("browser"));
     browser.open(&place.path("page.html"));
@@ -45,6 +87,9 @@ fn click(place: &Place, own: &Value) {
     browser.click(".site");
     assert_eq!(browser.eval("return document.getElementById('detail').hidden"), false);
     assert!(text(".paths").contains("executed") && text(".paths").contains("instead of"));
+    let shown = own["waits"].as_array().unwrap().iter().find(|site| site["family"] == "contention").unwrap();
+    let expression = shown["classes"][0]["representative"]["expression"].as_str().unwrap();
+    assert!(text(".expression").contains(expression), "{} lacks {expression}", text(".expression"));
     assert!(text("#at").contains("waits"), "{}", text("#at"));
     let zoomed = browser.eval("return [view[0], view[1], data.run_ns]");
     assert!(zoomed[1].as_f64().unwrap() - zoomed[0].as_f64().unwrap() < zoomed[2].as_f64().unwrap());

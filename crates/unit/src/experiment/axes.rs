@@ -21,6 +21,8 @@ pub enum Paths {
     Unknown {
         /// The file of the known paths.
         known: Identity,
+        /// How they are recognised.
+        by: Recognition,
     },
     /// Those that are watched for.
     Watched {
@@ -152,6 +154,16 @@ pub enum ExperimentScheme {
     Interesting(trodden_flow::NumberingScheme),
 }
 
+/// How a residual build recognises known paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Recognition {
+    /// By where control is: code of its own for known paths, which an edge outside of them leaves.
+    #[default]
+    Region,
+    /// By the number at the path's end, as published: preferential numbering, checked against the Ball-Larus number.
+    Preferential,
+}
+
 /// The numbering of interprocedural segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SegmentNumbering {
@@ -163,6 +175,8 @@ pub enum SegmentNumbering {
     /// As [`SegmentNumbering::Minimal`], found by precise selective labels of the paths that segments of the set have
     /// ([`trodden_flow::NumberingScheme::Pspp`]).
     PreciseSelective,
+    /// Those of the set, by preferential numbering over contexts and paths, checked against the number of all.
+    Preferential,
 }
 
 /// Calls at which it is counted that they were reached.

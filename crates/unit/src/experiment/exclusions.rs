@@ -137,10 +137,12 @@ pub fn check(settings: &Settings) -> Result<(), Excluded> {
     EXCLUSIONS.iter().find(is_broken).map_or(Ok(()), |entry| Err(Excluded(entry)))
 }
 
-/// Whether paths are numbered by what is interesting of them. Segments always are, by a scheme that then says so.
+/// Whether paths are numbered by what is interesting of them. Segments always are, by a scheme that then says so; a residual build's known
+/// paths are by ppp, if that is asked for.
 fn is_selective(settings: &Settings) -> bool {
-    use trodden_flow::NumberingScheme::{KnownTable, Pspp};
+    use trodden_flow::NumberingScheme::{KnownTable, Ppp, Pspp};
     match settings.scheme {
+        Some(ExperimentScheme::Interesting(Ppp)) if settings.part.is_none() => settings.known.is_none() && settings.segments.is_none(),
         Some(ExperimentScheme::Interesting(KnownTable | Pspp)) => settings.segments.is_none(),
         Some(ExperimentScheme::Interesting(_)) => true,
         _ => false,
@@ -152,12 +154,12 @@ use ExperimentChoice::*;
 /// All entries. Those that say what a build counts come first, since their remedies say most.
 pub static EXCLUSIONS: &[Exclusion] = &[
     // Which paths: one set at most, and the scheme that goes with it.
-    excludes(Selective, Unknown, "--residual says itself which paths are counted", "leave one out"),
+    excludes(Selective, Unknown, "--residual says itself which paths are counted", "leave one out, or take --scheme ppp"),
     excludes(Selective, Watched, "--watch says itself which paths are counted", "leave one out"),
     excludes(Interesting, Unknown, "both say which paths are counted", "leave one out"),
     excludes(Interesting, Watched, "both say which paths are counted", "leave one out"),
     excludes(Unknown, Watched, "both say which paths are counted", "leave one out"),
-    excludes(Segments, Selective, "segments are numbered by the scheme known-table, pspp or ball-larus", "take one of these"),
+    excludes(Segments, Selective, "segments are numbered by the scheme known-table, ppp, pspp or ball-larus", "take one of these"),
     excludes(Segments, Unknown, "both say what is counted", "make two builds"),
     excludes(Segments, Watched, "both say what is counted", "make two builds"),
     excludes(Segments, Interesting, "both say what is counted", "make two builds"),

@@ -141,6 +141,9 @@ impl Experiment {
     pub fn scheme(&self) -> ExperimentScheme {
         match self.paths {
             Paths::Interesting { numbering: Some(numbering), .. } => ExperimentScheme::Interesting(numbering),
+            Paths::Unknown { by: Recognition::Preferential, .. } | Paths::Segments { numbering: SegmentNumbering::Preferential, .. } => {
+                ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Ppp)
+            }
             Paths::Segments { numbering: SegmentNumbering::Minimal, .. } => {
                 ExperimentScheme::Interesting(trodden_flow::NumberingScheme::KnownTable)
             }
@@ -154,7 +157,7 @@ impl Experiment {
     /// The file of the paths that are not counted, of a build that counts all others.
     pub fn known(&self) -> Option<Identity> {
         match self.paths {
-            Paths::Unknown { known } | Paths::Watched { others: known } => Some(known),
+            Paths::Unknown { known, .. } | Paths::Watched { others: known } => Some(known),
             Paths::Part(part) => part.known,
             Paths::All | Paths::Interesting { .. } | Paths::Segments { .. } => None,
         }
@@ -248,6 +251,7 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
         let numbering = match settings.scheme {
             Some(ExperimentScheme::BallLarus) => SegmentNumbering::BallLarus,
             Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pspp)) => SegmentNumbering::PreciseSelective,
+            Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Ppp)) => SegmentNumbering::Preferential,
             _ => SegmentNumbering::Minimal,
         };
         return Ok(Paths::Segments { set, numbering });
@@ -255,7 +259,11 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
     if let Some(others) = stored("watched", &settings.watched)? {
         return Ok(Paths::Watched { others });
     }
-    Ok(known.map_or(Paths::All, |known| Paths::Unknown { known }))
+    let by = match settings.scheme {
+        Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Ppp)) => Recognition::Preferential,
+        _ => Recognition::Region,
+    };
+    Ok(known.map_or(Paths::All, |known| Paths::Unknown { known, by }))
 }
 
 /// The identity of a file that settings name.
@@ -321,7 +329,7 @@ impl From<&Experiment> for Settings {
                 settings.interesting = stored(Some(set));
                 settings.time_limit_s = (numbering == Some(trodden_flow::NumberingScheme::PppOptimal)).then_some(time_limit_s);
             }
-            Paths::Unknown { known } => settings.known = stored(Some(known)),
+            Paths::Unknown { known, .. } => settings.known = stored(Some(known)),
             Paths::Watched { others } => settings.watched = stored(Some(others)),
             Paths::Segments { set, .. } => settings.segments = stored(Some(set)),
             Paths::Part(part) => {

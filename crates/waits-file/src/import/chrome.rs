@@ -35,6 +35,8 @@ struct Thread {
     name: Option<String>,
 }
 
+/// What stands for the called function at a slice that waits.
+pub const SLICE: &str = "slice";
 /// Maximum depth of a stack. What nests deeper counts as the slice at this depth, so that memory stays linear in the trace.
 const MAX_DEPTH: usize = 128;
 
@@ -351,5 +353,5 @@ fn current(imported: &mut Imported, thread: &Thread, stack: &BTreeSet<usize>) ->
 
 fn site(imported: &mut Imported, thread: &Thread, stack: &BTreeSet<usize>) -> CodeId {
     let (file, line) = innermost(thread, stack).map_or(("", 0), |slice| (slice.file.as_str(), slice.line));
-    code(&mut imported.names, &path(thread, stack), Some("slice"), file, line)
+    code(&mut imported.names, &path(thread, stack), Some(SLICE), file, line)
 }

@@ -60,6 +60,9 @@ function showSite(w) {
     show.onclick = () => select(c.longest.location_index, c.longest.enter_ns, c.max_ns, c);
     div.append(make("p", `${c.occurrences} times, ${time(c.wait_ns)} (${time(c.min_ns)} to ${time(c.max_ns)}): ` +
       `${c.locations.slice(0, 6).join(", ")}${c.locations.length > 6 ? " and more" : ""} `), show, paths);
+    div.append(make("p", `First: ${data.locations[c.representative.location_index].location}, ${time(c.representative.wait_ns)} = ` +
+      `${c.representative.expression}${c.occurrences > 1 ? `; distances from it ${c.distance.mean.toFixed(3)} on average, ` +
+      `at most ${c.distance.max.toFixed(3)}` : ""}`, "hint expression"));
     paths.append(pathTable("executed (longer path)", c.plus, c.wait_ns), pathTable("instead of (shorter path)", c.minus, c.wait_ns));
     return div;
   }));

@@ -1,0 +1,72 @@
+//! Untested paths as targets for generators of tests: for each path its source lines in order and the side of each branch.
+//!
+//! Lines have the form `FILE:LINE`, which directed fuzzers read as lists of targets (AFLGo and its descendants compare the last part of
+//! FILE and LINE with the debug information of what they compile). Inlined code has its own line, as the debug information has.
+
+use crate::path_listing::{edge_positions, turn};
+use crate::residual::{ResidualReport, UntestedReport};
+use crate::view::{Function, file_of};
+use crate::words;
+use serde_json::{Value, json};
+use trodden_flow::Edge;
+use trodden_unit::{EdgeKind, Position};
+
+/// Version of the form.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The targets of a report, in its order.
+pub fn targets(residual: &ResidualReport) -> Value {
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "kind": "targets",
+        "targets": residual.shown.iter().map(target).collect::<Vec<_>>(),
+    })
+}
+
+fn target(path: &UntestedReport) -> Value {
+    let function = path.function;
+    let at = |step: &crate::path_listing::ListingStep| step.chain.last().and_then(|position| line(function, *position));
+    let mut lines: Vec<String> = path.listing.steps.iter().filter_map(at).collect();
+    lines.dedup();
+    let edges = path.listing.steps.iter().flat_map(|step| &step.turns).map(|turn| turn.edge);
+    json!({
+        "function": function.name.full,
+        "linkage_name": function.name.linkage,
+        "image": function.image.path,
+        "id": crate::json::number(path.id),
+        "complete": path.complete,
+        "count": crate::json::number(path.count),
+        "begins": words::begins(&path.listing.begins),
+        "lines": lines,
+        "branches": edges.map(|edge| branch(function, edge)).collect::<Vec<_>>(),
+        "ends": words::ends(&path.listing.ends),
+    })
+}
+
+/// A branch, and the side of it that must be taken. The condition is named where it is the source's: of a switch. Whether the condition
+/// of an `if` is true is known for optimised code only, which may have negated it; there the lines say which side it is.
+fn branch(function: &Function, edge: Edge) -> Value {
+    let flow = &function.map.edges[edge.index()];
+    let at = function.map.blocks.get(flow.from.index()).and_then(|block| block.branch).filter(|position| position.line > 0);
+    let (to, not) = edge_positions(function, edge);
+    let column = |position: Position| column(function, position);
+    let is_condition = matches!(flow.kind, EdgeKind::True | EdgeKind::False);
+    json!({
+        "at": at.and_then(column),
+        "to": to.and_then(column),
+        "not": not.into_iter().map(|position| position.and_then(column)).collect::<Vec<_>>(),
+        "condition": turn(function, edge).filter(|_| !is_condition).map(|turn| turn.text),
+    })
+}
+
+/// `FILE:LINE`.
+fn line(function: &Function, position: Position) -> Option<String> {
+    let file = file_of(function.units_map(), position).filter(|file| !file.is_empty() && position.line > 0)?;
+    Some(format!("{file}:{}", position.line))
+}
+
+/// `FILE:LINE:COLUMN`, without the column where it is not known.
+fn column(function: &Function, position: Position) -> Option<String> {
+    let line = line(function, position)?;
+    Some(if position.column > 0 { format!("{line}:{}", position.column) } else { line })
+}

@@ -1,0 +1,229 @@
+//! Waits as the difference of two paths with named steps, as Carnival's authors print it: `(A1 + B3 + C3) - (A1 + A2)`.
+
+use super::text::time;
+use crate::escape;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{self, Write};
+use trodden_waits::redundancy::reduce;
+use trodden_waits::{ExpandedWait, Expression, LocationState, Part, Representative, Step, StepId};
+use trodden_waits_file::import::SLICE;
+use trodden_waits_file::summary::WaitSummary;
+
+/// Terms of a path that are printed.
+const TERMS: usize = 12;
+
+/// A term: its name, and its time in ns.
+type Term = (String, i128);
+
+/// The two paths of the first wait of a class.
+pub fn of_representative(summary: &WaitSummary, first: &Representative) -> String {
+    let part = |(id, ns): &(StepId, u64)| (Part::Step(*id), i128::from(*ns));
+    let [plus, minus] = [&first.paths.plus, &first.paths.minus].map(|path| path.iter().map(part).collect());
+    Names::new(summary).formula(&Expression { plus, minus })
+}
+
+/// Writes how the first waits, at most `top`, are explained: by the paths since the two locations last synchronised, after waits on them
+/// are replaced, and without equal steps.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
+    let names = Names::new(summary);
+    let waits = &summary.replayed.outcome.expanded;
+    writeln!(out, "\nExpressions: each wait as the difference of two paths, in order of time")?;
+    for (number, wait) in waits.iter().enumerate().take(top) {
+        writeln!(
+            out,
+            "  {}: {} waits {} for {} ({}, {})",
+            number + 1,
+            summary.location_name(wait.location),
+            time(wait.wait_ns),
+            summary.location_name(wait.releaser),
+            names.wait(number),
+            wait.kind.name()
+        )?;
+        let first = names.formula(&wait.first);
+        writeln!(out, "       {first}")?;
+        let replaced: Vec<usize> = waits_of(&wait.first);
+        for other in &replaced {
+            writeln!(out, "       where {} = {}", names.wait(*other), names.formula(&waits[*other].expanded))?;
+        }
+        let expanded = names.formula(&wait.expanded);
+        if expanded != first {
+            writeln!(out, "     = {expanded}")?;
+        }
+        let left = reduced(summary, wait);
+        let shorter = names.formula(&left);
+        if shorter != expanded {
+            writeln!(out, "     = {shorter}, without what both paths have")?;
+        }
+        writeln!(out, "     = {}", names.times(&left))?;
+        writeln!(out, "       {}", class_of(waits, number))?;
+    }
+    if waits.len() > top {
+        writeln!(out, "  {} more waits (--top)", waits.len() - top)?;
+    }
+    Ok(())
+}
+
+/// The same as JSON.
+pub fn json(summary: &WaitSummary) -> Value {
+    let names = Names::new(summary);
+    let waits = summary.replayed.outcome.expanded.iter().map(|wait| {
+        json!({
+            "location_index": wait.location.0, "releaser_index": wait.releaser.0, "enter_ns": wait.enter_ns, "wait_ns": wait.wait_ns,
+            "since_synchronised": names.formula(&wait.first), "expanded": names.formula(&wait.expanded),
+            "reduced": names.formula(&reduced(summary, wait)),
+            "class": {"location_index": wait.placement.location.0, "enter_ns": wait.placement.enter_ns},
+            "distance": wait.placement.distance,
+        })
+    });
+    waits.collect()
+}
+
+/// The class of a wait, by the number of its first wait, and the distance from that one.
+fn class_of(waits: &[ExpandedWait], number: usize) -> String {
+    let placement = &waits[number].placement;
+    let is_first = |wait: &ExpandedWait| (wait.location, wait.enter_ns) == (placement.location, placement.enter_ns);
+    match waits.iter().position(is_first) {
+        Some(first) if first != number => format!("in the class of wait {}, at a distance of {:.3}", first + 1, placement.distance),
+        _ => "the first of its class".into(),
+    }
+}
+
+/// The waits among the parts of both paths.
+fn waits_of(expression: &Expression) -> Vec<usize> {
+    let mut seen = HashSet::new();
+    let parts = expression.plus.iter().chain(&expression.minus);
+    let waits = parts.filter_map(|(part, _)| if let Part::Wait(number) = part { Some(*number) } else { None });
+    waits.filter(|number| seen.insert(*number)).collect()
+}
+
+/// The paths without redundant steps.
+fn reduced(summary: &WaitSummary, wait: &ExpandedWait) -> Expression {
+    let steps = &summary.replayed.outcome.steps;
+    let mut paths = [trodden_waits::hash::Map::default(), trodden_waits::hash::Map::default()];
+    for (side, path) in [&wait.expanded.plus, &wait.expanded.minus].into_iter().enumerate() {
+        for (part, ns) in path {
+            let Part::Step(id) = part else { continue };
+            // What a path has less than nothing of, the other one has.
+            *paths[if *ns < 0 { 1 - side } else { side }].entry(*id).or_default() += ns.unsigned_abs() as u64;
+        }
+    }
+    let ids: HashMap<Step, StepId> = paths.iter().flat_map(|path| path.keys()).map(|id| (steps.get(*id), *id)).collect();
+    let explanation = reduce(steps, &paths[0], &paths[1]);
+    let parts = |path: &[(Step, u64)]| {
+        let mut parts: Vec<(Part, i128)> = path.iter().map(|(step, ns)| (Part::Step(ids[step]), i128::from(*ns))).collect();
+        parts.sort();
+        parts
+    };
+    Expression { plus: parts(&explanation.plus), minus: parts(&explanation.minus) }
+}
+
+/// Names of parts, as short as they can be.
+struct Names<'a> {
+    summary: &'a WaitSummary,
+    /// Waits by name: how many.
+    waits: BTreeMap<String, usize>,
+}
+
+impl<'a> Names<'a> {
+    fn new(summary: &'a WaitSummary) -> Names<'a> {
+        let mut waits = BTreeMap::new();
+        for wait in &summary.replayed.outcome.expanded {
+            *waits.entry(call_name(summary, wait.site)).or_default() += 1;
+        }
+        Names { summary, waits }
+    }
+
+    /// The name of a wait's call, with the wait's number if there are several.
+    fn wait(&self, number: usize) -> String {
+        let name = call_name(self.summary, self.summary.replayed.outcome.expanded[number].site);
+        if self.waits[&name] > 1 { format!("{name} [wait {}]", number + 1) } else { name }
+    }
+
+    /// The name of a step without its location.
+    fn step(&self, step: &Step) -> String {
+        let code = self.summary.code(step.code);
+        let function = escape::line(code.function());
+        match (step.state, code.call) {
+            (LocationState::Computing, _) => function,
+            (LocationState::Communicating, Some(call)) => call.to_owned(),
+            (LocationState::Ready, _) => format!("{function} [without a processor]"),
+            (state, Some(call)) => format!("{call} [{}]", state.name()),
+            (state, None) => format!("{function} [{}]", state.name()),
+        }
+    }
+
+    /// The terms of both paths. A name is followed by its location if another location has the same.
+    fn terms(&self, expression: &Expression) -> [Vec<Term>; 2] {
+        let steps = &self.summary.replayed.outcome.steps;
+        let mut locations: HashMap<String, HashSet<_>> = HashMap::new();
+        for (part, _) in expression.plus.iter().chain(&expression.minus) {
+            if let Part::Step(id) = part {
+                let step = steps.get(*id);
+                locations.entry(self.step(&step)).or_default().insert(step.location);
+            }
+        }
+        let name = |part: &Part| match part {
+            Part::Wait(number) => self.wait(*number),
+            Part::Step(id) => {
+                let step = steps.get(*id);
+                let name = self.step(&step);
+                let is_shared = locations[&name].len() > 1;
+                if is_shared { format!("{name} on {}", self.summary.location_name(step.location)) } else { name }
+            }
+        };
+        [&expression.plus, &expression.minus].map(|path| {
+            let mut terms: Vec<Term> = Vec::new();
+            for (part, ns) in path {
+                let name = name(part);
+                match terms.iter_mut().find(|term| term.0 == name) {
+                    Some(term) => term.1 += ns,
+                    None => terms.push((name, *ns)),
+                }
+            }
+            terms
+        })
+    }
+
+    fn formula(&self, expression: &Expression) -> String {
+        let [plus, minus] = self.terms(expression).map(|terms| side(&terms, |term| term.0.clone()));
+        format!("{plus} - {minus}")
+    }
+
+    fn times(&self, expression: &Expression) -> String {
+        let [plus, minus] = self.terms(expression).map(|terms| side(&terms, |term| time(term.1.unsigned_abs() as u64)));
+        format!("{plus} - {minus}")
+    }
+}
+
+fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
+    let code = summary.code(site);
+    // Slices of a trace are no functions that are called: their own name is the function's.
+    code.call.filter(|call| *call != SLICE).map_or_else(|| escape::line(code.function()), str::to_owned)
+}
+
+/// A path as a sum: 0 if it is empty, in brackets if it has several terms. Terms beyond the maximum are counted.
+fn side(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
+    let mut sum = String::new();
+    for (index, term) in terms.iter().take(TERMS).enumerate() {
+        let sign = match (index, term.1 < 0) {
+            (0, false) => "",
+            (0, true) => "-",
+            (_, false) => " + ",
+            (_, true) => " - ",
+        };
+        sum += sign;
+        sum += &word(term);
+    }
+    if terms.len() > TERMS {
+        sum += &format!(" + {} more", terms.len() - TERMS);
+    }
+    match terms {
+        [] => "0".into(),
+        [(_, ns)] if *ns >= 0 => sum,
+        _ => format!("({sum})"),
+    }
+}

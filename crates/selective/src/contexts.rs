@@ -1,0 +1,119 @@
+//! Preferential numbering of pairs of a context and a path: what drives the numbering of interprocedural segments in the thesis (3.4.4).
+//!
+//! A function whose callers hand it one of several contexts is the supergraph in which each context is an edge to the function's entry. The
+//! interesting pairs are paths of that graph and get compact numbers. The second number, which tells all other pairs apart, is the pair's
+//! key: the path's Ball-Larus number with the context's number in the bits above. Both are one register, as in [`crate::plan`].
+
+use crate::plan::{MOST_WORDS, NoInterestingPlan};
+use crate::preferential;
+use std::collections::BTreeSet;
+use trodden_flow::dag::{Dag, DagEdge, DagEdgeId, Origin};
+use trodden_flow::graph::Node;
+use trodden_flow::interesting::PathEnding;
+use trodden_flow::numbering::Numbering;
+
+/// Numbers of pairs.
+#[derive(Clone, Debug)]
+pub struct ContextNumbering {
+    /// What the register begins with, for each context from 0 on.
+    pub starts: Vec<i64>,
+    /// What each edge of the function's acyclic graph adds.
+    pub values: Vec<i64>,
+    /// Which word counts a pair, by the sum.
+    pub ending: PathEnding,
+    /// For each word but the last the key of its pair, if it has one.
+    pub keys: Vec<Option<u64>>,
+}
+
+/// Numbers interesting pairs of a function, each a context from 0 to `contexts` and the Ball-Larus number of a path that begins where the
+/// function does. `path_bits` is how many bits of a key are the path's.
+///
+/// # Errors
+/// See [`NoInterestingPlan`].
+pub fn preferential_contexts(
+    (dag, all): (&Dag, &Numbering),
+    (contexts, path_bits): (u32, u32),
+    pairs: &[(u32, u64)],
+    restarts: u32,
+) -> Result<ContextNumbering, NoInterestingPlan> {
+    let supergraph = Supergraph::new(dag, contexts).map_err(NoInterestingPlan::Wrong)?;
+    let path = |(context, id): &(u32, u64)| supergraph.path(*context, &all.path(dag, *id)?);
+    let paths: Vec<Vec<DagEdgeId>> = pairs.iter().map(path).collect::<Option<_>>().ok_or(NoInterestingPlan::Nothing)?;
+    let numbers = preferential(&supergraph.dag, &paths, restarts)?;
+    let sum = |path: &[DagEdgeId]| path.iter().map(|edge| numbers.values[edge.index()]).fold(0i64, i64::wrapping_add);
+    let ids: Vec<i64> = paths.iter().map(|path| sum(path)).collect();
+    if ids.iter().collect::<BTreeSet<_>>().len() < ids.len() {
+        return Err(NoInterestingPlan::Wrong("two segments have one number".into()));
+    }
+    let (low, high) = (ids.iter().copied().min().unwrap_or(0), ids.iter().copied().max().unwrap_or(0));
+    let words = (i128::from(high) - i128::from(low) + 1) as u128;
+    let key = |context: u32, id: u64| u64::from(context) << path_bits | id;
+    let shift = u64::BITS - key(contexts, (1 << path_bits) - 1).leading_zeros();
+    if words >= MOST_WORDS.into() {
+        return Err(NoInterestingPlan::TooWide { words });
+    }
+    if words << shift > 1 << 64 || shift >= u64::BITS {
+        return Err(NoInterestingPlan::TooLong { paths: all.paths() });
+    }
+    let mut keys = vec![None; words as usize];
+    for (id, (context, path)) in ids.iter().zip(pairs) {
+        keys[(id - low) as usize] = Some(key(*context, *path));
+    }
+    let note = |(word, key): (usize, &Option<u64>)| match key {
+        Some(key) => (word as u64) << shift | key,
+        // Of another word.
+        None => u64::from(word == 0) << shift,
+    };
+    let joined = |number: i64, key: u64| number.wrapping_shl(shift).wrapping_add(key as i64);
+    let of_edge = |edge: DagEdgeId| {
+        let number = supergraph.edges[edge.index()].map_or(0, |edge| numbers.values[edge.index()]);
+        number.wrapping_shl(shift).wrapping_add(all.values()[edge.index()])
+    };
+    Ok(ContextNumbering {
+        starts: (0..=contexts).map(|context| joined(numbers.values[context as usize], key(context, 0))).collect(),
+        values: dag.edge_ids().map(of_edge).collect(),
+        ending: PathEnding::Checked {
+            bias: low.wrapping_neg().wrapping_shl(shift),
+            shift,
+            expected: keys.iter().enumerate().map(note).collect(),
+        },
+        keys,
+    })
+}
+
+/// The first paths of a function behind its contexts.
+struct Supergraph {
+    /// Its first edges are those of the contexts.
+    dag: Dag,
+    /// The edges of the function's own graph in it.
+    edges: Vec<Option<DagEdgeId>>,
+}
+
+impl Supergraph {
+    fn new(dag: &Dag, contexts: u32) -> Result<Supergraph, String> {
+        let root = Node(dag.node_count() as u32);
+        let into = |context| DagEdge { from: root, to: dag.entry(), origin: Origin::Stop(Node(context)) };
+        let mut all: Vec<DagEdge> = (0..=contexts).map(into).collect();
+        let mut reached = vec![false; dag.node_count()];
+        reached[dag.entry().index()] = true;
+        let mut edges = vec![None; dag.edges().len()];
+        for node in dag.order() {
+            let out: &[DagEdgeId] = if reached[node.index()] { dag.out(*node) } else { &[] };
+            for &edge in out {
+                let own = dag.edge(edge);
+                // A path that begins at a cut edge has no context.
+                if !matches!(own.origin, Origin::Enter(_)) {
+                    reached[own.to.index()] = true;
+                    edges[edge.index()] = Some(DagEdgeId(all.len() as u32));
+                    all.push(own);
+                }
+            }
+        }
+        Ok(Supergraph { dag: Dag::from_edges(root.0 + 1, root, dag.exit(), all)?, edges })
+    }
+
+    fn path(&self, context: u32, path: &[DagEdgeId]) -> Option<Vec<DagEdgeId>> {
+        let own = path.iter().map(|edge| self.edges[edge.index()]);
+        std::iter::once(Some(DagEdgeId(context))).chain(own).collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! Known paths recognised by preferential numbering (thesis, section 3.5.1) against those recognised by their region: on random walks
+//! through random graphs both list the same untested paths, as often as a plan of all paths counts them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::placement::Probes;
+use trodden_flow::plan::{Plan, RegisterAction, probe_costs};
+use trodden_flow::program::machine::Machine;
+use trodden_flow::program::verify::{WalkBudget, verify_counts};
+use trodden_flow::residual::ResidualInput;
+use trodden_flow::{Edge, Graph, ProbeProgram, ResidualPlan};
+use trodden_selective::NumberOptions;
+use trodden_selective::plan::preferential_register;
+use trodden_selective::verify::VerifyBudget;
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, forced, graph, options};
+
+type Counts = BTreeMap<u64, u64>;
+
+/// A walk from the entry to the exit.
+fn walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
+    let (mut at, mut walk) = (graph.entry(), Vec::new());
+    while at != graph.exit() {
+        let out = graph.out(at);
+        let edge = random.pick(if out.is_empty() || walk.len() > 100 { return None } else { out });
+        walk.push(edge);
+        at = graph.to(edge);
+    }
+    Some(walk)
+}
+
+/// What a plan of all paths counts.
+fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Counts {
+    let mut counts = Counts::new();
+    for walk in walks {
+        let mut register = 0;
+        for edge in walk {
+            match plan.action(graph, *edge) {
+                RegisterAction::Add { increment } => register += increment,
+                RegisterAction::Count { increment } => *counts.entry((register + increment) as u64).or_default() += 1,
+                RegisterAction::CountAndRestart { increment, start } => {
+                    *counts.entry((register + increment) as u64).or_default() += 1;
+                    register = start;
+                }
+                RegisterAction::Dead => panic!("no walk takes a dead edge"),
+            }
+        }
+    }
+    counts
+}
+
+/// What a program counts; a path's number is in the bits of the mask.
+fn counted(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], mask: u64) -> Counts {
+    let mut counts = Counts::new();
+    let mut machine = Machine::knowing(known.iter().map(|id| *id as i64));
+    for walk in walks {
+        machine.enter(program);
+        let mut at = program.graph().entry();
+        for edge in walk {
+            let taken = program.graph().out(at).iter().copied().find(|e| program.origin(*e) == *edge).expect("all edges are there");
+            machine.take(program, taken).expect("no fault");
+            at = program.graph().to(taken);
+        }
+    }
+    machine.counts.iter().for_each(|(sum, count)| *counts.entry(*sum as u64 & mask).or_default() += count);
+    counts
+}
+
+#[test]
+fn both_list_the_same_untested_paths() {
+    let (mut graphs, mut untested, mut out_of_range, mut other_path) = (0, 0, 0u64, 0u64);
+    for seed in 0..20_000 {
+        let mut random = Random::new(seed ^ 0x99f0_11aa);
+        let graph = graph(&mut random, 10, 18, Cycles::Some);
+        if !graph.out(graph.exit()).is_empty() || graph.exit().index() + 1 != graph.node_count() {
+            continue;
+        }
+        let cuts = forced(&mut random, &graph);
+        let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
+        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
+        let walks: Vec<Vec<Edge>> = (0..10).filter_map(|_| walk(&mut random, &graph)).collect();
+        let tested = random.index(walks.len() + 1);
+        let known = full(&graph, &plan, &walks[..tested]);
+        if known.is_empty() {
+            continue;
+        }
+        graphs += 1;
+        let all = full(&graph, &plan, &walks);
+        let ids: BTreeSet<u64> = known.keys().copied().collect();
+        let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
+
+        let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, *count)).collect();
+        let excluded = vec![false; graph.edge_count()];
+        let region = ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, single: &[], excluded: &excluded });
+        assert_eq!(counted(&region.versions(&graph, &plan), &ids, &walks, u64::MAX), expected, "seed {seed}");
+
+        let paths: Vec<_> = ids.iter().map(|id| plan.numbering.path(&plan.dag, *id).unwrap()).collect();
+        let weights = probe_costs(&plan.dag, &graph, &frequencies);
+        let numbered = (&plan.dag, &plan.numbering);
+        let (ending, increments) =
+            preferential_register(numbered, &paths, &weights, &NumberOptions::default(), &VerifyBudget::default()).unwrap();
+        let mask = ending.identity_mask().unwrap();
+        let own = Plan { probes: Probes::from_increments(increments), ..plan.clone() };
+        let program = ProbeProgram::from_preferential(&graph, &own, ending.clone(), ids.iter().copied().collect());
+        assert_eq!(counted(&program, &ids, &walks, mask), expected, "seed {seed}");
+        verify_counts(&program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        untested += expected.len();
+        // The two ways in which an untested path is noticed.
+        for id in expected.keys() {
+            let path = plan.numbering.path(&plan.dag, *id).unwrap();
+            let sum = path.iter().map(|edge| own.probes.increment(*edge)).fold(0i64, i64::wrapping_add);
+            let trodden_flow::interesting::PathEnding::Checked { bias, shift, expected } = &ending else { panic!("ppp has a check") };
+            let word = (sum.wrapping_add(*bias) as u64) >> shift;
+            let is_out_of_range = word >= expected.len() as u64;
+            out_of_range += u64::from(is_out_of_range);
+            other_path += u64::from(!is_out_of_range);
+        }
+    }
+    assert!(graphs > 2_000 && untested > 2_000, "{graphs} graphs, {untested} untested paths");
+    assert!(out_of_range > 200 && other_path > 200, "{out_of_range} out of range, {other_path} with the number of a tested path");
+}

@@ -1,0 +1,184 @@
+//! The expansion of waits, step by step as Carnival's authors print it, for people who want to follow an explanation.
+//!
+//! A wait is first the difference of two paths since the two locations last synchronised, in which waits are steps like others. Each such
+//! wait is then replaced by its own two paths: the steps of the longer one are added, those of the shorter one subtracted.
+//!
+//! [`crate::versions`] finds the same differences without subtracting anything. Here the history of each location is kept whole, so that
+//! memory grows with the trace.
+
+use crate::call::WaitKind;
+use crate::classes::Placement;
+use crate::step::{CodeId, LocationId, StepId};
+use crate::wait::Wait;
+use std::collections::{BTreeMap, HashMap};
+
+/// A part of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// What a location executes.
+    Step(StepId),
+    /// A wait, by its place in [`crate::WaitOutcome::expanded`].
+    Wait(usize),
+}
+
+/// The longer and the shorter path of a wait; their parts with times in ns, in order of their first execution. A time is negative where a
+/// replaced wait subtracts more than the path has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expression {
+    /// The path of the location that is waited for.
+    pub plus: Vec<(Part, i128)>,
+    /// The path of the location that waits.
+    pub minus: Vec<(Part, i128)>,
+}
+
+/// A wait with its expressions.
+#[derive(Clone, Debug)]
+pub struct ExpandedWait {
+    /// Who waits.
+    pub location: LocationId,
+    /// For whom.
+    pub releaser: LocationId,
+    /// Code of the call.
+    pub site: CodeId,
+    /// Kind.
+    pub kind: WaitKind,
+    /// When it begins, ns since the origin.
+    pub enter_ns: u64,
+    /// How long it is, ns.
+    pub wait_ns: u64,
+    /// The two paths, with waits among their parts.
+    pub first: Expression,
+    /// The same after waits are replaced: only steps.
+    pub expanded: Expression,
+    /// Its class.
+    pub placement: Placement,
+}
+
+/// What a location did from a time on; before it, what the history `before` did.
+#[derive(Clone, Debug, Default)]
+struct History {
+    begin_ns: u64,
+    before: Option<usize>,
+    /// Beginning, end, part.
+    parts: Vec<(u64, u64, Part)>,
+}
+
+/// The expansion, while the analysis runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expansion {
+    histories: Vec<History>,
+    current: HashMap<LocationId, usize>,
+    /// When two histories synchronised, in order of time; the lesser first.
+    met: HashMap<(usize, usize), Vec<u64>>,
+    /// Histories that a history released at a time.
+    released: HashMap<(usize, u64), Vec<usize>>,
+    pub(crate) waits: Vec<ExpandedWait>,
+}
+
+impl Expansion {
+    /// A location begins, or begins anew; up to then it did what another one did.
+    pub(crate) fn start(&mut self, id: LocationId, from: Option<LocationId>, begin_ns: u64) {
+        let before = from.and_then(|other| self.current.get(&other).copied());
+        self.current.insert(id, self.histories.len());
+        self.histories.push(History { begin_ns: if before.is_some() { begin_ns } else { 0 }, before, parts: Vec::new() });
+    }
+
+    /// A location executes a step.
+    pub(crate) fn step(&mut self, id: LocationId, step: StepId, from_ns: u64, ns: u64) {
+        let history = self.current[&id];
+        self.histories[history].parts.push((from_ns, from_ns + ns, Part::Step(step)));
+    }
+
+    /// A location has waited.
+    pub(crate) fn wait(&mut self, wait: &Wait, placement: Placement) {
+        let (own, other) = (self.current[&wait.location], self.current[&wait.releaser]);
+        let released_ns = wait.enter_ns + wait.wait_ns;
+        let since_ns = self.last_met(own, other, u64::MAX);
+        let mut first = [(other, released_ns), (own, wait.enter_ns)].map(|(history, until_ns)| {
+            let mut path = Vec::new();
+            self.collect(history, since_ns, until_ns, &mut path);
+            path
+        });
+        let expanded = [0, 1].map(|side| self.expand(&first[side]));
+        first.iter_mut().for_each(merge);
+        let ([plus, minus], [longer, shorter]) = (first, expanded);
+        let number = self.waits.len();
+        let Wait { location, releaser, site, kind, enter_ns, wait_ns, .. } = *wait;
+        self.waits.push(ExpandedWait {
+            location,
+            releaser,
+            site,
+            kind,
+            enter_ns,
+            wait_ns,
+            first: Expression { plus, minus },
+            expanded: Expression { plus: longer, minus: shorter },
+            placement,
+        });
+        self.histories[own].parts.push((enter_ns, released_ns, Part::Wait(number)));
+        // All that one moment releases synchronise: with it, and with each other.
+        let others = self.released.entry((other, released_ns)).or_default();
+        let together: Vec<usize> = others.iter().copied().chain([other]).collect();
+        others.push(own);
+        for with in together {
+            self.met.entry((own.min(with), own.max(with))).or_default().push(released_ns);
+        }
+    }
+
+    /// When two histories synchronised last, not after a time: then their expanded paths were equal.
+    fn last_met(&self, one: usize, other: usize, until_ns: u64) -> u64 {
+        if one == other {
+            return until_ns;
+        }
+        let times = self.met.get(&(one.min(other), one.max(other)));
+        if let Some(last) = times.and_then(|times| times.iter().rev().find(|at| **at <= until_ns)) {
+            return *last;
+        }
+        let (young, old) = if one > other { (one, other) } else { (other, one) };
+        let History { begin_ns, before, .. } = self.histories[young];
+        before.map_or(0, |before| self.last_met(before, old, begin_ns.min(until_ns)))
+    }
+
+    /// The parts of a history between two times, in order.
+    fn collect(&self, history: usize, from_ns: u64, until_ns: u64, path: &mut Vec<(Part, i128)>) {
+        let History { begin_ns, before, parts } = &self.histories[history];
+        if let Some(before) = before.filter(|_| from_ns < *begin_ns) {
+            self.collect(before, from_ns, until_ns.min(*begin_ns), path);
+        }
+        let first = parts.partition_point(|(_, end_ns, _)| *end_ns <= from_ns);
+        for (begin_ns, end_ns, part) in parts[first..].iter().take_while(|(begin_ns, ..)| *begin_ns < until_ns) {
+            path.push((*part, i128::from(*end_ns.min(&until_ns)) - i128::from(*begin_ns.max(&from_ns))));
+        }
+    }
+
+    /// A path whose waits are replaced.
+    fn expand(&self, path: &[(Part, i128)]) -> Vec<(Part, i128)> {
+        let mut steps: BTreeMap<Part, i128> = BTreeMap::new();
+        let mut add = |(part, ns): (Part, i128)| *steps.entry(part).or_default() += ns;
+        for (part, ns) in path {
+            match part {
+                Part::Step(_) => add((*part, *ns)),
+                Part::Wait(number) => {
+                    let Expression { plus, minus } = &self.waits[*number].expanded;
+                    plus.iter().copied().for_each(&mut add);
+                    minus.iter().for_each(|(step, ns)| add((*step, -ns)));
+                }
+            }
+        }
+        steps.into_iter().filter(|(_, ns)| *ns != 0).collect()
+    }
+}
+
+/// Adds up the times of equal parts, each at its first place.
+fn merge(path: &mut Vec<(Part, i128)>) {
+    let mut merged: Vec<(Part, i128)> = Vec::new();
+    let mut places: HashMap<Part, usize> = HashMap::new();
+    for (part, ns) in path.drain(..) {
+        let place = *places.entry(part).or_insert(merged.len());
+        match merged.get_mut(place) {
+            Some(known) => known.1 += ns,
+            None => merged.push((part, ns)),
+        }
+    }
+    *path = merged;
+}
