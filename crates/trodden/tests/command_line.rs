@@ -66,8 +66,8 @@ fn commands_for_profiles_say_what_else_they_were_given() {
         ("t.trace", "it is a trace, of which `trodden import` makes a profile"),
         ("raws/a.raw", "it is a raw file of counts, of which `trodden import` makes a profile"),
         ("prog", "it is a program: `trodden record -- PROGRAM`"),
-        ("text", "it does not begin with TRODPROF"),
-        ("empty", "it does not begin with TRODPROF"),
+        ("text", "it is not a file of trodden"),
+        ("empty", "it ends within its head"),
     ];
     for command in commands {
         for (file, expected) in kinds {
