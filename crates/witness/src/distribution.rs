@@ -5,11 +5,12 @@
 //! ([`eliminate`](super::eliminate)). Beside it the longest-processing-time order (Graham 1969), and [`DistributionStrategy::Weighted`]:
 //! each job goes where the load of the machine grows least, what the profile has already counting in; of all groupings, and of what the
 //! others come to, the best is taken. Under a limit, what elimination leaves too great is searched for ([`fewest`](super::fewest)). The
-//! result is checked as a whole and repaired ([`repair`](super::repair)).
+//! result is checked as a whole and repaired before it is compared with others (`completion`).
 //!
 //! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 
 use super::automaton::AutomatonState;
+use super::completion::{Candidate, Completion};
 use super::condition::{Check, Lookahead};
 use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
 use super::fewest::{FewestSearch, fewest};
@@ -17,7 +18,6 @@ use super::jobs::{Grouping, WitnessJob, jobs};
 use super::placement::OtherKind;
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
-use super::repair::Repair;
 use super::structure::Structure;
 use super::view::View;
 use super::weights::Weights;
@@ -127,27 +127,39 @@ pub fn plan(
     weights: &Weights,
     options: &DistributionOptions,
 ) -> Result<PlannedJob, PlanError> {
+    plan_with_entries(program, kind, weights, options, &[])
+}
+
+/// Plans a distribution in which one profile, or as few as the limit allows, also have `entries`: witnesses for which no branch asks,
+/// such as the functions that code outside can call.
+///
+/// # Errors
+/// The limit is too small for a branch.
+pub fn plan_with_entries(
+    program: &WitnessProgram,
+    kind: WitnessKind,
+    weights: &Weights,
+    options: &DistributionOptions,
+    entries: &[Witness],
+) -> Result<PlannedJob, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
         // Each profile of the function would need room for all of them.
         views.iter_mut().for_each(|view| view.separators.clear());
     }
-    let slots = match options.strategy {
-        DistributionStrategy::Weighted => best_of_groupings(&views, options)?,
-        DistributionStrategy::Fine => assign_all(&views, Grouping::Fine, options)?,
-        DistributionStrategy::Function => assign_all(&views, Grouping::Function, options)?,
-        DistributionStrategy::Grouped => assign_all(&views, Grouping::Grouped, options)?,
+    let assigned = match options.strategy {
+        DistributionStrategy::Weighted => of_all_groupings(&views, options)?,
+        DistributionStrategy::Fine => vec![assign_all(&views, Grouping::Fine, options)?],
+        DistributionStrategy::Function => vec![assign_all(&views, Grouping::Function, options)?],
+        DistributionStrategy::Grouped => vec![assign_all(&views, Grouping::Grouped, options)?],
     };
-    let mut slots = slots;
-    slots.slots.iter_mut().for_each(|s| s.polish(&views));
-    let mut profiles: Vec<Vec<Witness>> = slots.slots.iter().map(|s| s.witnesses(&views)).collect();
-    let (limit, lookahead) = (options.limit, options.lookahead);
-    let mut repair = Repair { program, structure: &structure, weights, home: slots.homes(), limit, lookahead };
-    let before = witness_count(&profiles);
-    let check = repair.run(&mut profiles);
-    let repaired = witness_count(&profiles) - before;
-    Ok(PlannedJob { repaired, ..planned_from(kind, profiles, check, weights, options) })
+    let candidates = assigned.into_iter().map(|mut slots| {
+        slots.slots.iter_mut().for_each(|s| s.polish(&views));
+        Candidate { profiles: slots.slots.iter().map(|s| s.witnesses(&views)).collect(), home: slots.homes() }
+    });
+    let completion = Completion { program, structure: &structure, kind, weights, options, entries };
+    Ok(completion.cheapest(candidates.collect()))
 }
 
 /// The witnesses of all profiles.
@@ -280,11 +292,6 @@ impl<'a> Slots<'a> {
     fn new(views: &'a [View], options: &DistributionOptions) -> Slots<'a> {
         let slots = vec![Slot::default(); options.profiles.max(1)];
         Slots { views, slots, limit: options.limit, machines: options.machines, effort: SQUEEZED }
-    }
-
-    /// What the dearest machine has to do.
-    fn greatest(&self) -> f64 {
-        (0..self.slots.len()).map(|at| self.machine_load(at, self.slots[at].cost)).fold(0.0, f64::max)
     }
 
     /// What the machine that runs a profile has to do if the profile costs this.
@@ -475,20 +482,20 @@ fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &DistributionO
     Ok(slots)
 }
 
-/// The best of each job where it adds least to a machine, and of the published assignment, for each grouping.
-fn best_of_groupings<'a>(views: &'a [View], options: &DistributionOptions) -> Result<Slots<'a>, PlanError> {
-    let mut best: Option<Slots> = None;
+/// For each grouping, each job where it adds least to a machine, and the published assignment. Where the limit is too small for some of
+/// them, the others.
+fn of_all_groupings<'a>(views: &'a [View], options: &DistributionOptions) -> Result<Vec<Slots<'a>>, PlanError> {
+    let (mut all, mut refused) = (Vec::new(), None);
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
         let mut added = Slots::new(views, options);
-        for job in ordered(views, grouping, WitnessJobOrder::LongestFirst) {
-            added.add_best(job)?;
-        }
-        for mut slots in [added, assign_all(views, grouping, options)?] {
-            slots.slots.iter_mut().for_each(|s| s.polish(views));
-            if best.as_ref().is_none_or(|b| slots.greatest() < b.greatest()) {
-                best = Some(slots);
+        let jobs = ordered(views, grouping, WitnessJobOrder::LongestFirst);
+        let added = jobs.into_iter().try_for_each(|job| added.add_best(job)).map(|()| added);
+        for slots in [added, assign_all(views, grouping, options)] {
+            match slots {
+                Ok(slots) => all.push(slots),
+                Err(error) => refused = refused.or(Some(error)),
             }
         }
     }
-    Ok(best.expect("there are groupings"))
+    refused.filter(|_| all.is_empty()).map_or(Ok(all), Err)
 }
