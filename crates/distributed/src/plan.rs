@@ -253,8 +253,8 @@ impl Planner<'_> {
         let remedy = match &self.options.distribution {
             Some(_) => "add a block behind one of the targets to a profile",
             None if self.limit().is_some() => {
-                "allow more witnesses in a run (another --collector, a greater --limit of `trodden-lab with`), or leave its function out with \
-                    `--opaque`"
+                "allow more witnesses in a run (another --collector, a greater --limit of `trodden-lab with`), or leave its \
+                    function out with `--opaque`"
             }
             None => "leave its function out with `--opaque`, or take `--runs 1`",
         };

@@ -15,7 +15,7 @@ mod last_store;
 mod surroundings;
 mod temporary;
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Error, Result};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, FromArgMatches};
 use cli::Cli;
@@ -28,12 +28,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_console::arguments::laboratory::LaboratoryChoices;
-use trodden_console::program;
-use trodden_console::{notes, output};
+use trodden_console::{notes, output, program};
 use trodden_driver::compile_step::SourceLanguage;
 use trodden_driver::{cc, stand_ins};
-use trodden_profile::ProfileError;
-use trodden_profile::store::{self, RUNS_VARIABLE};
 
 /// Commands that are the laboratory's.
 const IN_THE_LABORATORY: [&str; 4] = ["graph", "loops", "man", "plan"];
@@ -46,18 +43,7 @@ pub fn main() -> ExitCode {
     notes::show_log();
     survive_file_size_limit();
     trodden_profile::temporary::before_names(trodden_launch::temporary::remove_on_signals);
-    if let Some(folder) = env::var_os(RUNS_VARIABLE).filter(|folder| !folder.is_empty()) {
-        // Processes that a command starts read it too, in folders of their own.
-        if !Path::new(&folder).is_absolute() {
-            return program::end(Err(anyhow!("{RUNS_VARIABLE} is {}, a relative path: set it to an absolute one", folder.display())));
-        }
-        store::use_folder(folder.into());
-    }
-    let done = run(name, arguments);
-    if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {
-        last_store::suggest();
-    }
-    program::end(done)
+    last_store::end(surroundings::use_run_store().and_then(|()| run(name, arguments)))
 }
 
 /// A write beyond the limit of file sizes (`ulimit -f`) fails from now on, and does not end trodden. By a handler, since programs that
@@ -118,7 +104,8 @@ pub mod laboratory {
     pub use crate::commands::simulate::run as simulate;
     pub use crate::commands::{SchemeRequest, compare_schemes, hot};
     pub use crate::context::context;
-    pub use crate::surroundings::folders;
+    pub use crate::last_store::end;
+    pub use crate::surroundings::{folders, use_run_store};
     pub use trodden_report::residual::UntestedOrder;
 
     /// The definition of the command line, for manual pages.
