@@ -68,9 +68,6 @@ fn the_laboratory_uses_the_store_that_the_variable_names() {
     };
     let plan: serde_json::Value = serde_json::from_slice(&planned(&named).stdout).unwrap();
     assert_eq!(plan["measured"], true);
-    // Without the variable, it is said where the last run is.
-    let elsewhere = errors(&place.command(laboratory()).args(["hot-paths", "last", "--known", "last"]).output().unwrap());
-    assert!(elsewhere.contains(&format!("the last run was stored in {}", named.display())), "{elsewhere}");
 }
 
 #[test]
