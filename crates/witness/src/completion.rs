@@ -4,7 +4,7 @@
 //! than strategies differ by. So distributions are compared after it, by the most expensive machine.
 
 use super::automaton::AutomatonState;
-use super::distribution::{DistributionOptions, PlannedJob, planned_from, witness_count};
+use super::planned::{DistributionOptions, PlannedJob, planned_from, witness_count};
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::repair::Repair;
 use super::structure::Structure;

@@ -55,6 +55,7 @@ mod lower;
 pub mod paper;
 pub mod placed;
 pub mod placement;
+mod planned;
 pub mod program;
 pub mod pushdown;
 pub mod reconstruct;
