@@ -9,7 +9,7 @@ use trodden_profile::copies::{CopyMeasurements, CopyTimes};
 
 /// What programs count that know some paths.
 const UNKNOWN: &str = "unknown";
-/// What copies count with `--edges`.
+/// What copies count with `--divide edges`.
 const EDGES: &str = "edges";
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -44,7 +44,7 @@ pub struct Costs {
     pub slowest_copy: usize,
     /// Hits of the copy that has most.
     pub hits_of_slowest: u64,
-    /// Hits of a program that counts everything (sequential Ball-Larus).
+    /// Hits of a program that counts everything (sequential Ball-Larus), its labels placed by the frequencies that divided the counting.
     pub sequential_hits: u64,
     /// That divided by the number of copies.
     pub ideal_hits: u64,
@@ -125,7 +125,7 @@ impl Costs {
     /// Adds up what copies cost.
     pub fn new(measured: &CopyMeasurements, choices: &CopyChoices) -> Costs {
         let (procedures, copies) = (&measured.procedures, measured.times.len());
-        let bound = if measured.edges { of_edges(measured) } else { bound(procedures, copies, choices.measure) };
+        let bound = if measured.edges { of_edges(measured) } else { of_paths(measured, choices.measure) };
         let of_copy = |at: usize| {
             let counted = measured.counted_hits.as_ref().map(|hits| hits[at]);
             let attempts = measured.attempts.get(at).copied().unwrap_or(1);
@@ -197,6 +197,13 @@ impl Costs {
             _ => Some(copy.label_hits),
         }
     }
+}
+
+/// What bounds copies that count paths, beside a program that counts all of them by the same knowledge of frequencies.
+fn of_paths(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
+    let (procedures, copies) = (&measured.procedures, measured.plans.len());
+    let bound = bound(procedures, copies, measure);
+    measured.whole.as_ref().map_or(bound, |whole| bound.beside(hits::of_copy(procedures, whole).of(measure), copies))
 }
 
 /// What bounds copies that count edges: the counters that one program needs, of which each is in one copy.

@@ -8,15 +8,13 @@ use crate::merge::place;
 use crate::model::Model;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use trodden_flow::graph::Node;
 use trodden_witness::ambiguous::{self, Blocks};
 use trodden_witness::condition::{BranchNode, BranchTarget, Violation, check_structure, members};
-use trodden_witness::distribution::{assign_to_machines, plan, witness_count};
+use trodden_witness::distribution::{assign_to_machines, plan_with_entries};
 use trodden_witness::pushdown::Pushdown;
-use trodden_witness::repair::Repair;
 use trodden_witness::structure::Structure;
 use trodden_witness::{
     Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder,
@@ -138,7 +136,7 @@ impl Planner<'_> {
         let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
         let (distribution, repaired) = match &self.options.distribution {
             Some(path) => (self.read(path)?, 0),
-            None => self.distribute(&structure)?,
+            None => self.distribute()?,
         };
         self.check(&structure, &distribution)?;
         let address = |w: &Witness| self.model.addresses[w.index()].expect("witnesses have addresses");
@@ -155,41 +153,18 @@ impl Planner<'_> {
 
     /// Witnesses by the strategy; what code outside can enter is watched, too, so that no call from there is overlooked.
     /// With it comes how many witnesses repair added.
-    fn distribute(&self, structure: &Structure) -> Result<(Distribution, usize)> {
-        let limit = self.limit();
+    fn distribute(&self) -> Result<(Distribution, usize)> {
         let options = DistributionOptions {
             profiles: self.options.runs,
             strategy: self.options.strategy,
             order: WitnessJobOrder::LongestFirst,
-            limit,
+            limit: self.limit(),
             machines: self.options.machines,
             lookahead: LOOKAHEAD,
         };
-        let planned = plan(&self.model.program, KIND, self.weights, &options).map_err(|error| self.explained(&error))?;
-        let mut profiles = planned.distribution.profiles;
-        self.watch_entries(&mut profiles, limit.unwrap_or(usize::MAX));
-        let mut distribution = Distribution::new(&self.model.program, KIND, profiles)?;
-        let (program, weights, lookahead) = (&self.model.program, self.weights, LOOKAHEAD);
-        let before = witness_count(&distribution.profiles);
-        Repair { program, structure, weights, home: HashMap::new(), limit, lookahead }.run(&mut distribution.profiles);
-        let repaired = planned.repaired + witness_count(&distribution.profiles) - before;
-        Ok((distribution, repaired))
-    }
-
-    /// Puts the entries where the load is least and room is.
-    fn watch_entries(&self, profiles: &mut Vec<Vec<Witness>>, limit: usize) {
-        let mut entries = self.model.entries();
-        if limit < usize::MAX {
-            entries.retain(|e| !profiles.iter().any(|p| p.contains(e)));
-        }
-        let cost = |p: &Vec<Witness>| self.weights.sum(KIND, p);
-        let mut order: Vec<usize> = (0..profiles.len()).collect();
-        order.sort_by(|a, b| cost(&profiles[*a]).total_cmp(&cost(&profiles[*b])));
-        for at in order {
-            let room = limit.saturating_sub(profiles[at].len()).min(entries.len());
-            profiles[at].extend(entries.drain(..room));
-        }
-        profiles.extend(entries.chunks(limit.max(1)).map(<[Witness]>::to_vec));
+        let planned = plan_with_entries(&self.model.program, KIND, self.weights, &options, &self.model.entries());
+        let planned = planned.map_err(|error| self.explained(&error))?;
+        Ok((Distribution::new(&self.model.program, KIND, planned.distribution.profiles)?, planned.repaired))
     }
 
     fn explained(&self, error: &PlanError) -> anyhow::Error {
@@ -278,7 +253,8 @@ impl Planner<'_> {
         let remedy = match &self.options.distribution {
             Some(_) => "add a block behind one of the targets to a profile",
             None if self.limit().is_some() => {
-                "allow more witnesses in a run (--limit, another --collector), or leave its function out with `--opaque`"
+                "allow more witnesses in a run (another --collector, a greater --limit of `trodden-lab with`), or leave its \
+                    function out with `--opaque`"
             }
             None => "leave its function out with `--opaque`, or take `--runs 1`",
         };

@@ -142,7 +142,7 @@ impl RecipeStore {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
-                "the store {} does not know how image {} was linked: link it again by `trodden cc`, with its bitcode kept, or set \
+                "the store {} does not know how image {} was linked: link it again by `trodden cc`, without `keep=map`, or set \
                     TRODDEN_CACHE to the store of the machine that built it",
                 self.root.display(),
                 image.identity

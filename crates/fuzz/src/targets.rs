@@ -71,9 +71,16 @@ fn laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<()> 
     Ok(())
 }
 
+/// # Panics
+/// If trodden has no such command: then nothing would read the input.
 fn run(words: &str, file: &Path) {
     let word = |word: &str| if word == "F" { file.as_os_str().to_owned() } else { OsString::from(word) };
-    let _ = trodden_command::fuzzing::command(words.split(' ').map(word).collect());
+    let arguments: Vec<OsString> = words.split(' ').map(word).collect();
+    let whole = std::iter::once(OsString::from("trodden")).chain(arguments.iter().cloned());
+    if let Err(error) = trodden_command::laboratory::definition().try_get_matches_from(whole) {
+        panic!("`trodden {words}` is no command: {error}");
+    }
+    let _ = trodden_command::fuzzing::command(arguments);
 }
 
 fn profiles(folder: &Path, input: &[u8]) -> io::Result<()> {
@@ -193,7 +200,7 @@ fn otf2(_: &Path, input: &[u8]) -> io::Result<()> {
 }
 
 fn perf_script(folder: &Path, input: &[u8]) -> io::Result<()> {
-    command(folder, "F", input, &["simulate --format perf-script --partial --from F"])?;
+    command(folder, "F", input, &["simulate --partial --from F"])?;
     String::from_utf8_lossy(input).lines().for_each(|line| drop(trodden_trace::perf_script::parse(line)));
     Ok(())
 }

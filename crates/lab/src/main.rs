@@ -12,6 +12,7 @@
 //! | `loops/` | hot loops' machine code without and with counting |
 //! | `plan.rs` | plans for copies that share the counting of a program, and what they cost |
 //! | `untested.rs` | schemes that find untested paths beside each other |
+//! | `options_in_text.rs` | a test: options that messages and the guide name exist |
 //! | `with.rs` | commands of trodden with published methods instead of its own |
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,8 @@ mod experiments;
 mod grammar;
 mod graph;
 mod loops;
+#[cfg(test)]
+mod options_in_text;
 mod plan;
 mod sequence;
 mod sweep;
@@ -32,13 +35,14 @@ use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
 use std::path::Path;
 use std::process::ExitCode;
+use trodden_command::laboratory::{end, read_variables};
 use trodden_console::output::Color;
 use trodden_console::{notes, output, program};
 
 fn main() -> ExitCode {
     notes::show_log();
-    program::end(match Cli::try_parse() {
-        Ok(cli) => run(cli.command, cli.color),
+    end(match Cli::try_parse() {
+        Ok(cli) => read_variables().and_then(|()| run(cli.command, cli.color)),
         // Help and versions come this way, too.
         Err(said) => program::said_by_clap(&said),
     })

@@ -51,6 +51,11 @@ pub struct LowerBound {
 }
 
 impl LowerBound {
+    /// The same beside a program that counts all with so many hits, where its labels were not placed by these frequencies.
+    pub fn beside(self, sequential: u64, copies: usize) -> LowerBound {
+        LowerBound { sequential, ideal: sequential.div_ceil(copies.max(1) as u64), ..self }
+    }
+
     /// No plan's slowest copy is hit less often than this.
     pub fn proven(&self) -> u64 {
         self.end.max(self.together).max(self.average)

@@ -15,8 +15,8 @@ const NOT_SAMPLED: &str = "it is not sampled";
 pub enum Inexact {
     /// The scheme leaves paths out.
     #[error(
-        "only some of the paths of {} are counted (scheme {scheme}); the path of {} is unknown; build with --scheme ball-larus to \
-            count all paths",
+        "only some of the paths of {} are counted (scheme {scheme}); the path of {} is unknown; record a build without \
+            --interesting to count all paths",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]

@@ -383,7 +383,7 @@ impl<'a> SimulationReport<'a> {
             before = line;
         }
         if shown < walk.steps.len() {
-            writeln!(out, "        ... {} more instructions (--steps 0 shows all)", walk.steps.len() - shown)?;
+            writeln!(out, "        ... {} more instructions (`trodden-lab simulate --steps 0` shows all)", walk.steps.len() - shown)?;
         } else if let Some(why) = walk.stopped {
             writeln!(out, "        ... {why}")?;
         }

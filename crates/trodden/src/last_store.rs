@@ -2,9 +2,13 @@
 
 use crate::context::context;
 use crate::notes::note;
+use anyhow::Result;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trodden_console::program;
+use trodden_profile::ProfileError;
 use trodden_profile::store::{RUNS_VARIABLE, locate};
 
 /// File of the unit cache that names the run store.
@@ -26,8 +30,16 @@ pub fn last() -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsString::from_vec(name))).filter(|folder| folder.is_dir())
 }
 
+/// Reports what a command could not do, and where the last run is if it found no run store.
+pub fn end(done: Result<ExitCode>) -> ExitCode {
+    if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {
+        suggest();
+    }
+    program::end(done)
+}
+
 /// Says where the last run is.
-pub fn suggest() {
+fn suggest() {
     if let Some(folder) = last() {
         note(format_args!(
             "the last run was stored in {}: change to that project, or set {RUNS_VARIABLE} to this folder",

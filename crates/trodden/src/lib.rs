@@ -15,7 +15,7 @@ mod last_store;
 mod surroundings;
 mod temporary;
 
-use anyhow::{Error, Result, ensure};
+use anyhow::{Error, Result};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, FromArgMatches};
 use cli::Cli;
@@ -23,18 +23,14 @@ use context::context;
 use signal_hook::consts::signal::SIGXFSZ;
 use std::env;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_console::arguments::laboratory::LaboratoryChoices;
-use trodden_console::program;
-use trodden_console::{notes, output};
+use trodden_console::{notes, output, program};
 use trodden_driver::compile_step::SourceLanguage;
 use trodden_driver::{cc, stand_ins};
-use trodden_profile::ProfileError;
-use trodden_profile::store::{self, RUNS_VARIABLE};
-use trodden_unit::store::CACHE_VARIABLE;
 
 /// Commands that are the laboratory's.
 const IN_THE_LABORATORY: [&str; 4] = ["graph", "loops", "man", "plan"];
@@ -47,11 +43,7 @@ pub fn main() -> ExitCode {
     notes::show_log();
     survive_file_size_limit();
     trodden_profile::temporary::before_names(trodden_launch::temporary::remove_on_signals);
-    let done = run(name, arguments);
-    if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {
-        last_store::suggest();
-    }
-    program::end(done)
+    last_store::end(run(name, arguments))
 }
 
 /// A write beyond the limit of file sizes (`ulimit -f`) fails from now on, and does not end trodden. By a handler, since programs that
@@ -63,30 +55,9 @@ fn survive_file_size_limit() {
     }
 }
 
-/// The folder that a variable names. Processes that a command starts read it too, in folders of their own.
-///
-/// # Errors
-/// Its path is relative, or something else than a folder has it.
-fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
-    let Some(folder) = env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from) else { return Ok(None) };
-    ensure!(folder.is_absolute(), "{variable} is {}, a relative path: set it to an absolute one", folder.display());
-    ensure!(!folder.exists() || folder.is_dir(), "{variable} is {}, which is no folder: set it to one", folder.display());
-    Ok(Some(folder))
-}
-
-/// Reads the variables that say where runs and units are kept.
-///
-/// # Errors
-/// One does not name a folder.
-fn read_variables() -> Result<()> {
-    folder_of_variable(CACHE_VARIABLE)?;
-    folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::use_folder);
-    Ok(())
-}
-
 fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     if name.starts_with("trodden-") || name.starts_with("cargo-") || stand_ins::language(name).is_some() {
-        read_variables()?;
+        surroundings::read_variables()?;
     }
     let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
     match name {
@@ -101,13 +72,13 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     // The arguments of compiler drivers are clang's: nothing else reads them first.
     match arguments.get(1).and_then(|a| a.to_str()) {
         Some("cc" | "c++") if arguments.get(2).is_some_and(|a| a == "--help") => own_help(&arguments),
-        Some("cc") => read_variables().and_then(|()| cc::drive(context(), SourceLanguage::C, rest(2))),
-        Some("c++") => read_variables().and_then(|()| cc::drive(context(), SourceLanguage::Cxx, rest(2))),
+        Some("cc") => surroundings::read_variables().and_then(|()| cc::drive(context(), SourceLanguage::C, rest(2))),
+        Some("c++") => surroundings::read_variables().and_then(|()| cc::drive(context(), SourceLanguage::Cxx, rest(2))),
         _ => {
             let parsed = cli::command_line().try_get_matches_from(arguments);
             match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches))) {
                 Ok((mut command, matches)) => {
-                    read_variables()?;
+                    surroundings::read_variables()?;
                     let choices = LaboratoryChoices::from_environment(&words_of(&matches)).map_err(Error::msg)?;
                     command.command.take_choices(&choices)?;
                     commands::run(command)
@@ -147,7 +118,8 @@ pub mod laboratory {
     pub use crate::commands::simulate::run as simulate;
     pub use crate::commands::{SchemeRequest, compare_schemes, hot};
     pub use crate::context::context;
-    pub use crate::surroundings::folders;
+    pub use crate::last_store::end;
+    pub use crate::surroundings::{folders, read_variables};
     pub use trodden_report::residual::UntestedOrder;
 
     /// The definition of the command line, for manual pages.

@@ -1,12 +1,15 @@
 //! What libraries are given of this process's environment, which they do not read themselves.
 
 use crate::context::context;
+use anyhow::{Result, ensure};
 use std::env;
 use std::path::PathBuf;
 use trodden_driver::cc::CARGO_FOLDER_VARIABLE;
 use trodden_driver::rust::ROLE_VARIABLE;
+use trodden_profile::store::{self, RUNS_VARIABLE};
 use trodden_recording::{Surroundings, TEST_VARIABLE};
 use trodden_stored::Folders;
+use trodden_unit::store::CACHE_VARIABLE;
 
 /// The folders, stores and variables of this process.
 pub fn surroundings() -> Surroundings {
@@ -19,6 +22,27 @@ pub fn surroundings() -> Surroundings {
         withheld: if is_called_by_cargo { vec![ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"] } else { Vec::new() },
         test: env::var(TEST_VARIABLE).ok().filter(|name| !name.is_empty()),
     }
+}
+
+/// The folder that a variable names. Processes that a command starts read it too, in folders of their own.
+///
+/// # Errors
+/// Its path is relative, or something else than a folder has it.
+fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
+    let Some(folder) = env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from) else { return Ok(None) };
+    ensure!(folder.is_absolute(), "{variable} is {}, a relative path: set it to an absolute one", folder.display());
+    ensure!(!folder.exists() || folder.is_dir(), "{variable} is {}, which is no folder: set it to one", folder.display());
+    Ok(Some(folder))
+}
+
+/// Reads the variables that say where runs and units are kept.
+///
+/// # Errors
+/// One does not name a folder.
+pub fn read_variables() -> Result<()> {
+    folder_of_variable(CACHE_VARIABLE)?;
+    folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::use_folder);
+    Ok(())
 }
 
 /// The folders that the environment names.

@@ -94,6 +94,39 @@ fn copies_count_together_what_one_program_counts() {
     is("distance_from_ideal", hits("hits_of_slowest") as f64 / hits("ideal_hits") as f64 - 1.0);
 }
 
+#[test]
+fn hits_are_in_per_cent_of_a_program_that_knew_no_more_than_the_copies() {
+    let text = include_str!("copies/words.c");
+    let place = Place::with(&[("words.c", text), ("input", &text.repeat(20))]);
+    place.cc("-O1 -g -fno-inline words.c -o words");
+    let costs = |arguments: &str| -> serde_json::Value {
+        let output = record(&place, "./words", &format!("--copies 2 --costs costs.json --count-hits {arguments}"));
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments}: {reported}");
+        serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap()
+    };
+    // Neither an earlier run nor a first one says what is executed often: estimates place what distinguishes paths.
+    let blind = ["--strategy sbl", "--strategy pbl", "--strategy p3 --all-procedures", "--strategy weighted --no-first-run"].map(costs);
+    assert!(record(&place, "./words", "").status.success());
+    std::fs::rename(place.path("run.trodden"), place.path("one.trodden")).unwrap();
+    let measured = ["--strategy sbl", "--strategy pbl", "--strategy weighted"].map(|s| costs(&format!("{s} --weights one.trodden")));
+    for known in [&blind[..], &measured[..]] {
+        let of_one = &known[0]["sequential_hits"];
+        for costs in known {
+            let hits = |name: &str| costs[name].as_u64().unwrap();
+            assert!(&costs["sequential_hits"] == of_one, "{of_one} {costs:#}");
+            assert!(hits("proven_hits") <= hits("hits_of_slowest") && hits("hits_of_slowest") <= hits("sequential_hits"), "{costs:#}");
+            for copy in costs["copies"].as_array().unwrap() {
+                assert_eq!(copy["counted"], serde_json::json!([copy["hits"], copy["label_hits"]]), "{costs:#}");
+            }
+        }
+        // One copy counts all paths, the other only what is compared.
+        assert_eq!(known[0]["hits_of_slowest"], *of_one);
+        assert!(known[0]["copies"][1]["hits"].as_u64() < of_one.as_u64());
+    }
+    assert!(measured[0]["sequential_hits"].as_u64() <= blind[0]["sequential_hits"].as_u64());
+}
+
 /// Executions of edges by function.
 fn edges(place: &Place) -> BTreeMap<String, Vec<u64>> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
@@ -444,4 +477,24 @@ fn plans_are_of_programs_that_can_be_divided() {
     let output = place.command(laboratory()).args(["plan", "./prog"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && reported.contains("which copies cannot share"), "{reported}");
+}
+
+#[test]
+fn copies_do_not_share_interesting_paths_and_say_what_to_do() {
+    let place = Place::with(&[("prog.c", COUNTED)]);
+    place.cc("-O1 prog.c -o prog");
+    place.trodden("record --suite tests -- ./prog");
+    for scheme in ["", "--scheme ppp", "--scheme ball-larus"] {
+        let arguments = format!("instrument ./prog -o chosen {scheme} --interesting tests");
+        must(with_choices(&mut place.command(trodden()), arguments.split_whitespace()));
+        for command in ["record --copies 2 -- ./chosen", "fleet copies ./chosen -k 2 -o parts"] {
+            let output = place.command(trodden()).args(command.split(' ')).output().unwrap();
+            let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{command}: {reported}");
+            assert!(reported.contains("--interesting, which copies cannot share: record it without --copies"), "{reported}");
+        }
+    }
+    // As the message says.
+    place.trodden("record -- ./chosen");
+    place.trodden("record --copies 2 -- ./prog");
 }

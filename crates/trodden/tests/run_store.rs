@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, laboratory, must, trodden};
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -41,6 +41,33 @@ fn a_variable_names_the_store_and_messages_name_that_of_the_last_run() {
     assert!(errors(&missing).contains("no run store in") && errors(&missing).contains("TRODDEN_RUNS"), "{}", errors(&missing));
     let elsewhere = errors(&place.command(trodden()).arg("report").output().unwrap());
     assert!(elsewhere.contains(&format!("the last run was stored in {}", named.display())), "{elsewhere}");
+}
+
+#[test]
+fn the_laboratory_uses_the_store_that_the_variable_names() {
+    let place = place();
+    let named = place.path("elsewhere/runs");
+    must(place.command(trodden()).args(["record", "--", "./prog"]).env("TRODDEN_RUNS", &named));
+    for arguments in [
+        "plan ./prog --profile last",
+        "hot-paths last --known last",
+        "loops ./prog",
+        "with --max-paths 100 -- instrument ./prog -o again --interesting last",
+    ] {
+        let run =
+            |store: &std::path::Path| place.command(laboratory()).args(arguments.split(' ')).env("TRODDEN_RUNS", store).output().unwrap();
+        let said = errors(&run(&named));
+        assert!(!said.contains("no run store"), "{arguments}: {said}");
+        let relative = run("elsewhere/runs".as_ref());
+        assert!(errors(&relative).contains("set it to an absolute one"), "{arguments}: {}", errors(&relative));
+        let missing = errors(&run(&place.path("nowhere")));
+        assert!(missing.contains("which TRODDEN_RUNS names"), "{arguments}: {missing}");
+    }
+    let planned = |named: &std::path::Path| {
+        place.command(laboratory()).args(["plan", "./prog", "--profile", "last", "--json"]).env("TRODDEN_RUNS", named).output().unwrap()
+    };
+    let plan: serde_json::Value = serde_json::from_slice(&planned(&named).stdout).unwrap();
+    assert_eq!(plan["measured"], true);
 }
 
 #[test]

@@ -108,6 +108,47 @@ fn weights_are_measured() {
     assert!(errors(&foreign).contains("is no trace"), "{}", errors(&foreign));
 }
 
+/// The loop of figure 6(a) of "Distributed program tracing".
+const DIAMONDS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+volatile int a, b, c, d, e, f;
+int main(int n, char **v) {
+  int x = atoi(v[1]);
+  do { if (x & 1) a++; else b++; if (x & 2) c++; else d++; if (x & 4) e++; else f++; } while (--x > 0);
+  printf("%d %d %d\n", a, c, e);
+  return 0;
+}
+"#;
+
+/// What the most expensive machine has to record, by a plan as it is carried out.
+fn most_of_machine(folder: &Folder, strategy: &str, runs: &str, machines: Option<&str>) -> f64 {
+    let machines = machines.map_or(Vec::new(), |count| vec!["--machines", count]);
+    let options = [&["--plan=json", "--runs", runs, "--witness-strategy", strategy], &machines[..]].concat();
+    let plan: serde_json::Value = serde_json::from_str(&must(folder.record(&options, "no.trace", &["./app", "3"]))).unwrap();
+    let numbers = |name: &str| plan[name].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).collect::<Vec<f64>>();
+    let mut of_machines = std::collections::BTreeMap::<u64, f64>::new();
+    numbers("predicted").into_iter().zip(numbers("machine")).for_each(|(cost, at)| *of_machines.entry(at as u64).or_default() += cost);
+    of_machines.into_values().fold(0.0, f64::max)
+}
+
+#[test]
+fn weighted_plans_cost_no_more_than_published_ones_after_repair() {
+    let folder = Folder::new();
+    for text in [DIAMONDS, LOOPS] {
+        folder.compile("cc", "program.c", text);
+        for runs in ["2", "3", "4"] {
+            for machines in [None, Some("1"), Some("2")] {
+                let weighted = most_of_machine(&folder, "weighted", runs, machines);
+                for published in ["fine", "function", "grouped"] {
+                    let cost = most_of_machine(&folder, published, runs, machines);
+                    assert!(weighted <= cost * (1.0 + 1e-9), "{runs} runs, {machines:?} machines: {weighted}, {published} {cost}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn calls_are_nested_as_they_are_made() {
     let (folder, ..) = looping();

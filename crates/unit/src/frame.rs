@@ -69,7 +69,7 @@ pub enum FrameError {
         what: String,
     },
     /// The unit's bitcode was not kept.
-    #[error("unit {0} holds no bitcode: build it with `--keep=bitcode` to make other variants of it")]
+    #[error("unit {0} holds no bitcode, of which other variants are made: build it again without `keep=map`")]
     NoBitcode(Identity),
 }
 

@@ -5,64 +5,25 @@
 //! ([`eliminate`](super::eliminate)). Beside it the longest-processing-time order (Graham 1969), and [`DistributionStrategy::Weighted`]:
 //! each job goes where the load of the machine grows least, what the profile has already counting in; of all groupings, and of what the
 //! others come to, the best is taken. Under a limit, what elimination leaves too great is searched for ([`fewest`](super::fewest)). The
-//! result is checked as a whole and repaired ([`repair`](super::repair)).
+//! result is checked as a whole and repaired before it is compared with others (`completion`).
 //!
 //! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 
+use super::WitnessFunctionId;
 use super::automaton::AutomatonState;
-use super::condition::{Check, Lookahead};
+use super::completion::{Candidate, Completion};
 use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
 use super::fewest::{FewestSearch, fewest};
 use super::jobs::{Grouping, WitnessJob, jobs};
 use super::placement::OtherKind;
+pub use super::planned::{DistributionOptions, DistributionStrategy, PlannedJob, WitnessJobOrder, assign_to_machines, witness_count};
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
-use super::repair::Repair;
 use super::structure::Structure;
 use super::view::View;
 use super::weights::Weights;
-use super::{Distribution, WitnessFunctionId};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-
-/// How jobs are formed and assigned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DistributionStrategy {
-    /// Fine-grained: a job for each branch that diamonds begin at, or a cycle without diamonds.
-    Fine,
-    /// Function-wise: a job for each function.
-    Function,
-    /// Optimised grouping: a job for branches that share a cycle or an edge.
-    Grouped,
-    /// By what each job adds to a profile.
-    Weighted,
-}
-
-/// In which order jobs are assigned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WitnessJobOrder {
-    /// As they come: functions by number, branches in their order.
-    Given,
-    /// The most expensive first.
-    LongestFirst,
-}
-
-/// What a distribution is to be like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DistributionOptions {
-    /// Number of profiles; more if a limit makes them necessary.
-    pub profiles: usize,
-    /// How jobs are formed and assigned.
-    pub strategy: DistributionStrategy,
-    /// In which order jobs are assigned.
-    pub order: WitnessJobOrder,
-    /// Greatest number of witnesses in a profile.
-    pub limit: Option<usize>,
-    /// Number of machines; one for each profile if not given.
-    pub machines: Option<usize>,
-    /// How far traces may be read at a branch.
-    pub lookahead: Lookahead,
-}
 
 /// Why there is no such distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,21 +57,6 @@ pub enum PlanError {
     OtherKind(#[from] OtherKind),
 }
 
-/// A distribution with what it costs.
-#[derive(Clone, Debug)]
-pub struct PlannedJob {
-    /// The distribution.
-    pub distribution: Distribution,
-    /// What the check of the whole found: violations that could not be repaired, and branches that need far lookahead.
-    pub check: Check,
-    /// Witnesses that repair added.
-    pub repaired: usize,
-    /// The machine of each profile.
-    pub machine_of: Vec<usize>,
-    /// What each machine's profiles cost together.
-    pub costs: Vec<f64>,
-}
-
 /// Sets of witnesses that are tried for two successors of a branch, which have to be within the limit.
 const SEARCHED: usize = 1 << 16;
 /// Sets that are tried in all, to have another job in a profile that is all but full; and for each job and profile.
@@ -127,63 +73,39 @@ pub fn plan(
     weights: &Weights,
     options: &DistributionOptions,
 ) -> Result<PlannedJob, PlanError> {
+    plan_with_entries(program, kind, weights, options, &[])
+}
+
+/// Plans a distribution in which one profile, or as few as the limit allows, also have `entries`: witnesses for which no branch asks,
+/// such as the functions that code outside can call.
+///
+/// # Errors
+/// The limit is too small for a branch.
+pub fn plan_with_entries(
+    program: &WitnessProgram,
+    kind: WitnessKind,
+    weights: &Weights,
+    options: &DistributionOptions,
+    entries: &[Witness],
+) -> Result<PlannedJob, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
         // Each profile of the function would need room for all of them.
         views.iter_mut().for_each(|view| view.separators.clear());
     }
-    let slots = match options.strategy {
-        DistributionStrategy::Weighted => best_of_groupings(&views, options)?,
-        DistributionStrategy::Fine => assign_all(&views, Grouping::Fine, options)?,
-        DistributionStrategy::Function => assign_all(&views, Grouping::Function, options)?,
-        DistributionStrategy::Grouped => assign_all(&views, Grouping::Grouped, options)?,
+    let assigned = match options.strategy {
+        DistributionStrategy::Weighted => of_all_groupings(&views, options)?,
+        DistributionStrategy::Fine => vec![assign_all(&views, Grouping::Fine, options)?],
+        DistributionStrategy::Function => vec![assign_all(&views, Grouping::Function, options)?],
+        DistributionStrategy::Grouped => vec![assign_all(&views, Grouping::Grouped, options)?],
     };
-    let mut slots = slots;
-    slots.slots.iter_mut().for_each(|s| s.polish(&views));
-    let mut profiles: Vec<Vec<Witness>> = slots.slots.iter().map(|s| s.witnesses(&views)).collect();
-    let (limit, lookahead) = (options.limit, options.lookahead);
-    let mut repair = Repair { program, structure: &structure, weights, home: slots.homes(), limit, lookahead };
-    let before = witness_count(&profiles);
-    let check = repair.run(&mut profiles);
-    let repaired = witness_count(&profiles) - before;
-    Ok(PlannedJob { repaired, ..planned_from(kind, profiles, check, weights, options) })
-}
-
-/// The witnesses of all profiles.
-pub fn witness_count(profiles: &[Vec<Witness>]) -> usize {
-    profiles.iter().map(Vec::len).sum()
-}
-
-/// Assigns profiles to machines.
-pub(super) fn planned_from(
-    kind: WitnessKind,
-    profiles: Vec<Vec<Witness>>,
-    check: Check,
-    weights: &Weights,
-    options: &DistributionOptions,
-) -> PlannedJob {
-    let loads: Vec<f64> = profiles.iter().map(|p| weights.sum(kind, p)).collect();
-    let machines = options.machines.unwrap_or(profiles.len()).max(1);
-    let machine_of = assign_to_machines(&loads, machines);
-    let mut costs = vec![0.0; machines];
-    loads.iter().zip(&machine_of).for_each(|(load, machine)| costs[*machine] += load);
-    PlannedJob { distribution: Distribution { kind, profiles }, check, repaired: 0, machine_of, costs }
-}
-
-/// Loads to machines, the longest first, each to the machine with the least load.
-pub fn assign_to_machines(loads: &[f64], machines: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..loads.len()).collect();
-    order.sort_by(|a, b| loads[*b].total_cmp(&loads[*a]));
-    let (mut of, mut sums, mut counts) = (vec![0; loads.len()], vec![0.0; machines], vec![0usize; machines]);
-    for at in order {
-        let least = (0..machines).min_by(|a, b| f64::total_cmp(&sums[*a], &sums[*b]).then(counts[*a].cmp(&counts[*b])));
-        let least = least.expect("there is a machine");
-        of[at] = least;
-        sums[least] += loads[at];
-        counts[least] += 1;
-    }
-    of
+    let candidates = assigned.into_iter().map(|mut slots| {
+        slots.slots.iter_mut().for_each(|s| s.polish(&views));
+        Candidate { profiles: slots.slots.iter().map(|s| s.witnesses(&views)).collect(), home: slots.homes() }
+    });
+    let completion = Completion { program, structure: &structure, kind, weights, options, entries };
+    Ok(completion.cheapest(candidates.collect()))
 }
 
 /// What a profile has in one function.
@@ -280,11 +202,6 @@ impl<'a> Slots<'a> {
     fn new(views: &'a [View], options: &DistributionOptions) -> Slots<'a> {
         let slots = vec![Slot::default(); options.profiles.max(1)];
         Slots { views, slots, limit: options.limit, machines: options.machines, effort: SQUEEZED }
-    }
-
-    /// What the dearest machine has to do.
-    fn greatest(&self) -> f64 {
-        (0..self.slots.len()).map(|at| self.machine_load(at, self.slots[at].cost)).fold(0.0, f64::max)
     }
 
     /// What the machine that runs a profile has to do if the profile costs this.
@@ -475,20 +392,20 @@ fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &DistributionO
     Ok(slots)
 }
 
-/// The best of each job where it adds least to a machine, and of the published assignment, for each grouping.
-fn best_of_groupings<'a>(views: &'a [View], options: &DistributionOptions) -> Result<Slots<'a>, PlanError> {
-    let mut best: Option<Slots> = None;
+/// For each grouping, each job where it adds least to a machine, and the published assignment. Where the limit is too small for some of
+/// them, the others.
+fn of_all_groupings<'a>(views: &'a [View], options: &DistributionOptions) -> Result<Vec<Slots<'a>>, PlanError> {
+    let (mut all, mut refused) = (Vec::new(), None);
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
         let mut added = Slots::new(views, options);
-        for job in ordered(views, grouping, WitnessJobOrder::LongestFirst) {
-            added.add_best(job)?;
-        }
-        for mut slots in [added, assign_all(views, grouping, options)?] {
-            slots.slots.iter_mut().for_each(|s| s.polish(views));
-            if best.as_ref().is_none_or(|b| slots.greatest() < b.greatest()) {
-                best = Some(slots);
+        let jobs = ordered(views, grouping, WitnessJobOrder::LongestFirst);
+        let added = jobs.into_iter().try_for_each(|job| added.add_best(job)).map(|()| added);
+        for slots in [added, assign_all(views, grouping, options)] {
+            match slots {
+                Ok(slots) => all.push(slots),
+                Err(error) => refused = refused.or(Some(error)),
             }
         }
     }
-    Ok(best.expect("there are groupings"))
+    refused.filter(|_| all.is_empty()).map_or(Ok(all), Err)
 }

@@ -35,13 +35,15 @@
 //! 3. [`weights`]: what each witness costs. [`view`]: a function by itself. [`placement`], [`eliminate`], [`exact`], [`fewest`]:
 //!    witnesses of a function.
 //! 4. [`jobs`], [`distribution`]: branches divided among profiles and machines. [`placed`]: whole functions divided.
-//!    [`repair`]: what the check of the whole asks for besides. [`mod@bound`]: what no distribution can go below.
+//!    [`repair`]: what the check of the whole asks for besides. `completion`: distributions compared after that. [`mod@bound`]: what no
+//!    distribution can go below.
 //! 5. [`reconstruct`]: from partial traces to the execution.
 #![forbid(unsafe_code)]
 
 pub mod ambiguous;
 pub mod automaton;
 pub mod bound;
+mod completion;
 pub mod condition;
 pub mod distribution;
 pub mod eliminate;
@@ -53,6 +55,7 @@ mod lower;
 pub mod paper;
 pub mod placed;
 pub mod placement;
+mod planned;
 pub mod program;
 pub mod pushdown;
 pub mod reconstruct;

@@ -5,8 +5,9 @@
 
 use super::automaton::AutomatonState;
 use super::condition::check_structure;
-use super::distribution::{DistributionOptions, PlanError, PlannedJob, planned_from, witness_count};
+use super::distribution::PlanError;
 use super::placement::{Placement, place};
+use super::planned::{DistributionOptions, PlannedJob, planned_from, witness_count};
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::structure::Structure;

@@ -186,6 +186,51 @@ fn strategies(random: &mut Random, program: &WitnessProgram, executions: &[Execu
     }
 }
 
+/// The most expensive machine of a plan, and whether the plan is realizable.
+fn planned(program: &WitnessProgram, weights: &Weights, options: &DistributionOptions, entries: &[Witness]) -> Option<(f64, bool)> {
+    let planned = distribution::plan_with_entries(program, WitnessKind::Nodes, weights, options, entries).ok()?;
+    let distribution = &planned.distribution;
+    for profile in &distribution.profiles {
+        assert!(profile.is_sorted() && options.limit.is_none_or(|limit| profile.len() <= limit || limit == 4), "{options:?}");
+    }
+    assert!(entries.iter().all(|entry| distribution.profiles.iter().any(|profile| profile.contains(entry))));
+    let loads = distribution.profiles.iter().map(|p| weights.sum(WitnessKind::Nodes, p));
+    let mut of_machines = vec![0.0; planned.costs.len()];
+    loads.zip(&planned.machine_of).for_each(|(load, machine)| of_machines[*machine] += load);
+    let structure = Structure::new(Pushdown::new(program, WitnessKind::Nodes));
+    let check = condition::check_structure(&structure, &condition::members(program, distribution), options.lookahead);
+    Some((of_machines.into_iter().fold(0.0, f64::max), check.is_realizable()))
+}
+
+#[test]
+fn weighted_costs_no_more_than_the_published_strategies() {
+    let (mut random, mut compared) = (Random::new(31), 0);
+    for number in 0..400 {
+        let features = if number % 2 == 0 { Features::Calls } else { Features::All };
+        let program = programs::program(&mut random, 4, 6, 9, features);
+        let weights = Weights::estimate(&program);
+        let all: Vec<Witness> = program.function_ids().flat_map(|f| programs::witnesses_of(&program, WitnessKind::Nodes, f)).collect();
+        let entries: Vec<Witness> = all.into_iter().filter(|_| random.chance(10)).collect();
+        let options = DistributionOptions {
+            profiles: 1 + random.index(4),
+            strategy: DistributionStrategy::Weighted,
+            order: WitnessJobOrder::LongestFirst,
+            limit: random.pick(&[None, None, Some(4), Some(8)]),
+            machines: random.pick(&[None, Some(1), Some(2)]),
+            lookahead: random.pick(&[Lookahead::NextSymbol, Lookahead::OwnComponent]),
+        };
+        let weighted = planned(&program, &weights, &options, &entries);
+        for strategy in [DistributionStrategy::Fine, DistributionStrategy::Function, DistributionStrategy::Grouped] {
+            let Some((cost, holds)) = planned(&program, &weights, &DistributionOptions { strategy, ..options }, &entries) else { continue };
+            let (ours, ours_holds) = weighted.expect("a published strategy finds a plan");
+            assert!(ours_holds || !holds, "{strategy:?} {options:?} {program:?}");
+            assert!(ours <= cost * (1.0 + 1e-9) || ours_holds && !holds, "{ours} {cost} {strategy:?} {options:?} {program:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 800, "{compared}");
+}
+
 #[test]
 fn strategies_give_realizable_distributions() {
     let mut random = Random::new(30);

@@ -131,7 +131,10 @@ impl Stages<'_> {
     /// Where a build lies: under the program's own name, since some programs do what their names say, and with names of one length, since
     /// some keep theirs.
     fn place(&self, name: &str) -> Result<PathBuf> {
-        Ok(self.folder.join(format!("{name:-<8}")).join(self.job.program.file_name().context("the program has no name")?))
+        Ok(self
+            .folder
+            .join(format!("{name:-<8}"))
+            .join(self.job.program.file_name().with_context(|| format!("{} does not name a program", self.job.program.display()))?))
     }
 
     /// Makes a build of the program; choices are those of the laboratory.

@@ -218,7 +218,11 @@ fn walk(
     symbol: u64,
 ) -> Result<()> {
     let entry = table.entry(symbol);
-    ensure!(!entry.blocks.is_empty(), "path `{}` does not name its blocks: --branches needs those of all paths", entry.label);
+    ensure!(
+        !entry.blocks.is_empty(),
+        "path `{}` does not name its blocks: the last branches are known where all paths name theirs",
+        entry.label
+    );
     for block in &entry.blocks {
         if let Some(from) = last.replace(*block) {
             let next = edges.list.len() as u64;

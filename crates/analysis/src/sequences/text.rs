@@ -1,7 +1,7 @@
 //! Recordings as text.
 //!
-//! Two formats. What `trodden simulate --preset whole-program --sequence` writes: `THREAD START OUTCOMES END`, where a path that ended at
-//! a call is followed by the callee's first. And events, fields separated by tabulators:
+//! Two formats. What `trodden-lab simulate --preset whole-program --sequence` writes: `THREAD START OUTCOMES END`, where a path that ended
+//! at a call is followed by the callee's first. And events, fields separated by tabulators:
 //!
 //! ```text
 //! #trodden events 1

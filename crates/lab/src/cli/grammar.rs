@@ -9,7 +9,7 @@ use trodden_sequence::CompressionMethod;
 #[derive(Debug, Args)]
 pub struct Grammar {
     /// A run recorded with --whole-program (12, last, last~1), or its logs; or a sequence as text: a file that begins with
-    /// `#trodden events 1`, or what `trodden simulate --preset whole-program --sequence` writes.
+    /// `#trodden events 1`, or what `trodden-lab simulate --preset whole-program --sequence` writes.
     pub recording: String,
     /// Which thread, from 0.
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -30,6 +30,8 @@ pub struct CopyMeasurements {
     pub is_residual: bool,
     /// The part of each copy.
     pub plans: Vec<CopyPlan>,
+    /// The part of one copy that counts all paths, its labels placed by what the plans were made from; only of copies that count paths.
+    pub whole: Option<CopyPlan>,
     /// The program's functions with what all copies together counted, in the order of the plans; none of a residual program.
     pub procedures: Vec<Procedure>,
     /// Paths on whose counts several copies agree.

@@ -160,6 +160,8 @@ pub struct PathPartition {
     units: Vec<(Frame, UnitMap)>,
     /// What each copy does in each function of those units, in order.
     pub copies: Vec<CopyPlan>,
+    /// What one copy that counts all paths does, by the same frequencies; only where copies count paths, and all of them.
+    pub whole: Option<CopyPlan>,
     /// Settings of all copies.
     settings: Settings,
     /// Hits of each copy in the run by which the counting was divided, if there was one on the same input.
@@ -190,19 +192,23 @@ impl PathPartition {
             Some(most) => program.divide_bounded(basis, most, &choices)?,
             None => program.divide(basis, strategy, &choices)?,
         };
-        if !program.is_residual() && options.max_probes.is_none() {
+        let is_whole = !program.is_residual();
+        if is_whole && options.max_probes.is_none() {
             cross_check::add(&procedures, &mut plan, choices.measure);
         }
+        // What copies cost is given in per cent of this: its labels must not be placed by a run that theirs were not placed by.
+        let single = PartitionOptions { copies: 1, ..choices };
+        let whole = is_whole.then(|| trodden_partition::plan(basis, PartitionStrategy::Sbl, &single).copies.remove(0));
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
         let mut partition = PathPartition::planned(program, plan);
         partition.settings.count_hits = options.count_hits.then_some(true);
-        Ok(PathPartition { expected, ..partition })
+        Ok(PathPartition { expected, whole, ..partition })
     }
 
     /// What a plan for the program's units says.
     pub fn planned(program: CopiedProgram, plan: PartitionPlan) -> PathPartition {
         let CopiedProgram { divided: program, units, settings } = program;
-        PathPartition { program, units, copies: plan.copies, settings, expected: None }
+        PathPartition { program, units, copies: plan.copies, whole: None, settings, expected: None }
     }
 
     /// Whether the program counts unknown paths only.
@@ -288,8 +294,14 @@ impl PathPartition {
 fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
     let mut all: Option<Settings> = None;
     for (_, map) in units {
-        if let Some(what) = special(map) {
-            bail!("the unit of {} is built with {what}, which copies cannot share: build it with default parameters", map.source);
+        if let Some(choice) = special(map) {
+            let (source, what) = (&map.source, choice.spelling());
+            let remedy = match choice {
+                // Copies are divided by the ends of paths, where the others count as well: their sum would be counted several times.
+                ExperimentChoice::Interesting => "record it without --copies, or give the program that counts all paths",
+                _ => "build it with default parameters",
+            };
+            bail!("the unit of {source} is built with {what}, which copies cannot share: {remedy}");
         }
         for function in &map.functions {
             ensure!(
@@ -323,7 +335,7 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
 }
 
 /// What a unit is built with that copies cannot share.
-fn special(map: &UnitMap) -> Option<&'static str> {
+fn special(map: &UnitMap) -> Option<ExperimentChoice> {
     let made = Settings::from(&map.experiment);
     let refused = [
         ExperimentChoice::Bursts,
@@ -333,10 +345,11 @@ fn special(map: &UnitMap) -> Option<&'static str> {
         ExperimentChoice::Events,
         ExperimentChoice::Part,
         ExperimentChoice::Watched,
+        ExperimentChoice::Interesting,
         ExperimentChoice::Stream,
         ExperimentChoice::Trace,
     ];
-    refused.into_iter().find(|choice| choice.is_made(&made)).map(ExperimentChoice::spelling)
+    refused.into_iter().find(|choice| choice.is_made(&made))
 }
 
 /// A profile to divide by.

@@ -279,6 +279,7 @@ fn measure(
         edges: partition.program.edges,
         is_residual,
         plans: partition.copies.clone(),
+        whole: partition.whole.clone(),
         procedures: if is_residual { Vec::new() } else { partition.measured(counted)? },
         confirmed: 0,
         times: copies.iter().map(|copy| copy.times.clone()).collect(),

@@ -185,7 +185,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     needs(TimeLimit, Optimal, "only that scheme searches for as long as it may", "leave --time-limit out, or take --scheme ppp-optimal"),
     needs(Part, Origin, "a part is known by its unit", "let `trodden record --copies` make copies, which gives both"),
     needs(Origin, Part, "a part is known by its unit", "let `trodden record --copies` make copies, which gives both"),
-    needs(Hits, Part, "hits are those of a copy's probes", "let `trodden record --copies --count-hits` make copies"),
+    needs(Hits, Part, "hits are those of a copy's probes", "let `trodden-lab with --count-hits -- record --copies K` make copies"),
     needs(Recorder, Stream, "it keeps the end of a stream", "build with --stream, too"),
     needs(TailMerging, Addresses, "only there does a block need an address of its own", "leave it out, or build with --addresses"),
     needs(ArrayPaths, Tables, "without tables all counts are in arrays", "say how many --table-slots tables have, or take --max-paths"),
