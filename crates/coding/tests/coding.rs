@@ -109,6 +109,21 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
     assert!(seen > 500 && without > 500, "{seen} models, {without} paths without number");
 }
 
+/// The paths of a graph that has between 2 and 60.
+fn all_of_few(dag: &Dag, all: &Numbering) -> Option<Vec<Vec<DagEdgeId>>> {
+    (2..=60).contains(&all.paths()).then(|| (0..all.paths()).map(|id| all.path(dag, id).unwrap()).collect())
+}
+
+/// With all that came before as context, only what was executed has a number, with its share.
+fn only_executed_paths_have_a_number(dag: &Dag, paths: &[Vec<DagEdgeId>], executed: &[(Vec<DagEdgeId>, u64)]) {
+    let model = CodingModel::executed(dag, usize::MAX, executed).unwrap();
+    let times: u64 = executed.iter().map(|(_, n)| n).sum();
+    for path in paths {
+        let own: u64 = executed.iter().filter(|(other, _)| other == path).map(|(_, n)| n).sum();
+        assert_eq!(model.probability(path), ratio(own as i64, times as i64));
+    }
+}
+
 /// Order-k models of executed paths: probabilities by counting what followed the same node and edges, numbers that are decoded.
 #[test]
 fn models_of_every_order_are_uniquely_decodable() {
@@ -117,14 +132,10 @@ fn models_of_every_order_are_uniquely_decodable() {
         let mut random = Random::new(seed);
         let dag = Dag::new(&graph(&mut random, 8, 16, Cycles::Some), &[], Entries::PerEdge);
         let all = Numbering::ball_larus(&dag).unwrap();
-        if !(2..=60).contains(&all.paths()) {
-            continue;
-        }
+        let Some(paths) = all_of_few(&dag, &all) else { continue };
         seen += 1;
-        let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).map(|id| all.path(&dag, id).unwrap()).collect();
         let executed: Vec<(Vec<DagEdgeId>, u64)> =
             (0..1 + random.index(6)).map(|_| (paths[random.index(paths.len())].clone(), 1 + random.index(5) as u64)).collect();
-        let times: u64 = executed.iter().map(|(_, n)| n).sum();
         let mut entropy = f64::INFINITY;
         for order in [0, 1, 2, 3, paths.iter().map(Vec::len).max().unwrap()] {
             let model = CodingModel::executed(&dag, order, &executed).unwrap();
@@ -141,8 +152,7 @@ fn models_of_every_order_are_uniquely_decodable() {
                 let (to, from) = (sum(&|other, place| comes(other, place) && other[place] == path[at]), sum(&comes));
                 if from == 0 { ratio(0, 1) } else { ratio(to, from) }
             };
-            let mut numbers = BTreeSet::new();
-            let mut sum = ratio(0, 1);
+            let (mut numbers, mut sum) = (BTreeSet::new(), ratio(0, 1));
             for path in &paths {
                 let probability: BigRational = (0..path.len()).map(|at| share(path, at)).product();
                 assert_eq!(model.probability(path), probability, "seed {seed}, order {order}");
@@ -156,20 +166,14 @@ fn models_of_every_order_are_uniquely_decodable() {
                 assert!(numbers.insert(number), "seed {seed}, order {order}: two paths have one number");
             }
             assert_eq!(sum, ratio(1, 1), "seed {seed}, order {order}");
-            for number in (0..200).map(BigInt::from).filter(|n| !numbers.contains(n)) {
-                assert_eq!(model.decode(&number), None, "seed {seed}, order {order}: {number} is no path's");
-            }
+            let free = (0..200).map(BigInt::from).filter(|n| !numbers.contains(n));
+            free.for_each(|number| assert_eq!(model.decode(&number), None, "seed {seed}, order {order}: {number} is no path's"));
             // More context never makes what was executed less predictable.
             let now = trodden_coding::approximate(&model.entropy(40).high);
             assert!(now <= entropy + 1e-9, "seed {seed}, order {order}: {now} after {entropy} bits");
             entropy = now;
         }
-        // With all that came before as context, only what was executed has a number, with its share.
-        let model = CodingModel::executed(&dag, usize::MAX, &executed).unwrap();
-        for path in &paths {
-            let own: u64 = executed.iter().filter(|(other, _)| other == path).map(|(_, n)| n).sum();
-            assert_eq!(model.probability(path), ratio(own as i64, times as i64), "seed {seed}");
-        }
+        only_executed_paths_have_a_number(&dag, &paths, &executed);
     }
     assert!(seen > 500 && without > 500 && between > 500, "{seen} graphs, {without} paths without number, {between} not executed");
     assert!(CodingModel::executed(&example(), 1, &[]).is_err());

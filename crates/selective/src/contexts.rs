@@ -1,7 +1,7 @@
 //! Preferential numbering of pairs of a context and a path: what drives the numbering of interprocedural segments in the thesis (3.4.4).
 //!
 //! A function whose callers hand it one of several contexts is the supergraph in which each context is an edge to the function's entry. The
-//! interesting pairs are paths of that graph and get compact numbers. The second number, which tells all other pairs apart, is the pair's
+//! interesting pairs are paths of that graph and get compact numbers. The second number, which distinguishes all other pairs, is the pair's
 //! key: the path's Ball-Larus number with the context's number in the bits above. Both are one register, as in [`crate::plan`].
 
 use crate::plan::{MOST_WORDS, NoInterestingPlan};

@@ -20,9 +20,7 @@ fn every_pair_finds_its_word() {
         // Only paths that begin where the function does have a context.
         let begins = |path: &&Vec<_>| path.first().is_some_and(|edge| !matches!(dag.edge(*edge).origin, Origin::Enter(_)));
         let first: Vec<_> = paths.iter().filter(begins).collect();
-        if first.is_empty() {
-            continue;
-        }
+        let Some(_) = first.first() else { continue };
         let contexts = random.below(6) as u32;
         let bits = all.paths().next_power_of_two().trailing_zeros();
         let pairs: BTreeSet<(u32, u64)> = (0..1 + random.below(8))

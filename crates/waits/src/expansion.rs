@@ -76,7 +76,7 @@ pub(crate) struct Expansion {
 }
 
 impl Expansion {
-    /// A location begins, or begins anew; up to then it did what another one did.
+    /// A location begins, or begins again; up to then it did what another one did.
     pub(crate) fn start(&mut self, id: LocationId, from: Option<LocationId>, begin_ns: u64) {
         let before = from.and_then(|other| self.current.get(&other).copied());
         self.current.insert(id, self.histories.len());

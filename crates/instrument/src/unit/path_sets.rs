@@ -21,10 +21,9 @@ impl Unit {
         let name = planned.function.name();
         let other = || Error::OtherPaths(name.clone());
         if let Some(known) = self.known_of(&name, &planned.cfg).cloned() {
-            planned.program = match self.preferential_program(planned, &known)? {
-                Some(program) => program,
-                None => residual_program(planned, &known, &self.options, versions).ok_or_else(other)?,
-            };
+            let preferential = self.preferential_program(planned, &known)?;
+            let region = || residual_program(planned, &known, &self.options, versions);
+            planned.program = preferential.or_else(region).ok_or_else(other)?;
         }
         // A stream has all paths of the functions that are named.
         if self.options.interesting.is_none() || self.options.stream {
@@ -63,9 +62,9 @@ impl Unit {
             Some(Err(why)) => Some(why.to_string()),
             None => None,
         };
-        let reasons: Vec<String> = reason.into_iter().chain(elsewhere).collect();
-        if !reasons.is_empty() {
-            self.map.instead.push(Skipped { name, reason: reasons.join("; ") });
+        let reason = [reason, elsewhere].into_iter().flatten().collect::<Vec<String>>().join("; ");
+        if !reason.is_empty() {
+            self.map.instead.push(Skipped { name, reason });
         }
         planned.program = in_full.unwrap_or_else(|| planned.program.clone());
         Ok(())

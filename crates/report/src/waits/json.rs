@@ -2,8 +2,10 @@
 //!
 //! `causes` (function, file, line, process, ns; the greatest first) and `waits` (site, total_ns, classes: occurrences, wait_ns, plus,
 //! minus) are what scripts
-//! rely on. A class has its `representative`, the first of its waits (location, time, expression of its two paths), and the mean and
-//! maximum `distance` of its waits from that one. `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
+//! rely on. A class has its `representative`, the first of its waits (location, time, expression of its two paths), and
+//! the mean and maximum `distance` of its waits from that one.
+//!
+//! `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
 //! `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
 
 use super::expression;

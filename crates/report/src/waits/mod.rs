@@ -1,4 +1,5 @@
-//! Waiting time as text, JSON, a page and Chrome trace JSON; waits as expressions; the paths that samples interrupted, by the streams of the same run.
+//! Waiting time as text, JSON, a page and Chrome trace JSON; waits as expressions; the paths that samples interrupted, by the streams of
+//! the same run.
 
 pub mod chrome;
 pub mod expression;
