@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_unit::probes::{PseudoProbe, probe_function};
-use trodden_unit::{FunctionMap, Identity, Image, UnitMap, UnitStore};
+use trodden_unit::{FunctionMap, Identity, Image, UnitCache, UnitMap};
 
 /// A function of an image, by its place in [`ProbedImage::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -79,7 +79,7 @@ impl ProbedImage {
     ///
     /// # Errors
     /// It cannot be read, was not built with `--addresses`, or lacks symbols or maps.
-    pub fn read(path: &Path, store: Option<&UnitStore>) -> Result<ProbedImage, BinaryError> {
+    pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<ProbedImage, BinaryError> {
         let wrong = |what: String| BinaryError::Addresses { image: path.to_owned(), what };
         let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
         let image = Image::read(&bytes).map_err(|e| wrong(e.to_string()))?;
@@ -225,7 +225,7 @@ impl Loadable for ProbedImage {
     }
 }
 
-fn maps(image: &Image, store: Option<&UnitStore>) -> Result<Vec<(Identity, Arc<UnitMap>)>, String> {
+fn maps(image: &Image, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<UnitMap>)>, String> {
     let mut units = Vec::new();
     for placed in &image.units {
         let unit = placed.unit;

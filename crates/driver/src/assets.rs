@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::whole_file;
-use trodden_unit::{Identity, UnitStore, store::CACHE_VARIABLE};
+use trodden_unit::{Identity, UnitCache, cache::CACHE_VARIABLE};
 
 /// The runtime, as one relocatable object.
 const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
@@ -29,7 +29,7 @@ pub const BEGUN: &str = ".new-";
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn runtime_object(store: &UnitStore) -> Result<PathBuf> {
+pub fn runtime_object(store: &UnitCache) -> Result<PathBuf> {
     object(store, RUNTIME)
 }
 
@@ -37,11 +37,11 @@ pub fn runtime_object(store: &UnitStore) -> Result<PathBuf> {
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn start_object(store: &UnitStore) -> Result<PathBuf> {
+pub fn start_object(store: &UnitCache) -> Result<PathBuf> {
     object(store, START)
 }
 
-fn object(store: &UnitStore, content: &[u8]) -> Result<PathBuf> {
+fn object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     let path = store.root().join("runtime").join(format!("{}.o", Identity::from_content(content)));
     if fs::read(&path).is_ok_and(|bytes| bytes == content) {
         return Ok(path);
@@ -161,7 +161,7 @@ fn preloadable(context: &DriverContext, library: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn for_cargo(context: &DriverContext, store: &UnitStore) -> Result<PathBuf> {
+pub fn for_cargo(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     Ok(drivers(context, store)?.join("cargo-trodden"))
 }
 
@@ -170,7 +170,7 @@ pub fn for_cargo(context: &DriverContext, store: &UnitStore) -> Result<PathBuf> 
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn wrapper_for(context: &DriverContext, store: &UnitStore, way: Identity) -> Result<PathBuf> {
+pub fn wrapper_for(context: &DriverContext, store: &UnitCache, way: Identity) -> Result<PathBuf> {
     let own = drivers(context, store)?;
     let folder = own.join("ways").join(&way.to_string()[..16]);
     trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -187,7 +187,7 @@ const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn drivers(context: &DriverContext, store: &UnitStore) -> Result<PathBuf> {
+pub fn drivers(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     let own = context.own_program()?;
     let folder = store.root().join("drivers").join(&Identity::from_content(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
     link_drivers(context, &folder)?;

@@ -17,8 +17,8 @@ use std::process::{Command, ExitStatus};
 use trodden_launch::process::not_run;
 use trodden_text::words::{listed, plural};
 use trodden_unit::Settings;
+use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::{Observe, exclusions};
-use trodden_unit::store::CACHE_VARIABLE;
 
 /// Files that a note names.
 const SHOWN: usize = 8;

@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_launch::process::exit_code;
-use trodden_unit::store::CACHE_VARIABLE;
+use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Identity, Settings};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";

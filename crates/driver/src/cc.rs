@@ -162,7 +162,7 @@ fn embeds_bitcode(line: &CommandLine) -> bool {
 fn compile_environment(context: &DriverContext, line: &CommandLine) -> Result<Vec<(OsString, OsString)>> {
     let store = context.store()?;
     let codegen = line.codegen.join(CODEGEN_SEPARATOR);
-    Ok(vec![(trodden_unit::store::CACHE_VARIABLE.into(), store.root().into()), (CODEGEN_VARIABLE.into(), codegen.into())])
+    Ok(vec![(trodden_unit::cache::CACHE_VARIABLE.into(), store.root().into()), (CODEGEN_VARIABLE.into(), codegen.into())])
 }
 
 fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], environment: &[(OsString, OsString)]) -> Result<ExitCode> {

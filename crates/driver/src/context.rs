@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_unit::experiment::InputFolder;
-use trodden_unit::{UnitStore, store::CACHE_VARIABLE};
+use trodden_unit::{UnitCache, cache::CACHE_VARIABLE};
 
 /// Reports that one more of several things is done.
 pub type Step = Box<dyn Fn() + Send + Sync>;
@@ -48,11 +48,11 @@ impl DriverContext {
     ///
     /// # Errors
     /// The environment names none, and there is no home folder.
-    pub fn store(&self) -> Result<UnitStore> {
-        let root = UnitStore::root_from(|name| self.variable(name).map(OsStr::to_owned));
+    pub fn store(&self) -> Result<UnitCache> {
+        let root = UnitCache::root_from(|name| self.variable(name).map(OsStr::to_owned));
         let root = root.ok_or_else(|| anyhow!("no folder for the unit cache: set {CACHE_VARIABLE} (or HOME)"))?;
         // Absolute: the compiler and the assembler may run elsewhere.
-        Ok(UnitStore::at(std::path::absolute(root)?))
+        Ok(UnitCache::at(std::path::absolute(root)?))
     }
 
     /// The folder of files that builds read.

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use trodden_text::words::reasons;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, PluginRequest};
-use trodden_unit::{Identity, Image, UnitStore};
+use trodden_unit::{Identity, Image, UnitCache};
 
 /// A link to make.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ fn link_with_entry(job: &LinkJob, added: &[OsString], object: &Path) -> Result<E
 }
 
 /// What is added to link.
-fn link_options(line: &CommandLine, store: &UnitStore, dependencies: Option<&Path>, without_runtime: bool) -> Result<Vec<OsString>> {
+fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Path>, without_runtime: bool) -> Result<Vec<OsString>> {
     let mut added: Vec<OsString> = Vec::new();
     if !without_runtime {
         // `-Xlinker` takes the runtime past a `-x LANGUAGE` that would make a source of it.
@@ -261,7 +261,7 @@ fn experiment_file(job: &LinkJob) -> Option<OsString> {
 }
 
 /// Keeps the recipe of a link that was made.
-fn keep(job: &LinkJob, store: &UnitStore, image: &Image, listed: Option<&Path>) -> Result<()> {
+fn keep(job: &LinkJob, store: &UnitCache, image: &Image, listed: Option<&Path>) -> Result<()> {
     let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list what it reads", linker_name(job.line).display()))?;
     let directory = job.directory.map_or_else(|| job.context.directory(), Ok)?;
     let recipes = RecipeStore::beside(store);
@@ -340,7 +340,7 @@ pub fn is_of_the_system(context: &DriverContext, path: &Path) -> bool {
 }
 
 /// What was made of the sources on the command line: a unit of the image that no input file brought along, else an object made once more.
-fn sources(job: &LinkJob, store: &UnitStore, recipes: &RecipeStore, image: &Image, known: &HashSet<Identity>) -> Result<Vec<SourceInput>> {
+fn sources(job: &LinkJob, store: &UnitCache, recipes: &RecipeStore, image: &Image, known: &HashSet<Identity>) -> Result<Vec<SourceInput>> {
     let own = |unit: &Identity| !known.contains(unit);
     let mut units = Vec::new();
     for unit in image.units.iter().map(|p| p.unit).filter(own) {

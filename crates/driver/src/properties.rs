@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use trodden_unit::experiment::{InputFolder, PluginRequest, UnitAction};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
-use trodden_unit::{CodegenOptions, Frame, FunctionMap, Identity, Image, UnitMap, UnitStore};
+use trodden_unit::{CodegenOptions, Frame, FunctionMap, Identity, Image, UnitCache, UnitMap};
 
 /// Properties by unit.
 #[derive(Default)]
@@ -73,7 +73,7 @@ fn frames_of(image: &str) -> HashMap<Identity, Frame> {
     read.into_iter().flat_map(|image| image.frames).map(|f| (f.unit, f)).collect()
 }
 
-fn bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitStore) -> Result<Vec<u8>, String> {
+fn bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitCache) -> Result<Vec<u8>, String> {
     if let Some(bitcode) = frames.get(&unit).and_then(|f| f.bitcode().ok()) {
         return Ok(bitcode);
     }

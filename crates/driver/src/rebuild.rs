@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
-use trodden_unit::store::CACHE_VARIABLE;
 use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
 /// Compiles bitcode through the plugin.

@@ -18,7 +18,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use trodden_profile::whole_file;
-use trodden_unit::{Identity, Image, UnitStore};
+use trodden_unit::{Identity, Image, UnitCache};
 
 /// Version of the recipe's form.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -119,7 +119,7 @@ pub struct RecipeStore {
 
 impl RecipeStore {
     /// Beside the units of a store.
-    pub fn beside(store: &UnitStore) -> RecipeStore {
+    pub fn beside(store: &UnitCache) -> RecipeStore {
         RecipeStore { root: store.root().to_owned() }
     }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use trodden_unit::UnitStore;
+use trodden_unit::UnitCache;
 
 /// The store's folder of objects of copies.
 pub const COPIES: &str = "copies";
@@ -51,7 +51,7 @@ pub struct Size {
 ///
 /// # Errors
 /// It cannot be read or written.
-fn part(store: &UnitStore, folder: &'static str, what: &'static str, prune: Option<u32>) -> Result<Part> {
+fn part(store: &UnitCache, folder: &'static str, what: &'static str, prune: Option<u32>) -> Result<Part> {
     let all = files(&store.root().join(folder))?;
     let Some(days) = prune else { return Ok(Part { folder, what, removed: None, kept: size(&all) }) };
     // A day count beyond time itself keeps everything.
@@ -63,7 +63,7 @@ fn part(store: &UnitStore, folder: &'static str, what: &'static str, prune: Opti
 
 /// The folders of a store, measured one after the other as they are asked for; what was not used for so many days is removed before.
 /// Each is an error if it cannot be read or written.
-pub fn parts(store: &UnitStore, prune: Option<u32>) -> impl Iterator<Item = Result<Part>> {
+pub fn parts(store: &UnitCache, prune: Option<u32>) -> impl Iterator<Item = Result<Part>> {
     PARTS.into_iter().map(move |(folder, what)| part(store, folder, what, prune))
 }
 
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn what_is_being_written_is_no_file_yet_and_old_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let store = UnitStore::at(folder.path());
+        let store = UnitCache::at(folder.path());
         let units = folder.path().join("units/ab");
         fs::create_dir_all(&units).unwrap();
         fs::write(units.join("one.unit"), [0; 10]).unwrap();

@@ -28,7 +28,7 @@ use std::process::Command;
 use trodden_profile::whole_file::{self, Access};
 use trodden_text::words::plural;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Observation, PluginRequest};
-use trodden_unit::{Frame, Identity, Image, UnitStore};
+use trodden_unit::{Frame, Identity, Image, UnitCache};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
 /// How names of files begin that are being written for the user.
@@ -218,7 +218,7 @@ fn lay_out(inputs: &Inputs, place: &LinkPlace, mut rebuilder: Rebuilder) -> Resu
     Ok(objects)
 }
 
-fn unit_of_store(store: &UnitStore, unit: &str) -> Result<Frame> {
+fn unit_of_store(store: &UnitCache, unit: &str) -> Result<Frame> {
     let identity = Identity::parse(unit).ok_or_else(|| anyhow!("`{unit}` is no unit: the link recipe is damaged"))?;
     match store.get(identity)? {
         Some(frame) => Ok(frame),

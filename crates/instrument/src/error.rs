@@ -4,7 +4,7 @@ use crate::options::BadOption;
 use crate::placeholders::PlaceholderError;
 use std::path::PathBuf;
 use trodden_flow::GraphError;
-use trodden_unit::store::CACHE_VARIABLE;
+use trodden_unit::cache::CACHE_VARIABLE;
 
 /// Why a unit cannot be instrumented.
 #[derive(Debug, thiserror::Error)]

@@ -38,7 +38,7 @@ use trodden_flow::program::operation::Operation;
 use trodden_flow::program::{Cells, Choices};
 use trodden_unit::events::CELLS;
 use trodden_unit::experiment::Observation;
-use trodden_unit::{CountedEvent, Experiment, Frame, Identity, Skipped, UnitMap, UnitStore};
+use trodden_unit::{CountedEvent, Experiment, Frame, Identity, Skipped, UnitCache, UnitMap};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
 mod choice;
@@ -140,9 +140,9 @@ fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
 }
 
 fn store(frame: &Frame) -> Result<PathBuf, Error> {
-    let folder = UnitStore::root_from(|name| std::env::var_os(name)).ok_or(Error::NoStore)?;
+    let folder = UnitCache::root_from(|name| std::env::var_os(name)).ok_or(Error::NoStore)?;
     let folder = std::path::absolute(&folder).map_err(|source| Error::Store { folder: folder.clone(), source })?;
-    UnitStore::at(&folder).put(frame).map_err(|source| Error::Store { folder, source })
+    UnitCache::at(&folder).put(frame).map_err(|source| Error::Store { folder, source })
 }
 
 struct Unit {

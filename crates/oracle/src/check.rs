@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
-use trodden_unit::{Image, Settings, UnitStore};
+use trodden_unit::{Image, Settings, UnitCache};
 
 /// How a program is compiled and instrumented.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ pub fn check_sources(
 /// # Errors
 /// They spell no settings, make no sense, or name a file that cannot be read.
 pub fn request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
-    let inputs = UnitStore::at(store).inputs();
+    let inputs = UnitCache::at(store).inputs();
     Ok(settings.parse::<Settings>()?.request(&inputs)?.write(&inputs)?)
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use trodden_profile::collect::counters;
 use trodden_unit::experiment::{InputFolder, Keep, PluginRequest, UnitAction};
-use trodden_unit::{Identity, Image, UnitMap, UnitStore};
+use trodden_unit::{Identity, Image, UnitCache, UnitMap};
 
 /// A program.
 #[derive(Debug)]
@@ -115,13 +115,13 @@ impl Subject {
             fs::write(&bitcode, frame.bitcode()?).map_err(Error::file(&bitcode))?;
             units.push(SubjectUnit { identity: placed.unit, map: frame.map()?, bitcode });
         }
-        let inputs = UnitStore::at(folder.join("store")).inputs();
+        let inputs = UnitCache::at(folder.join("store")).inputs();
         Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
     }
 
     /// The same program, built by a store of units with the files of earlier profiles that its build was given.
     #[must_use]
-    pub fn of_store(self, store: &UnitStore) -> Subject {
+    pub fn of_store(self, store: &UnitCache) -> Subject {
         Subject { inputs: store.inputs(), ..self }
     }
 
@@ -158,7 +158,7 @@ impl Subject {
     pub fn object(&self, tools: &Toolkit, unit: &SubjectUnit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
         let store = self.folder.join("store");
         let request = match probes {
-            true => Some(self.request(unit, &UnitStore::at(&store).inputs())?),
+            true => Some(self.request(unit, &UnitCache::at(&store).inputs())?),
             false => None,
         };
         tools.object(module, &unit.map.codegen, object, request.as_deref().map(|request| (store.as_path(), request)))
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn files_that_a_build_was_given_are_found_by_their_content() {
         let place = tempfile::tempdir().unwrap();
-        let (store, oracle) = (UnitStore::at(place.path().join("store")), place.path().join("oracle"));
+        let (store, oracle) = (UnitCache::at(place.path().join("store")), place.path().join("oracle"));
         let file = place.path().join("known");
         fs::write(&file, KnownPaths::default().to_bytes()).unwrap();
         let settings: Settings = format!("known={}", file.display()).parse().unwrap();

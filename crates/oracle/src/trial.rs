@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_oracle::{CountVerdict, Error, Subject, SubjectRun, Toolkit, counts, log, pgo, program};
-use trodden_unit::UnitStore;
+use trodden_unit::UnitCache;
 
 /// What to check.
 pub struct Trial {
@@ -28,8 +28,8 @@ pub fn check(trial: &Trial) -> Result<ExitCode, Error> {
     let tools = Toolkit::prepare(folder.path())?;
     let (name, arguments) = trial.command.split_first().expect("the command line asks for one");
     let run = run_of(name, arguments, folder.path())?;
-    let store = trial.store.clone().or_else(|| UnitStore::root_from(|name| std::env::var_os(name))).unwrap_or_default();
-    let subject = program::read(Path::new(name), &store, folder.path())?.of_store(&UnitStore::at(&store));
+    let store = trial.store.clone().or_else(|| UnitCache::root_from(|name| std::env::var_os(name))).unwrap_or_default();
+    let subject = program::read(Path::new(name), &store, folder.path())?.of_store(&UnitCache::at(&store));
     let mut text = String::new();
     let (outcome, by_blocks) = counts::verify_in_one_run(&subject, &tools, &run)?;
     let mut equal = describe(&mut text, name, "block counters", &by_blocks);

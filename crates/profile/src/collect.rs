@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_unit::{Frame, Identity, Image, ImageError, MapError, UnitMap, UnitStore};
+use trodden_unit::{Frame, Identity, Image, ImageError, MapError, UnitCache, UnitMap};
 
 /// A profile, and the problems found on the way.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
 }
 
 /// Makes a profile of the raw files of a run. Files of one image are added up; each file is opened once, and read to its end.
-pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitStore>) -> Collected {
+pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = Collector::new(store);
     // What does not know its image's path is read when another file may have named it.
     let mut without_path = Vec::new();
@@ -156,7 +156,7 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run,
 }
 
 /// Makes a profile of raw files that were read already. Files of one image are added up.
-pub fn join(files: Vec<RawProfile>, run: Run, store: Option<&UnitStore>) -> Collected {
+pub fn join(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = Collector::new(store);
     files.into_iter().for_each(|raw| collector.add(raw));
     collector.finish(run)
@@ -178,7 +178,7 @@ pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, Ma
 }
 
 struct Collector<'a> {
-    store: Option<&'a UnitStore>,
+    store: Option<&'a UnitCache>,
     maps: HashMap<Identity, Arc<UnitMap>>,
     /// In the order in which they were found.
     images: Vec<ImageCounts>,
@@ -212,7 +212,7 @@ struct OnDisk {
 }
 
 impl<'a> Collector<'a> {
-    fn new(store: Option<&'a UnitStore>) -> Collector<'a> {
+    fn new(store: Option<&'a UnitCache>) -> Collector<'a> {
         let (problems, image_problems) = (Vec::new(), Vec::new());
         Collector { store, maps: HashMap::new(), images: Vec::new(), lost: 0, unreadable: Vec::new(), problems, image_problems }
     }

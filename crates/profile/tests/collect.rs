@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_profile::{CollectProblem, Collected, Profile, collect, raw_files};
-use trodden_unit::{Frame, Identity, UnitMap, UnitStore};
+use trodden_unit::{Frame, Identity, UnitCache, UnitMap};
 
 /// A built program and the raw file of a run of it.
 struct Built {
@@ -42,15 +42,15 @@ impl Built {
     }
 
     /// Collects one count in the first counter of each unit.
-    fn collect(&self, store: Option<&UnitStore>) -> Collected {
+    fn collect(&self, store: Option<&UnitCache>) -> Collected {
         let raw = RawFile::new(&self.image, &self.units);
         let firsts = raw.units.iter().map(|u| (u.1, 5)).collect();
         self.raw(vec![firsts], "a.raw");
         collect(raw_files(self.folder.path()).unwrap(), run("./prog"), store)
     }
 
-    fn store(&self) -> UnitStore {
-        UnitStore::at(self.folder.path().join("store"))
+    fn store(&self) -> UnitCache {
+        UnitCache::at(self.folder.path().join("store"))
     }
 }
 

@@ -28,7 +28,7 @@ use trodden_stored::place::{LOG, STREAM, move_logs, with_extension};
 use trodden_text::words::{plural, shell_word};
 use trodden_trace::command::{self as tracer, ActiveRun, RunRole};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
-use trodden_unit::UnitStore;
+use trodden_unit::UnitCache;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
@@ -155,7 +155,7 @@ fn keep_files(folder: &Path, program: ProgramId, process: u32) {
 /// Stores programs as runs.
 struct ProgramRecorder {
     store: RunStore,
-    units: Option<UnitStore>,
+    units: Option<UnitCache>,
     folder: PathBuf,
     suite: String,
     /// Whether sequences are wanted.

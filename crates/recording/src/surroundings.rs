@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use std::path::PathBuf;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_profile::RunStore;
-use trodden_unit::UnitStore;
+use trodden_unit::UnitCache;
 
 /// Folders, stores and variables of the process that records.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Surroundings {
     /// Where temporary folders are made.
     pub temporary: PathBuf,
     /// Maps of units that images do not have themselves.
-    pub units: Option<UnitStore>,
+    pub units: Option<UnitCache>,
     /// Variables of the process's own that programs do not get.
     pub withheld: Vec<&'static str>,
     /// The test whose run it is, if the caller says so by [`crate::TEST_VARIABLE`].

@@ -3,15 +3,15 @@
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use trodden_profile::temporary::TemporaryFolder;
-use trodden_unit::UnitStore;
+use trodden_unit::UnitCache;
+use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::InputFolder;
-use trodden_unit::store::CACHE_VARIABLE;
 
 /// The folders that a program's environment names.
 #[derive(Clone, Debug)]
 pub struct Folders {
     /// The unit cache; `None` if the environment names none, and no home folder.
-    pub units: Option<UnitStore>,
+    pub units: Option<UnitCache>,
     /// Where temporary files and folders are created.
     pub temporary: PathBuf,
     /// The current folder, which relative names of sources are resolved against.
@@ -23,7 +23,7 @@ impl Folders {
     ///
     /// # Errors
     /// The environment names none.
-    pub fn units(&self) -> Result<&UnitStore> {
+    pub fn units(&self) -> Result<&UnitCache> {
         self.units.as_ref().with_context(|| format!("no folder for the unit cache: set {CACHE_VARIABLE} (or HOME)"))
     }
 

@@ -9,7 +9,7 @@ use trodden_driver::rust::ROLE_VARIABLE;
 use trodden_profile::store::{self, RUNS_VARIABLE};
 use trodden_recording::{Surroundings, TEST_VARIABLE};
 use trodden_stored::Folders;
-use trodden_unit::store::CACHE_VARIABLE;
+use trodden_unit::cache::CACHE_VARIABLE;
 
 /// The folders, stores and variables of this process.
 pub fn surroundings() -> Surroundings {

@@ -3,9 +3,9 @@
 //! The allocated records ([`trodden_wire::UnitRecord`]) give the image's identity and the layout of its counters even
 //! when it was stripped; the frames give maps and bitcode.
 
+use crate::cache::UnitCache;
 use crate::frame::{Frame, FrameError};
 use crate::identity::Identity;
-use crate::store::UnitStore;
 use object::{Object, ObjectSection, ObjectSymbol};
 use trodden_wire::layout::Layout;
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord, image_identity};
@@ -80,7 +80,7 @@ impl Image {
     ///
     /// # Errors
     /// The store's copy cannot be read.
-    pub fn frame(&self, unit: Identity, store: Option<&UnitStore>) -> std::io::Result<Option<Frame>> {
+    pub fn frame(&self, unit: Identity, store: Option<&UnitCache>) -> std::io::Result<Option<Frame>> {
         match (self.frames.iter().find(|f| f.unit == unit), store) {
             (Some(frame), _) => Ok(Some(frame.clone())),
             (None, Some(store)) => store.get(unit),

@@ -3,9 +3,10 @@
 //! The instrumenting plugin describes each unit it compiles: the functions with their control-flow graphs, the numbering of their paths,
 //! the source position of every block ([`UnitMap`]), and the bitcode as it was before instrumentation, from which other variants are
 //! made later. Both travel in a [`frame`] in a section of the object file that is not loaded, so that linkers carry exactly the
-//! units that a program consists of; a copy lies in a [`store`] by identity.
+//! units that a program consists of; a copy lies in a [`cache`] by identity.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 mod check;
 pub mod codegen;
 mod debug_information;
@@ -26,11 +27,11 @@ pub mod properties;
 pub mod segment_words;
 pub mod segments;
 mod storage;
-pub mod store;
 pub mod transformations;
 pub mod weights;
 mod whole_file;
 
+pub use cache::UnitCache;
 pub use codegen::{CodegenOptions, RefusedOption};
 pub use debug_information::ONLY_FOR_MAPS;
 pub use edge_profile::{
@@ -51,7 +52,6 @@ pub use properties::UnitProperties;
 pub use segment_words::{CallerPath, SegmentWords, UnplacedCall};
 pub use segments::{SegmentContext, SegmentFunction, SegmentSet, SegmentSetBuilder};
 pub use storage::{CountTable, EventWords, InterestingWords, LabelWords, Storage, StorageAliases};
-pub use store::UnitStore;
 pub use transformations::{Transformation, TransformationPlan};
 pub use trodden_container::WrongContent;
 pub use weights::Weights;

@@ -261,4 +261,3 @@ impl Iterator for RecordedCalls {
         self.next.take()
     }
 }
-

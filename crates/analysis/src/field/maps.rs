@@ -3,11 +3,11 @@
 use super::aggregate::UnitKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trodden_unit::{UnitMap, UnitStore};
+use trodden_unit::{UnitCache, UnitMap};
 
 /// Maps of units, from the store; one that is looked for in vain is so once.
 pub struct UnitMaps {
-    store: UnitStore,
+    store: UnitCache,
     /// Those of the program whose copies were distributed.
     program: BTreeMap<UnitKey, Arc<UnitMap>>,
     known: BTreeMap<UnitKey, Option<Arc<UnitMap>>>,
@@ -18,12 +18,12 @@ const MAX_MAPS: usize = 64;
 
 impl UnitMaps {
     /// Maps of a store, besides those of a program whose copies were distributed.
-    pub fn new(store: UnitStore, program: BTreeMap<UnitKey, Arc<UnitMap>>) -> UnitMaps {
+    pub fn new(store: UnitCache, program: BTreeMap<UnitKey, Arc<UnitMap>>) -> UnitMaps {
         UnitMaps { store, program, known: BTreeMap::new() }
     }
 
     /// The store.
-    pub fn store(&self) -> &UnitStore {
+    pub fn store(&self) -> &UnitCache {
         &self.store
     }
 

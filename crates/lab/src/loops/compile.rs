@@ -16,8 +16,8 @@ use trodden_driver::other_programs::run;
 use trodden_driver::rebuild::codegen_of;
 use trodden_driver::toolchain::{LLVM_MAJOR, Tool, is_program};
 use trodden_launch::temporary::folder_in;
+use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::Keep;
-use trodden_unit::store::CACHE_VARIABLE;
 use trodden_unit::{Frame, Settings, UnitMap};
 
 /// Both versions of a unit.

@@ -16,7 +16,7 @@ use trodden_partition::{PartitionOptions, PartitionPlan, PartitionStrategy, Prof
 use trodden_profile::copies::PartitionedProgram;
 use trodden_profile::procedures::{add_call_sites, known, with_estimates};
 use trodden_stored::named;
-use trodden_unit::{Identity, Image, UnitMap, UnitStore, parts};
+use trodden_unit::{Identity, Image, UnitCache, UnitMap, parts};
 
 /// The folder of the program itself.
 const PROGRAM: &str = "program";
@@ -121,7 +121,7 @@ pub struct CopyUnits {
 ///
 /// # Errors
 /// There are none, or they are not of one program.
-pub fn read(folder: &Path, store: Option<&UnitStore>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
+pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
     let none = || format!("there are no copies in {}: `trodden fleet copies PROG -k 8 -o FOLDER` makes them", folder.display());
     let whole = Made::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
     let program = PartitionedProgram {
@@ -147,7 +147,7 @@ pub fn read(folder: &Path, store: Option<&UnitStore>) -> Result<(PartitionedProg
 ///
 /// # Errors
 /// The program is none.
-pub fn identity(program: &Path, store: Option<&UnitStore>) -> Result<(Identity, Identity)> {
+pub fn identity(program: &Path, store: Option<&UnitCache>) -> Result<(Identity, Identity)> {
     let Made { image, units, .. } = Made::read(program, store)?;
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
         Some((unit, _)) => Ok((image.identity, *unit)),
@@ -168,7 +168,7 @@ struct Made {
 }
 
 impl Made {
-    fn read(file: &Path, store: Option<&UnitStore>) -> Result<Made> {
+    fn read(file: &Path, store: Option<&UnitCache>) -> Result<Made> {
         let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         let image = Image::read(&bytes).with_context(|| file.display().to_string())?;
         let map = |unit: Identity| {

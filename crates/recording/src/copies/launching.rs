@@ -15,7 +15,7 @@ use trodden_profile::copies::CopyTimes;
 use trodden_profile::{ProcessEnding, Profile};
 use trodden_text::words::plural;
 use trodden_unit::Identity;
-use trodden_unit::store::CACHE_VARIABLE;
+use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_wire::OUTPUT_VARIABLE;
 
 /// Name of the folder that is as the working folder was.

@@ -19,7 +19,7 @@ use trodden_profile::procedures::{self, add_call_sites, procedures_of_edges, wit
 use trodden_profile::{Profile, has_usual_numbers};
 use trodden_unit::experiment::exclusions::ExperimentChoice;
 use trodden_unit::experiment::{Keep, Timing};
-use trodden_unit::{Frame, FunctionParts, Identity, Image, Settings, UnitMap, UnitStore};
+use trodden_unit::{Frame, FunctionParts, Identity, Image, Settings, UnitCache, UnitMap};
 
 /// How names of folders of copies begin; their numbers follow.
 pub const COPY: &str = "copy-";
@@ -38,7 +38,7 @@ impl CopiedProgram {
     ///
     /// # Errors
     /// It cannot be read, or is not counted in full.
-    pub fn read(path: &Path, store: Option<&UnitStore>) -> Result<CopiedProgram> {
+    pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let image = Image::read(&bytes)
             .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;

@@ -3,14 +3,14 @@
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
-use trodden_unit::UnitStore;
+use trodden_unit::UnitCache;
 use trodden_unit::{Frame, Image, UnitMap};
 
 /// The units of a program with their maps, in link order.
 ///
 /// # Errors
 /// It cannot be read, is not instrumented, or a map is missing or damaged.
-pub fn units(program: &Path, store: Option<&UnitStore>) -> Result<Vec<(Frame, UnitMap)>> {
+pub fn units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
     let mut units = Vec::new();

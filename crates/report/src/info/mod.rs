@@ -14,7 +14,7 @@ use std::path::Path;
 use trodden_analysis::libraries::Library;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
-use trodden_unit::{FunctionMap, Image, Skipped, UnitMap, UnitStore, distinct};
+use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, distinct};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -96,7 +96,7 @@ impl ImageSummary {
     ///
     /// # Errors
     /// A map is damaged, or of another build.
-    pub fn new(path: &Path, image: &Image, store: Option<&UnitStore>, libraries: Result<Vec<Library>, String>) -> Result<ImageSummary> {
+    pub fn new(path: &Path, image: &Image, store: Option<&UnitCache>, libraries: Result<Vec<Library>, String>) -> Result<ImageSummary> {
         let mut out = ImageSummary {
             schema_version: SCHEMA_VERSION,
             path: path.display().to_string(),

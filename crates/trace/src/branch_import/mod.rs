@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use tally::{Tally, TallyPath};
 use trodden_binary::{AddressSpace, BinaryError, ProbedFunction, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, ImageProfile, ObservedBranches, Profile, Run, Sampling, UnitProfile};
-use trodden_unit::UnitStore;
+use trodden_unit::UnitCache;
 use walk::{AddressPlace, ThreadWalk, World};
 
 /// Why no profile can be made of branches.
@@ -71,7 +71,7 @@ pub fn import(
     text: impl BufRead,
     name: &Path,
     programs: &[PathBuf],
-    store: Option<&UnitStore>,
+    store: Option<&UnitCache>,
     run: Run,
 ) -> Result<BranchImport, ImportError> {
     let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;

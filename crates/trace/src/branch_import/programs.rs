@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use trodden_binary::{BinaryError, ProbedImage};
-use trodden_unit::UnitStore;
+use trodden_unit::UnitCache;
 
 /// Finds the programs and libraries that were built with `--addresses` among the mapped files that the text of `perf script` names.
 /// `name` is the text's in messages.
 ///
 /// # Errors
 /// The text cannot be read, or there is no such program; then the reason of the file that was mapped first.
-pub fn marked_programs(text: impl BufRead, name: &Path, store: Option<&UnitStore>) -> Result<Vec<PathBuf>, ImportError> {
+pub fn marked_programs(text: impl BufRead, name: &Path, store: Option<&UnitCache>) -> Result<Vec<PathBuf>, ImportError> {
     let (mut seen, mut found, mut reason) = (BTreeSet::new(), Vec::new(), None);
     for line in text.split(b'\n') {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;

@@ -14,7 +14,7 @@ use trodden_hardware::{
     BranchType, DetectorCounts, DetectorParameters, Extension, Metric, OperationMapping, Overflow, PathDescriptor, PathProfile, Profiler,
 };
 use trodden_profile::{Profile, Run};
-use trodden_unit::UnitStore;
+use trodden_unit::UnitCache;
 
 /// Which profile becomes paths of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn table_profile(
     detector: &DetectorParameters,
     profiler: &Profiler,
     (places, mappings): (&Places, &[MappedFile]),
-    store: Option<&UnitStore>,
+    store: Option<&UnitCache>,
     run: Run,
 ) -> Result<Profile> {
     let held = match kind {
@@ -106,7 +106,7 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
 }
 
 /// The mapped programs that have addresses of blocks.
-fn images(mappings: &[MappedFile], store: Option<&UnitStore>) -> Result<Vec<ProbedImage>> {
+fn images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec<ProbedImage>> {
     let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
     let (mut images, mut why) = (Vec::new(), Vec::new());
     for path in paths {

@@ -139,7 +139,7 @@ fn plugin() -> Result<String> {
     let clang = Tool::Clang.find(context())?;
     let mut command = Command::new(clang);
     command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(assets::plugin_option(context())?);
-    command.env(trodden_unit::store::CACHE_VARIABLE, context().store()?.root());
+    command.env(trodden_unit::cache::CACHE_VARIABLE, context().store()?.root());
     first_line(&mut command).with_context(|| format!("clang does not load {}", path.display()))?;
     Ok(path.display().to_string())
 }

@@ -21,7 +21,7 @@ use trodden_report::streams::StreamStatistics;
 use trodden_report::words::plural;
 use trodden_stored::named;
 use trodden_stored::streams::logs_of_run;
-use trodden_unit::store::CACHE_VARIABLE;
+use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Image, ImageError};
 
 /// Prints what is known of the file. The status is 1 if a profile is damaged.

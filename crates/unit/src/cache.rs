@@ -13,19 +13,19 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Variable that names the store's root.
+/// Variable that names the cache's root.
 pub const CACHE_VARIABLE: &str = "TRODDEN_CACHE";
 
 /// A folder of unit frames.
 #[derive(Clone, Debug)]
-pub struct UnitStore {
+pub struct UnitCache {
     root: PathBuf,
 }
 
-impl UnitStore {
-    /// The store in a given folder, which need not exist.
-    pub fn at(root: impl Into<PathBuf>) -> UnitStore {
-        UnitStore { root: root.into() }
+impl UnitCache {
+    /// The cache in a given folder, which need not exist.
+    pub fn at(root: impl Into<PathBuf>) -> UnitCache {
+        UnitCache { root: root.into() }
     }
 
     /// The root that the environment names, by a look-up function such as `std::env::var_os`. `None` if there is not even a home.
@@ -67,7 +67,7 @@ impl UnitStore {
         Ok(path)
     }
 
-    /// Reads a unit's frame; `None` if the store does not have it.
+    /// Reads a unit's frame; `None` if the cache does not have it.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or is that of another unit.
