@@ -100,9 +100,9 @@ impl FileFormat {
         value.map_err(|error| WrongContent { error, remedy: self.remedy })
     }
 
-    /// Whether `bytes` begin as such a file does, of whatever version.
+    /// Whether `bytes` begin as such a file does, of whatever version, damaged or not.
     pub fn begins(&self, bytes: &[u8]) -> bool {
-        FileHead::read(bytes).is_ok_and(|head| head.kind == self.kind)
+        FileKind::of(bytes) == Some(self.kind)
     }
 
     fn value<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, FileError> {

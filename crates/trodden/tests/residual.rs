@@ -476,13 +476,14 @@ fn a_damaged_file_of_known_paths_is_named() {
     let place = place();
     place.trodden("export known tests -o whole.known");
     let whole = std::fs::read(place.path("whole.known")).unwrap();
-    for length in [8, 30, whole.len() / 2, whole.len() - 1] {
+    for length in [12, 30, whole.len() / 2, whole.len() - 1] {
         std::fs::write(place.path("cut.known"), &whole[..length]).unwrap();
         for option in ["--residual", "--interesting"] {
             let output = place.command(trodden()).args(["instrument", "./prog", option, "cut.known", "-o", "prog.cut"]).output().unwrap();
             let error = String::from_utf8(output.stderr).unwrap();
             assert!(!output.status.success() && !place.path("prog.cut").exists());
-            assert!(error.contains("cut.known: damaged") && error.contains("trodden export known"), "{length} {option}: {error}");
+            let is_named = ["cut.known: it ends within its head", "cut.known: it is damaged"].iter().any(|what| error.contains(what));
+            assert!(is_named && error.contains("trodden export known"), "{length} {option}: {error}");
         }
     }
 }

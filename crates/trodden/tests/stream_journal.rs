@@ -102,7 +102,8 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
     let whole = collected(&stream, &place.path("whole.log")).unwrap();
     assert!(whole.0.len() == 1 && whole.0[0].1 == 0 && whole.1 == 0, "{} threads", whole.0.len());
     let bytes = fs::read(&journal).unwrap();
-    let frames: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(b"3MRF")).collect();
+    // The first section describes the program, the others are frames, with heads and indexes of 136 bytes together.
+    let frames: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
     assert!(frames.len() >= 3);
 
     let (mut refused, mut marked) = (0, 0);
@@ -123,15 +124,15 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
         }
     };
     // Any byte of the journal's and the frames' heads, and some of each frame's contents.
-    let heads = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 96).step_by(11)));
-    let contents = frames.iter().map(|frame| frame + 96 + 5);
+    let heads = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 136).step_by(11)));
+    let contents = frames.iter().map(|frame| frame + 136 + 5);
     for at in heads.chain(contents) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
         check(&damaged, format!("byte {at} of {}", bytes.len()));
     }
     // Cut off at and within each frame, and before its first.
-    let within = frames.iter().flat_map(|frame| [*frame, frame + 1, frame + 95, frame + 97]);
+    let within = frames.iter().flat_map(|frame| [*frame, frame + 1, frame + 135, frame + 137]);
     for length in within.chain([0, 11, frames[0] - 1, bytes.len() - 1]) {
         check(&bytes[..length], format!("cut off at {length} of {}", bytes.len()));
     }

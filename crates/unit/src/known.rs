@@ -166,7 +166,7 @@ impl KnownPaths {
         FORMAT.to_bytes(self)
     }
 
-    /// Whether a file's content begins as one of known paths does, of whatever version.
+    /// Whether a file's content begins as one of known paths does, of whatever version, damaged or not.
     pub fn is_begun_in(bytes: &[u8]) -> bool {
         FORMAT.begins(bytes)
     }

@@ -15,7 +15,7 @@ const FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
 /// A text that makes a choice, and others only where it cannot be made without.
 fn text_of(choice: ExperimentChoice) -> String {
     match choice {
-        ExperimentChoice::Selective => format!("scheme=ppp interesting={FILE}"),
+        ExperimentChoice::Selective => format!("scheme=spp interesting={FILE}"),
         ExperimentChoice::Optimal => format!("scheme=ppp-optimal interesting={FILE}"),
         ExperimentChoice::TimeLimit => format!("time-limit=3 scheme=ppp-optimal interesting={FILE}"),
         ExperimentChoice::Weights => format!("weights={FILE}"),
