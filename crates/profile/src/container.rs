@@ -1,7 +1,7 @@
 //! Stored profiles: files with all data needed to show and compare them.
 //!
-//! The format is described in the handbook (`docs/handbook/src/file-formats.md`); its elements are in [`crate::blocks`]. Damage affects only
-//! the blocks it hits. A file is written under a temporary name and renamed: a reader never sees an incomplete one.
+//! The handbook describes the format (`docs/handbook/src/file-formats.md`); its elements are in [`crate::blocks`]. Damage affects only the
+//! blocks it hits. A file is written under a temporary name and renamed: a reader never sees an incomplete one.
 
 pub use crate::blocks::Maps;
 use crate::blocks::{

@@ -1,9 +1,9 @@
 //! Files of compressed blocks that survive a kill of the process that writes them: partial traces and traces.
 //!
 //! Such a file is one of the [container](trodden_container): each block is a section with its kind as tag, its stream as subject, and its
-//! number of symbols as count. Nothing is written after the last block that reading needs: what is there is readable, and a file whose last
-//! block is broken or not of kind [`TraceBlockKind::End`] is *truncated*. Opening reads the heads of blocks only, so any block is reached at
-//! once.
+//! number of symbols as count. Nothing is written after the last block that reading needs: what is there is readable, and a file whose
+//! last block is broken or not of kind [`TraceBlockKind::End`] is *truncated*. Opening reads the heads of blocks only, so any block is
+//! reached at once.
 //!
 //! Symbols are written as the difference to the one before, in as few bytes as it needs (zigzag, LEB128).
 

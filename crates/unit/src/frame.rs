@@ -1,7 +1,7 @@
 //! The frame around a unit's map and bitcode, as it stands in an object file's section and in the unit cache: a file of the
-//! [container](trodden_container) with one or two sections, and zero bytes up to a multiple of 8. The subject of both is the unit; the count
-//! of the first is the number of sections after it. Linkers put the frames of a program one after the other; zero bytes between them are
-//! skipped.
+//! [container](trodden_container) with one or two sections, and zero bytes up to a multiple of 8. The subject of both is the unit; the
+//! count of the first is the number of sections after it. Linkers put the frames of a program one after the other; zero bytes between
+//! them are skipped.
 
 use crate::identity::Identity;
 use crate::map::{MAP_VERSION, UnitMap};

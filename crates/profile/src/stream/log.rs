@@ -1,7 +1,7 @@
 //! Streams as they are kept.
 //!
-//! A log is a file of the [container](trodden_container): a section with the [`StreamHead`], then one for each *frame*. The subject of a frame
-//! is its thread (number, process, beginning), its index has the other fields of the [`FrameHead`].
+//! A log is a file of the [container](trodden_container): a section with the [`StreamHead`], then one for each *frame*. The subject of a
+//! frame is its thread (number, process, beginning), its index has the other fields of the [`FrameHead`].
 //!
 //! A frame has what one thread wrote to consecutive chunks. Its content is a *window*, a grammar of [`Symbol`]s
 //! ([`trodden_sequence::grammar::Window`]), or *events* as [`Event::to_word`] has them, u32 each. A log of a finished recording has windows
