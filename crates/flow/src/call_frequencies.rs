@@ -188,11 +188,10 @@ mod tests {
             if rows[column][column].abs() < 1e-9 {
                 return None;
             }
-            for row in (0..size).filter(|row| *row != column) {
-                let factor = rows[row][column] / rows[column][column];
-                for at in column..=size {
-                    rows[row][at] -= factor * rows[column][at];
-                }
+            let pivot = rows[column].clone();
+            for (_, row) in rows.iter_mut().enumerate().filter(|(row, _)| *row != column) {
+                let factor = row[column] / pivot[column];
+                row.iter_mut().zip(&pivot).skip(column).for_each(|(entry, of_pivot)| *entry -= factor * of_pivot);
             }
         }
         Some((0..size).map(|row| rows[row][size] / rows[row][row]).collect())

@@ -178,9 +178,12 @@ fn procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<
     Procedure { dag, frequencies, paths: executed, call_sites, unit }
 }
 
-/// For each function the places from which segments come to it: callers with the edges by which their paths arrive at the call.
-fn call_sites(set: &SegmentSet) -> Result<BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>>> {
-    let mut sites: BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>> = BTreeMap::new();
+/// For each function by number the callers from which segments come to it, with the edges by which their paths arrive at the call.
+type CallSites = BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>>;
+
+/// The places from which segments come to each function.
+fn call_sites(set: &SegmentSet) -> Result<CallSites> {
+    let mut sites = CallSites::new();
     for (caller, function) in (0..).zip(set.functions()) {
         let calls = set.calls_of(caller);
         if calls.is_empty() {

@@ -116,7 +116,7 @@ mod tests {
         let parts: Vec<SegmentSet> = (0..3).map(|own| set.part(|_, path| path % 3 == own)).collect();
         assert!(parts.iter().all(SegmentSet::is_sound));
         assert_eq!(parts.iter().map(SegmentSet::len).sum::<usize>(), set.len());
-        assert!(parts.iter().all(|part| part.len() > 0));
+        assert!(parts.iter().all(|part| !part.is_empty()));
         let steps = [(0, 1), (0, 7), (1, 2), (1, 3), (2, 4), (2, 3)];
         let mut counted = 0;
         for chain in (0..steps.len().pow(3)).map(|at| [steps[at / 36], steps[at / 6 % 6], steps[at % 6]]) {
