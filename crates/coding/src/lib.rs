@@ -79,7 +79,7 @@ pub struct CodingStep {
     pub edge: DagEdgeId,
     /// Its range in the context.
     pub range: CodingRange,
-    /// The interval behind it: from, to.
+    /// The interval after this step: its ends.
     pub interval: CodingRange,
 }
 

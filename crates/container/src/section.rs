@@ -32,12 +32,12 @@ const CHECKED: usize = SECTION_HEAD - 8;
 const MAX_INDEX: u32 = 1 << 28;
 /// Maximum size of content. A larger claim is damage.
 const MAX_UNPACKED: u64 = 4 << 30;
-/// Content is at most this many times as large as it is packed: a small file cannot fill the memory.
+/// Maximum ratio of content to packed content: a small file cannot fill the memory.
 const MAX_RATIO: u64 = 1024;
 /// Size of content to which [`MAX_RATIO`] does not apply.
 const FREE_SIZE: u64 = 16 << 20;
 
-/// The greatest size of content that so many packed bytes may claim to have.
+/// The maximum size that a head may claim for content of this packed size. A larger claim is damage.
 pub fn max_unpacked(packed: u64) -> u64 {
     packed.saturating_mul(MAX_RATIO).clamp(FREE_SIZE, MAX_UNPACKED)
 }
@@ -119,7 +119,7 @@ impl Section<'_> {
         self.to_bytes_of_packed(&packed, content.len() as u64)
     }
 
-    /// The section's bytes, of content that is packed already and has so many bytes without that.
+    /// The section's bytes, of content that is already packed; `unpacked` is its size before that.
     ///
     /// # Panics
     /// As of [`Section::to_bytes`].

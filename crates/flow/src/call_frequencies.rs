@@ -4,15 +4,15 @@
 //! number of calls of a function is what comes from outside and, of each caller, its own number of calls times the executions of
 //! the call: a system of linear equations, x = r + Mx. It is solved group by group of functions that call each other, callers first.
 //!
-//! *Recursion.* Within a group the equations may have no solution, or a negative one: estimates know of no recursion that ends. A group
-//! whose matrix has a spectral radius above 1 - 1/[`MOST_DEPTH`] is damped: all its calls are scaled by one factor, so that it has that
-//! radius. So one call from outside leads to [`MOST_DEPTH`] calls of a function that calls just itself, at most. A group that nothing calls
+//! *Recursion.* The equations of a group may have no solution, or a negative one, because estimates do not say that a recursion ends. If the
+//! spectral radius of a group's matrix is above 1 - 1/[`MAX_DEPTH`], all calls of the group are scaled by the one factor that brings it down
+//! to that. So one call from outside leads to at most [`MAX_DEPTH`] calls of a function that only calls itself. A group that nothing calls
 //! from outside is called once, by its first function.
 
-/// So often does a recursion go on at most.
-pub const MOST_DEPTH: f64 = 64.0;
-/// Rounds of each iteration at most. With the radius that there is at most, an error falls by e in 64 rounds.
-const MOST_ROUNDS: usize = 4096;
+/// Maximum number of calls of a function that calls only itself, for one call from outside.
+pub const MAX_DEPTH: f64 = 64.0;
+/// Maximum number of rounds of an iteration. With the greatest radius, an error falls by a factor of e in 64 rounds.
+const MAX_ROUNDS: usize = 4096;
 /// Relative changes below this end an iteration.
 const TOLERANCE: f64 = 1e-12;
 
@@ -55,7 +55,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
 /// Solves the equations of a group in which functions are called so often from outside it.
 fn settle(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     let outside: Vec<f64> = called.to_vec();
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let next = applied(group, inner, called, &outside);
         let is_settled = group.iter().all(|f| (next[*f] - called[*f]).abs() <= TOLERANCE * next[*f]);
         called.copy_from_slice(&next);
@@ -75,7 +75,7 @@ fn applied(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f
 
 /// The calls of a group, scaled down where they would not end.
 fn damped(group: &[usize], inner: &[WeightedCall]) -> Vec<WeightedCall> {
-    let (most, radius) = (1.0 - 1.0 / MOST_DEPTH, radius(group, inner));
+    let (most, radius) = (1.0 - 1.0 / MAX_DEPTH, radius(group, inner));
     let factor = if radius > most { most / radius } else { 1.0 };
     inner.iter().map(|call| WeightedCall { executions: call.executions * factor, ..*call }).collect()
 }
@@ -86,7 +86,7 @@ fn radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
     let mut vector = vec![0.0; size];
     group.iter().for_each(|function| vector[*function] = 1.0 / group.len() as f64);
     let mut radius = 0.0;
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let next = applied(group, inner, &vector, &vector);
         let sum: f64 = group.iter().map(|f| next[*f]).sum();
         let is_settled = (sum - 1.0 - radius).abs() <= TOLERANCE * sum;
@@ -236,9 +236,9 @@ mod tests {
     fn a_recursion_that_would_not_end_is_damped() {
         // Each call leads to two: one from outside to 64 in all, and half of a pair's calls are of each.
         let one = call_frequencies(&[1.0], &[call(0, 0, 2.0)]);
-        assert!((one[0] - MOST_DEPTH).abs() < 1e-6, "{one:?}");
+        assert!((one[0] - MAX_DEPTH).abs() < 1e-6, "{one:?}");
         let pair = call_frequencies(&[1.0, 0.0, 0.0], &[call(0, 1, 5.0), call(1, 0, 5.0), call(1, 2, 1.0)]);
-        assert!((pair[0] + pair[1] - MOST_DEPTH).abs() < 1.0 && pair[0] > pair[1] && pair[2] == pair[1], "{pair:?}");
+        assert!((pair[0] + pair[1] - MAX_DEPTH).abs() < 1.0 && pair[0] > pair[1] && pair[2] == pair[1], "{pair:?}");
         // One that ends is left alone.
         assert!((call_frequencies(&[1.0], &[call(0, 0, 0.75)])[0] - 4.0).abs() < 1e-6);
     }

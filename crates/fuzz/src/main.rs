@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod mutate;
+mod sealed;
 mod targets;
 
 use clap::Parser;
@@ -96,7 +97,12 @@ fn work(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
         fs::write(current(folder), input)?;
         (target.read)(&scratch, input)
     };
-    corpus.iter().try_for_each(|input| read(input))?;
+    for input in &corpus {
+        if !read(input)? {
+            // Mutations of it would be refused at once: nothing would be tested.
+            return Err(io::Error::other("an input of the corpus is refused: replace it by one of the present format"));
+        }
+    }
     while started.elapsed() < Duration::from_secs(cli.seconds) {
         read(&mutator.mutated(&corpus, MAX_SIZE))?;
     }

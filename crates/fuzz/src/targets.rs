@@ -3,6 +3,7 @@
 //!
 //! Formats with checksums are written around the input, which would else be found to be damaged at once.
 
+use crate::sealed;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -21,8 +22,8 @@ use trodden_unit::{Frame, UnitMap};
 pub struct Target {
     /// Its name, and that of its corpus.
     pub name: &'static str,
-    /// Reads the input. An error is one of writing files, not of the reader.
-    pub read: fn(&Path, &[u8]) -> io::Result<()>,
+    /// Reads the input; false if it is refused. An error is one of writing files, not of the reader.
+    pub read: fn(&Path, &[u8]) -> io::Result<bool>,
 }
 
 /// All of them.
@@ -45,90 +46,97 @@ pub static TARGETS: [Target; 15] = [
 ];
 
 /// Writes the input to a file and runs commands on it; `F` in them is the file.
-fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Result<()> {
+fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join(name);
     fs::write(&file, input)?;
-    for words in commands {
-        run(words, &file);
-    }
-    Ok(())
+    Ok(commands.iter().fold(true, |is_read, words| run(words, &file) && is_read))
 }
 
 /// Writes the input to a file and runs commands of the laboratory on it, each in a process of its own with this one's limits.
 ///
 /// # Panics
 /// If one ends in another way than commands do.
-fn laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<()> {
+fn laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join("F");
     fs::write(&file, input)?;
     let program = std::env::current_exe()?.with_file_name("trodden-lab");
+    let mut is_read = true;
     for words in commands {
         let words = words.split(' ').map(|word| if word == "F" { file.as_os_str() } else { word.as_ref() });
         let ended = Command::new(&program).args(words).stdout(Stdio::null()).output()?;
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(matches!(ended.status.code(), Some(0..=2)), "{}: {said}", ended.status);
+        is_read &= ended.status.code() != Some(2);
     }
-    Ok(())
+    Ok(is_read)
 }
 
+/// Runs a command; false if it fails.
+///
 /// # Panics
 /// If trodden has no such command: then nothing would read the input.
-fn run(words: &str, file: &Path) {
+fn run(words: &str, file: &Path) -> bool {
     let word = |word: &str| if word == "F" { file.as_os_str().to_owned() } else { OsString::from(word) };
     let arguments: Vec<OsString> = words.split(' ').map(word).collect();
     let whole = std::iter::once(OsString::from("trodden")).chain(arguments.iter().cloned());
     if let Err(error) = trodden_command::laboratory::definition().try_get_matches_from(whole) {
         panic!("`trodden {words}` is no command: {error}");
     }
-    let _ = trodden_command::fuzzing::command(arguments);
+    trodden_command::fuzzing::command(arguments).is_ok()
 }
 
-fn profiles(folder: &Path, input: &[u8]) -> io::Result<()> {
+fn profiles(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.trodden");
-    fs::write(&file, input)?;
-    let _ = Profile::read(&file);
-    if let Ok(recovered) = Profile::recover(&file) {
-        for (_, unit, function) in recovered.profile.functions() {
-            let _ = FunctionPaths::decode(function, unit.counts_of(function));
+    let mut is_read = false;
+    for bytes in [input, &sealed::file_of(input)] {
+        fs::write(&file, bytes)?;
+        is_read = Profile::read(&file).is_ok();
+        if let Ok(recovered) = Profile::recover(&file) {
+            for (_, unit, function) in recovered.profile.functions() {
+                let _ = FunctionPaths::decode(function, unit.counts_of(function));
+            }
         }
     }
-    Ok(())
+    Ok(is_read)
 }
 
-fn raw(folder: &Path, input: &[u8]) -> io::Result<()> {
+fn raw(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.raw");
     fs::write(&file, input)?;
-    if let Ok(raw) = RawProfile::read(&file) {
-        assert!(raw.units.iter().all(|u| u.counts.iter().all(|c| c.0 < u.counters && c.1 != 0)));
-    }
-    Ok(())
+    let Ok(raw) = RawProfile::read(&file) else { return Ok(false) };
+    assert!(raw.units.iter().all(|u| u.counts.iter().all(|c| c.0 < u.counters && c.1 != 0)));
+    Ok(true)
 }
 
-fn frames(_: &Path, input: &[u8]) -> io::Result<()> {
-    for frame in Frame::read_all(input).0 {
-        let _ = (frame.map(), frame.bitcode());
+fn frames(_: &Path, input: &[u8]) -> io::Result<bool> {
+    let mut is_read = false;
+    for bytes in [input, &sealed::file_of(input)] {
+        for frame in Frame::read_all(bytes).0 {
+            is_read = [frame.map().is_ok(), frame.bitcode().is_ok()] == [true; 2];
+        }
     }
-    Ok(())
+    Ok(is_read)
 }
 
 /// Maps, and counts that may not fit them.
-fn maps(_: &Path, input: &[u8]) -> io::Result<()> {
-    let Ok((map, rest)) = postcard::take_from_bytes::<UnitMap>(input) else { return Ok(()) };
+fn maps(_: &Path, input: &[u8]) -> io::Result<bool> {
+    let Ok((map, rest)) = postcard::take_from_bytes::<UnitMap>(input) else { return Ok(false) };
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
     let counts: Vec<(u64, u64)> = rest.chunks_exact(16).map(|c| (word(&c[..8]), word(&c[8..]))).collect();
     for function in &map.functions {
         let _ = FunctionPaths::decode(function, counts.iter().copied());
         let _ = FunctionPaths::decode(function, [(0, 1), (function.counters.saturating_sub(1), u64::MAX)]);
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Reads the input as a trace file, then as a list of pieces (kind, thread, number of symbols, sizes of index and data, index, data)
 /// that is written as a trace file with valid checksums.
-fn traces(folder: &Path, input: &[u8]) -> io::Result<()> {
+fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.trace");
     fs::write(&file, input)?;
     let _ = (TraceFile::open(&file), PartialTrace::open(&file));
+    let mut is_read = true;
     for (format, is_trace) in [(TRACE_FORMAT, true), (PARTIAL_TRACE_FORMAT, false)] {
         let mut writer = Writer::create(&file, format).map_err(io::Error::other)?;
         let mut rest = input;
@@ -144,74 +152,76 @@ fn traces(folder: &Path, input: &[u8]) -> io::Result<()> {
         match is_trace {
             true => ["report F", "show F", "show --calls F", "find main F", "diff F F", "export folded F", "export html F"]
                 .iter()
-                .for_each(|words| run(words, &file)),
+                .for_each(|words| is_read &= run(words, &file)),
             false => {
                 let Ok(partial) = PartialTrace::open(&file) else { continue };
                 (0..partial.threads()).for_each(|thread| drop(partial.stream(ThreadNumber(thread)).collect::<Vec<_>>()));
             }
         }
     }
-    Ok(())
+    Ok(is_read)
 }
 
-fn streams_live(folder: &Path, input: &[u8]) -> io::Result<()> {
+fn streams_live(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.stream");
     fs::write(&file, input)?;
-    if let Ok(stream) = LiveStream::open(&file, false) {
+    let stream = LiveStream::open(&file, false);
+    if let Ok(stream) = &stream {
         let _ = (stream.lost_threads(), stream.is_cut(), stream.threads());
         for chunk in stream.chunks().into_iter().flatten() {
             let _ = stream.read_events(&chunk, &mut Vec::new());
         }
     }
-    run("show F", &file);
-    Ok(())
+    Ok(run("show F", &file) && stream.is_ok())
 }
 
-fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<()> {
+fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.log");
-    fs::write(&file, input)?;
-    if let Ok(log) = StreamLog::open(&file) {
-        for thread in log.threads() {
-            let mut symbols = 0u32;
-            let _ = log.visit(thread, 0, |_| {
-                symbols += 1;
-                symbols < 100_000
-            });
+    let mut is_read = false;
+    for bytes in [input, &sealed::file_of(input)] {
+        fs::write(&file, bytes)?;
+        is_read = false;
+        if let Ok(log) = StreamLog::open(&file) {
+            for thread in log.threads() {
+                let mut symbols = 0u32;
+                let visited = log.visit(thread, 0, |_| {
+                    symbols += 1;
+                    symbols < 100_000
+                });
+                is_read = visited.is_ok() && symbols > 0;
+            }
         }
+        run("info F", folder);
     }
-    run("info F", folder);
-    Ok(())
+    Ok(is_read)
 }
 
 /// The text of processes, a zero byte, and the file of their threads.
-fn waits(folder: &Path, input: &[u8]) -> io::Result<()> {
+fn waits(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     fs::write(folder.join("1.process"), &input[..end])?;
     fs::write(folder.join("1.threads"), input.get(end + 1..).unwrap_or_default())?;
-    run("report F --json", folder);
-    Ok(())
+    Ok(run("report F --json", folder))
 }
 
 /// What `otf2-print` prints of definitions, a zero byte, and what it prints of events.
-fn otf2(_: &Path, input: &[u8]) -> io::Result<()> {
+fn otf2(_: &Path, input: &[u8]) -> io::Result<bool> {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
-    let _ = trodden_command::fuzzing::otf2(&input[..end], input.get(end + 1..).unwrap_or_default());
-    Ok(())
+    Ok(trodden_command::fuzzing::otf2(&input[..end], input.get(end + 1..).unwrap_or_default()).is_ok())
 }
 
-fn perf_script(folder: &Path, input: &[u8]) -> io::Result<()> {
-    command(folder, "F", input, &["simulate --partial --from F"])?;
+fn perf_script(folder: &Path, input: &[u8]) -> io::Result<bool> {
     String::from_utf8_lossy(input).lines().for_each(|line| drop(trodden_trace::perf_script::parse(line)));
-    Ok(())
+    command(folder, "F", input, &["simulate --partial --from F"])
 }
 
-fn toml(folder: &Path, input: &[u8]) -> io::Result<()> {
+fn toml(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let text = String::from_utf8_lossy(input);
     let _ = (OperationMapping::from_toml(&text), ProcessorParameters::from_toml(&text));
-    laboratory(folder, input, &["sweep F"])
+    // A text is one of the three.
+    laboratory(folder, input, &["sweep F"]).map(|_| true)
 }
 
-fn expressions(_: &Path, input: &[u8]) -> io::Result<()> {
-    let _ = String::from_utf8_lossy(input).parse::<Expression>();
-    Ok(())
+fn expressions(_: &Path, input: &[u8]) -> io::Result<bool> {
+    Ok(String::from_utf8_lossy(input).parse::<Expression>().is_ok())
 }

@@ -18,7 +18,7 @@ mod tests {
     use clap::{Arg, Command};
 
     #[test]
-    fn a_dash_is_no_place() {
+    fn a_dash_is_refused() {
         let read = |name: &str| {
             let command = Command::new("test").arg(Arg::new("output").value_parser(place()));
             command.try_get_matches_from(["test", "--", name]).map(|found| found.get_one::<PathBuf>("output").cloned())

@@ -1,0 +1,37 @@
+//! Files of the container around inputs.
+//!
+//! In a corpus such a file has its sections with plain content, and whatever checksums. So mutations reach the content, and what is read
+//! has the right sizes and checksums, without which a reader would stop at once.
+
+use trodden_container::{FileHead, FileKind, HEAD_BYTES, MARKER, SECTION_HEAD, Section, find_marker};
+
+/// Level of compression: the fastest.
+const LEVEL: i32 = 1;
+
+/// Writes a file of the input's kind and version with the sections that are in the input.
+pub fn file_of(input: &[u8]) -> Vec<u8> {
+    let mut head = [0; HEAD_BYTES];
+    let (present, mut rest) = input.split_at(input.len().min(HEAD_BYTES));
+    head[..present.len()].copy_from_slice(present);
+    let kind = FileKind(*head[8..].first_chunk().expect("four bytes"));
+    let version = u32::from_le_bytes(*head[12..].first_chunk().expect("four bytes"));
+    let mut file = FileHead::new(kind, version).to_bytes().to_vec();
+    while let Some(at) = find_marker(rest) {
+        let section = &rest[at..];
+        let end = find_marker(&section[MARKER.len()..]).map_or(section.len(), |next| MARKER.len() + next);
+        file.extend(sealed(&section[..end]));
+        rest = &section[end..];
+    }
+    file
+}
+
+/// A section with its sizes and checksums, of its head, its index and its plain content.
+fn sealed(section: &[u8]) -> Vec<u8> {
+    let mut head = [0; SECTION_HEAD];
+    let (present, body) = section.split_at(section.len().min(SECTION_HEAD));
+    head[..present.len()].copy_from_slice(present);
+    let half = |at: usize| u32::from_le_bytes(*head[at..].first_chunk().expect("four bytes"));
+    let (index, content) = body.split_at(body.len().min(half(36) as usize));
+    let subject = *head[16..].first_chunk().expect("sixteen bytes");
+    Section { tag: half(8), layout: half(12), subject, count: half(32), index }.to_bytes(content, LEVEL)
+}
