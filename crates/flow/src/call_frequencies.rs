@@ -4,10 +4,10 @@
 //! number of calls of a function is what comes from outside and, of each caller, its own number of calls times the executions of
 //! the call: a system of linear equations, x = r + Mx. It is solved group by group of functions that call each other, callers first.
 //!
-//! *Recursion.* The equations of a group may have no solution, or a negative one, because estimates do not say that a recursion ends. If the
-//! spectral radius of a group's matrix is above 1 - 1/[`MAX_DEPTH`], all calls of the group are scaled by the one factor that brings it down
-//! to that. So one call from outside leads to at most [`MAX_DEPTH`] calls of a function that only calls itself. A group that nothing calls
-//! from outside is called once, by its first function.
+//! *Recursion.* The equations of a group may have no solution, or a negative one, because estimates do not say that a recursion ends. If
+//! the spectral radius of a group's matrix is above 1 - 1/[`MAX_DEPTH`], all calls of the group are scaled by the one factor that brings
+//! it down to that. So one call from outside leads to at most [`MAX_DEPTH`] calls of a function that only calls itself. A group that
+//! nothing calls from outside is called once, by its first function.
 
 /// Maximum number of calls of a function that calls only itself, for one call from outside.
 pub const MAX_DEPTH: f64 = 64.0;

@@ -294,7 +294,10 @@ fn a_command_that_fails_leaves_nothing_behind() {
     assert!(said.contains("cannot run ./missing") && said.contains("is the path right"), "{said}");
     assert!(!place.path("new.waits").exists());
     place.write("old.waits/1-2.process", "trodden-waits 1\n");
-    refusal(&place, &["waits", "record", "-o", "old.waits", "--", "./missing"]);
+    // `text` is there, and is not executable; a folder is neither.
+    for program in ["./missing", "./text", "./old.waits"] {
+        refusal(&place, &["waits", "record", "-o", "old.waits", "--", program]);
+    }
     assert!(place.path("old.waits/1-2.process").is_file());
     // The recipe of the link is gone, without which no copy is made.
     fs::remove_dir_all(place.path("store")).unwrap();

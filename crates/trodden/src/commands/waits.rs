@@ -9,6 +9,7 @@ use anyhow::{Result, ensure};
 use std::env;
 use std::fs;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_driver::assets::OwnLibrary;
@@ -49,8 +50,13 @@ pub fn run(job: &Waits) -> Result<ExitCode> {
 
 fn record(job: &WaitsRecord) -> Result<ExitCode> {
     // Before an older recording is replaced.
-    if named(context(), &job.command[0]).is_none_or(|file| !file.exists()) {
-        return Err(not_run(&job.command[0], io::ErrorKind::NotFound.into()).into());
+    let program = named(context(), &job.command[0]).and_then(|file| fs::metadata(file).ok());
+    let refused = program.map_or(Some(io::ErrorKind::NotFound), |found| {
+        let is_executable = found.is_file() && found.permissions().mode() & 0o111 != 0;
+        (!is_executable).then_some(io::ErrorKind::PermissionDenied)
+    });
+    if let Some(kind) = refused {
+        return Err(not_run(&job.command[0], kind.into()).into());
     }
     let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(RATE) };
     Ok(exit_code(program.run(&recorder()?)?))
