@@ -49,7 +49,12 @@ pub static TARGETS: [Target; 15] = [
 fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join(name);
     fs::write(&file, input)?;
-    Ok(commands.iter().fold(true, |is_read, words| run(words, &file) && is_read))
+    let mut is_read = true;
+    for words in commands {
+        // Every command runs on every input, whether or not an earlier one could read it.
+        is_read &= run(words, &file);
+    }
+    Ok(is_read)
 }
 
 /// Writes the input to a file and runs commands of the laboratory on it, each in a process of its own with this one's limits.
