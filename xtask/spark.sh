@@ -47,9 +47,10 @@ C
 for user in $(seq 0 "$users"); do
   for report in 1 2; do
     TRODDEN_OUTPUT=$folder/one.raw ./prog.field $((user * 7 % 128)) $((user * user % 61)) $((16 * report)) 48 $((user % 5 * 30))
-    "$TRODDEN" field pack one.raw --user "$([ "$user" = 0 ] || echo "user $user")" -o all.field --append 2>> tests.log
+    "$TRODDEN" fleet pack one.raw --user "$([ "$user" = 0 ] || echo "user $user")" -o one.field 2>> tests.log
+    cat one.field >> all.field
     rm one.raw
   done
 done
-"$TRODDEN" field aggregate all.field --rows rows.parquet --top 1000000 --json > sums.json
+"$TRODDEN" fleet aggregate all.field --rows rows.parquet --top 1000000 --json > sums.json
 "$SPARK_PYTHON" "$project/xtask/spark.py" "$project/docs/book/src/field.md" sums.json

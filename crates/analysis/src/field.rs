@@ -1,8 +1,8 @@
 //! Reports of many users: what a machine sends, and the sums over all reports.
 //!
 //! A report has identities of builds and of paths, executions, and the sender's number: a hash of the sender's name (a reader who guesses
-//! the name can check it). It has no names, no command lines and no times. Reports follow each other in a file, so collecting them is
-//! appending.
+//! the name can check it). It has no names, no command lines and no times. Reports follow each other in a file, so files of
+//! reports are joined by appending one to the other.
 //!
 //! ```text
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
@@ -18,12 +18,10 @@ pub mod maps;
 pub mod reporting;
 
 use crate::error::FieldError;
-use std::fs::OpenOptions;
-use std::io::{self, BufRead, ErrorKind, Read, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::path::Path;
 use trodden_profile::model::Profile;
 use trodden_profile::paths::FunctionPaths;
-use trodden_profile::whole_file::{Access, UnnamedFile};
 use trodden_unit::{Identity, MapError, parts};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -33,28 +31,6 @@ const LONGEST: u32 = 1 << 30;
 
 /// The sender's number; zeros if unknown.
 pub type User = [u8; 16];
-
-/// How names of files begin that are being written.
-const BEGUN: &str = ".trodden-";
-
-/// Appends a report to a file of reports; what cannot be added whole is taken away again, so that the reports before it stay readable. A
-/// new file is there whole or not at all.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn append(file: &Path, report: &[u8]) -> io::Result<()> {
-    if !file.exists() {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let new = UnnamedFile::write(folder, BEGUN, Access::Umask, |out| out.write_all(report))?;
-        // Others may add at the same time, and one of them may have been first.
-        if new.name(file)?.is_none() {
-            return Ok(());
-        }
-    }
-    let mut out = OpenOptions::new().append(true).create(true).open(file)?;
-    let before = out.metadata()?.len();
-    out.write_all(report).inspect_err(|_| _ = out.set_len(before))
-}
 
 /// The counts of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -153,8 +153,8 @@ fn explain(job: &LinkJob) {
     let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
     if bytes >= MOST_COUNTER_BYTES {
         log::error!(
-            "the counters of {} take {:.1} GiB, and code reaches less than 2: build with tables of fewer slots (--table-slots), or \
-                without tables",
+            "the counters of {} take {:.1} GiB, and code reaches less than 2: build with a smaller table-slots=N in \
+                TRODDEN_INSTRUMENT, or without it",
             Path::new(job.line.image()).display(),
             bytes as f64 / f64::from(1 << 30)
         );

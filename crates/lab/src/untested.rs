@@ -18,7 +18,6 @@ pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
         known: Vec::new(),
         function: None,
         top: None,
-        min_count: 1,
         known_edges: false,
         by: Some(UntestedOrder::Count),
         edges: false,

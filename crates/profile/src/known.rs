@@ -18,7 +18,7 @@ pub enum NotKnown {
     /// Paths have other numbers than the build would give them.
     #[error(
         "the paths of function `{0}` are not numbered as a residual build numbers them: record a program that was built without \
-            --table-slots"
+            table-slots"
     )]
     OtherNumbers(String),
 }

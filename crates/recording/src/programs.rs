@@ -92,7 +92,11 @@ fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
     match error {
         TraceError::Start(error) => not_run(program, error).into(),
         _ => {
-            anyhow::anyhow!("cannot run {}: {error}: --together makes one run of all processes, without following them", program.display())
+            anyhow::anyhow!(
+                "cannot run {} with its processes followed: {error}. Record it without --suite, as one run of all processes, and put that \
+                    into the suite: trodden runs suite SUITE last",
+                program.display()
+            )
         }
     }
 }
@@ -194,7 +198,9 @@ impl ProgramRecorder {
         }
         let files = raw_files(place)?;
         if files.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))) {
-            bail!("a program of the sample tier counts nothing in a suite of single programs: --together records them in bursts");
+            bail!(
+                "a program of the sample tier counts nothing in a suite of single programs: give --burst or --every, which make one run of all processes"
+            );
         }
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
         let mut losses = collected.problems.iter().filter(|p| p.loses_counts());

@@ -38,8 +38,6 @@ pub struct UntestedSelection<'a> {
     pub function: Option<&'a str>,
     /// At most this many.
     pub top: usize,
-    /// Only paths that were taken at least this often.
-    pub least_count: u64,
     /// Only paths all of whose edges are known.
     pub old_edges_only: bool,
     /// Their order. By default that of failing runs, if there are any, else executions.
@@ -118,7 +116,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         };
         let all: usize = input.view.functions.iter().map(|f| input.listed(f)).sum();
         let mut shown: Vec<UntestedReport> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
-        shown.retain(|u| u.count >= selection.least_count && (!selection.old_edges_only || u.new_edges.is_empty()));
+        shown.retain(|u| !selection.old_edges_only || u.new_edges.is_empty());
         let order = selection.order.unwrap_or(match input.sightings.ended.failing {
             0 => UntestedOrder::Count,
             _ => UntestedOrder::Failures,
@@ -202,10 +200,9 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         if self.found == 0 {
             return match self.all {
                 0 => "There are no untested paths.\n".into(),
-                all => format!(
-                    "{} excluded by --function, --known-edges or --min-count.\n",
-                    plural(all as u128, "untested path is", "untested paths are")
-                ),
+                all => {
+                    format!("{} excluded by --function or --known-edges.\n", plural(all as u128, "untested path is", "untested paths are"))
+                }
             };
         }
         let unfinished = match self.unfinished {

@@ -163,7 +163,7 @@ Examples:
   trodden suite run tests --commands tests.txt
   trodden suite list tests --function parse     which tests execute it
   trodden suite redundant tests
-  trodden suite order tests --since HEAD        those that a change concerns first"
+  trodden suite order tests --changed-since HEAD   those that a change concerns first"
     )]
     Suite(Suite),
     /// Record who waits for whom (MPI ranks, threads); `trodden report` shows the code that causes it.

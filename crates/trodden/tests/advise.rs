@@ -118,7 +118,7 @@ fn sarif_has_the_places_of_a_finding_as_a_flow() {
 #[test]
 fn shares_that_are_none_are_refused() {
     let place = recorded("-O1 -g0");
-    for (arguments, expected) in [("--min-share 200", "between 0 and 100"), ("--function nothing", "nothing")] {
+    for (arguments, expected) in [("--kind nothing", "nothing"), ("--function nothing", "nothing")] {
         let output = place.command(trodden()).args(["advise", "run.trodden"]).args(arguments.split(' ')).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && err.contains(expected), "{arguments}: {err}");

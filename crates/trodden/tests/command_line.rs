@@ -3,7 +3,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, trodden, with_choices};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -93,9 +93,6 @@ fn options_without_effect_are_refused_by_name() {
         ("report one.trodden --json --steps 3", "--steps"),
         ("report one.trodden --html page.html --function main", "--html"),
         ("report one.trodden --html page.html --top 3", "--html"),
-        ("report one.trodden --html page.html --min-share 3", "--html"),
-        ("report one.trodden --min-share 101", "--min-share"),
-        ("advise one.trodden --min-share 101", "--min-share"),
         ("export html one.trodden --function main", "--function"),
         ("export weights one.trodden --function main", "--function"),
         ("export known one.trodden --measure blocks", "--measure"),
@@ -110,9 +107,9 @@ fn options_without_effect_are_refused_by_name() {
         ("record --for 1s -- ./prog", "--for"),
         ("record --burst 1ms --jobs 2 -- ./prog", "--jobs"),
         ("record --burst 1ms --divide edges -- ./prog", "--divide"),
-        ("record --last 9 --together -- ./prog", "--together"),
-        ("record --last 9 --max-wait 1s -- ./prog", "--max-wait"),
         ("record --copies 2 --depth 2 -- ./prog", "--depth"),
+        ("record --no-store -o . -- ./prog", "is a folder"),
+        ("import raws --no-store -o .", "is a folder"),
         ("trace record --jobs 0 -- ./prog", "--jobs"),
         ("simulate --program prog -- ./prog", "--program"),
         ("simulate --partial -- ./prog", "--partial"),
@@ -153,6 +150,35 @@ fn a_dash_is_standard_output_or_refused() {
         assert!(said.contains("--output") && said.contains("./-"), "{line}: {said}");
     }
     assert!(!place.path("-").exists());
+}
+
+#[test]
+fn bytes_do_not_go_to_a_terminal() {
+    let place = place();
+    let in_terminal = |words: &str| {
+        let line = format!("{} export {words} one.trodden", trodden().display());
+        place.command("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap()
+    };
+    for form in ["pprof", "weights", "known"] {
+        let refused = in_terminal(form);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stdout).contains("-o FILE"), "{refused:?}");
+    }
+    for words in ["pprof -o -", "folded"] {
+        assert!(in_terminal(words).status.success(), "{words}");
+    }
+}
+
+#[test]
+fn choices_without_effect_are_refused() {
+    let place = place();
+    for (line, needed) in [("--strategy p3 record -- ./prog 3", "--copies"), ("--max-wait 1s record -- ./prog 3", "--whole-program")] {
+        let mut command = place.command(trodden());
+        with_choices(&mut command, words(line));
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(needed), "{line}: {said}");
+    }
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn isolate(place: &Place, arguments: &str) -> Value {
 #[test]
 fn two_branches_that_fail_only_together_come_first() {
     let place = recorded();
-    for arguments in ["nightly", "nightly --by tarantula", "nightly --by importance"] {
+    for arguments in ["nightly", "nightly --score tarantula", "nightly --score importance"] {
         let json = isolate(&place, arguments);
         assert_eq!((&json["failing_runs"], &json["passing_runs"]), (&Value::from(2), &Value::from(6)));
         let first = &json["suspects"][0];

@@ -57,7 +57,7 @@ fn children_of_fork_keep_their_callers() {
     place.cc("-O1 prog.c -o prog");
     place.trodden("instrument prog --stream -o streaming");
     place.trodden("record --whole-program --no-store -o stream.trodden -- ./streaming");
-    place.trodden("instrument prog --tested-segments stream.trodden.streams -o tested");
+    place.trodden("instrument prog --segments tested:stream.trodden.streams -o tested");
     place.trodden("record --no-store -o field.trodden -- ./tested");
     place.trodden("segments field.trodden --untested --fail");
 }

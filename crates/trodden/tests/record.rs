@@ -154,19 +154,16 @@ fn each_program_of_a_suite_is_a_run() {
 #[test]
 fn a_suite_can_be_one_run() {
     let place = program("int main(int c, char **v) { return step(atoi(v[1])); }");
-    let output = place
-        .command(trodden())
-        .args(["record", "--suite", "tests", "--together", "--", "sh", "-c", "./prog 2; ./prog 3"])
-        .env("TRODDEN_TEST", "both")
-        .output()
-        .unwrap();
+    let output =
+        place.command(trodden()).args(["record", "--", "sh", "-c", "./prog 2; ./prog 3"]).env("TRODDEN_TEST", "both").output().unwrap();
     assert_eq!(output.status.code(), Some(3));
+    place.trodden("runs suite tests last");
     let runs = RunStore::open(&place.path(".trodden")).unwrap().select("tests").unwrap();
     assert_eq!((runs.len(), runs[0].run.test.as_deref()), (1, Some("both")));
     let missing = place.command(trodden()).args(["record", "--suite", "tests", "--", "./missing"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
-    assert!(said.contains("cannot run ./missing") && said.contains("is the path right") && !said.contains("--together"), "{said}");
+    assert!(said.contains("cannot run ./missing") && said.contains("is the path right") && !said.contains("without --suite"), "{said}");
 }
 
 #[test]

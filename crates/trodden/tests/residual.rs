@@ -113,14 +113,12 @@ fn the_field_says_what_tests_did_not_take() {
     assert!(seen + 100_000_000 > before && seen < before + 60_000_000_000, "{seen} is not about {before}");
     assert_eq!(report["summary"]["share_of_executions"], Value::Null);
     // What is summed up is what is listed.
-    for arguments in ["", "--function classify", "--known-edges", "--min-count 2"] {
+    for arguments in ["", "--function classify", "--known-edges"] {
         let report = json(&place, arguments);
         let sum = |name: &str| report["summary"][name].as_u64().unwrap();
         assert_eq!(sum("untested_paths") + sum("unfinished_paths"), report["found"].as_u64().unwrap(), "{report:#}");
         assert_eq!(sum("untested_paths"), paths(&report).len() as u64);
     }
-    let none = String::from_utf8(place.trodden("untested --min-count 1000").stdout).unwrap();
-    assert!(none.contains("excluded by") && none.contains("--min-count"), "{none}");
     check_raw_file(&place, &found);
     let shown = String::from_utf8(place.trodden("report field.trodden").stdout).unwrap();
     assert!(shown.contains(" of what is counted") && !shown.contains("Unfinished paths"), "{shown}");
@@ -202,8 +200,8 @@ fn other_tools_read_it() {
     assert!(schemas.validate(&wrong, compiled).is_err());
     let lcov = |arguments: &str| String::from_utf8(place.trodden(&format!("untested --format lcov {arguments}")).stdout).unwrap();
     // Of the interesting paths.
-    let (some, none) = (lcov("--known-edges --function classify"), lcov("--min-count 100"));
-    assert!(some.contains("DA:9,1\n") && !some.contains("main") && none.is_empty(), "{some} {none}");
+    let some = lcov("--known-edges --function classify");
+    assert!(some.contains("DA:9,1\n") && !some.contains("main"), "{some}");
     let lcov = lcov("");
     assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,2") && !lcov.contains(",0\n"), "{lcov}");
 }

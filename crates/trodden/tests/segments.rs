@@ -364,7 +364,7 @@ fn both_schemes_find_the_same_untested_segments() {
     place.cc("-O2 caller.c callee.c -o prog");
     // Tests come to x = 3: odd and divisible, odd and not, even and divisible (0), even and not (2).
     record(&place, "streaming", "tests", &["--whole-program"], &["2"]);
-    place.trodden("instrument prog -o field --tested-segments tests.trodden.streams");
+    place.trodden("instrument prog -o field --segments tested:tests.trodden.streams");
     record(&place, "field", "field", &[], &["600"]);
     let untested = segments(&place, "field.trodden --untested");
     // The tests took even with divisible and odd without.
@@ -373,7 +373,7 @@ fn both_schemes_find_the_same_untested_segments() {
     record(&place, "one", "one", &[], &["2"]);
     place.trodden("instrument prog -o two --segments calls:one.trodden");
     record(&place, "two", "two", &[], &["2"]);
-    place.trodden("instrument prog -o three --tested-segments two.trodden");
+    place.trodden("instrument prog -o three --segments tested:two.trodden");
     record(&place, "three", "three", &[], &["600"]);
     let by_stages = segments(&place, "three.trodden --untested");
     // The three stages know what pointers lead to, too: `callee` is called more often than by name.

@@ -98,10 +98,9 @@ fn what_is_not_understood_is_an_error_with_its_line() {
 #[test]
 fn numbers_out_of_range_and_contradictions_are_refused_by_option() {
     let place = Place::with(&[("example.events", EXAMPLE)]);
-    let questions: [(&[&str], &str); 8] = [
+    let questions: [(&[&str], &str); 7] = [
         (&["patterns", "iterations", "--length", "2-3"], "--length of iterations is one number"),
         (&["patterns", "iterations", "--threshold", "150"], "--threshold"),
-        (&["patterns", "iterations", "--interval", "5"], "--interval does not apply to iterations"),
         (&["patterns", "phases", "--top", "0"], "--top"),
         (&["patterns", "phases", "--length", "3"], "--length does not apply to phases"),
         (&["patterns", "hot", "--length", "5-4"], "5 is more than 4"),

@@ -342,7 +342,7 @@ fn a_recording_of_instructions_serves_events() {
     for key in ["instructions", "events", "processor", "tables", "skew", "lengths"] {
         assert_eq!(live[key], again[key], "{key}");
     }
-    let only = json(at, &["--json", "--record", "only.trodrec", "--instructions", "--", "./counted"]);
+    let only = json(at, &["--json", "--record", "only.trodrec", "--event", "instructions", "--", "./counted"]);
     assert_eq!(
         (&only["instructions"], json(at, &["--json", "--from", "only.trodrec"])["overlap"].as_f64()),
         (&live["instructions"], Some(100.0))

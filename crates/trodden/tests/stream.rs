@@ -4,7 +4,7 @@
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, trodden, with_choices};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -592,7 +592,8 @@ fn what_there_was_no_room_for_is_counted() {
     // With a recorder, but the file may have two regions at most: 2 MiB, in blocks of 512 bytes.
     let limited = "ulimit -f 4200; exec ./fast 3000000";
     let mut recorded = place.command(trodden());
-    recorded.args(["record", "--whole-program", "--max-wait", "0", "--no-store", "-o", "few.trodden", "--", "sh", "-c", limited]);
+    let words = ["record", "--whole-program", "--max-wait", "0", "--no-store", "-o", "few.trodden", "--", "sh", "-c", limited];
+    with_choices(&mut recorded, words);
     let recorded = recorded.output().unwrap();
     let said = String::from_utf8_lossy(&recorded.stderr);
     assert_eq!(recorded.status.code(), Some(2), "{said}");

@@ -5,6 +5,7 @@ mod place;
 
 use place::{Place, must, trodden};
 use serde_json::Value;
+use std::fs::File;
 use std::process::Output;
 
 /// Two options that do something each; a third argument makes it fail.
@@ -101,17 +102,25 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
 
     // Line 10 is in the branch of `rounded`.
     place.write("change.diff", "--- a/a.c\n+++ b/a.c\n@@ -10 +10 @@\n-        n = n / 10 * 10;\n+        n = n / 10 * 11;\n");
-    let order = json(&place, "suite order tests --diff change.diff --only-changed --json");
+    let order: Value = serde_json::from_str(&order_by_diff(&place, "change.diff", "--only-changed --json")).unwrap();
     let mut first = names(&order["tests"]);
     first.sort_unstable();
     assert_eq!((first, &order["changed_paths"]), (vec!["both", "rounded"], &Value::from(2)));
     // A change of what no test runs orders nothing.
     place.write("other.diff", "--- a/other.c\n+++ b/other.c\n@@ -1 +1 @@\n-int a;\n+int b;\n");
-    assert_eq!(json(&place, "suite order tests --diff other.diff --json")["average_percentage_covered"], Value::Null);
-    let text = String::from_utf8(place.trodden("suite order tests --diff other.diff").stdout).unwrap();
+    let by_diff = |options| order_by_diff(&place, "other.diff", options);
+    assert_eq!(serde_json::from_str::<Value>(&by_diff("--json")).unwrap()["average_percentage_covered"], Value::Null);
+    let text = by_diff("");
     assert!(text.contains("the change chooses no test") && !text.contains("100.0 %"), "{text}");
     let all = String::from_utf8(place.trodden("suite order tests --names").stdout).unwrap();
     assert!(all.starts_with("plain and scaled\n") && all.lines().count() == 5, "{all}");
+}
+
+/// What `suite order` prints for a diff on its standard input.
+fn order_by_diff(place: &Place, diff: &str, options: &str) -> String {
+    let mut command = place.command(trodden());
+    command.args(["suite", "order", "tests", "--changed-since", "-"]).args(options.split_whitespace());
+    String::from_utf8(must(command.stdin(File::open(place.path(diff)).unwrap())).stdout).unwrap()
 }
 
 #[test]
@@ -145,8 +154,9 @@ fn changes_are_of_the_files_that_git_means() {
     let changed = |file: &str| {
         place.write(file, &PROGRAM.replace("/ 10 * 10", "/ 10 * 11"));
         place.write("change.diff", &String::from_utf8(git("diff")).unwrap());
-        let of = |how: &str| json(&place, &format!("suite order tests {how} --json"))["changed_paths"].clone();
-        let both = (of("--since HEAD"), of("--diff change.diff"));
+        let of_commit = json(&place, "suite order tests --changed-since HEAD --json")["changed_paths"].clone();
+        let of_diff: Value = serde_json::from_str(&order_by_diff(&place, "change.diff", "--json")).unwrap();
+        let both = (of_commit, of_diff["changed_paths"].clone());
         place.write(file, PROGRAM);
         both
     };

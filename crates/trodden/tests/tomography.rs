@@ -6,7 +6,8 @@ mod place;
 use place::{Place, must, trodden, with_choices};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use trodden_flow::Numbering;
 use trodden_profile::Profile;
@@ -76,11 +77,9 @@ fn report(place: &Place, copy: usize, user: &str, input: &str) {
     fs::create_dir(place.path(&raw)).unwrap();
     let pattern = place.path(&raw).join("%m.raw");
     place.command(&program).args(input.split(' ')).env("TRODDEN_OUTPUT", pattern).output().unwrap();
-    must(place.command(trodden()).args(["fleet", "pack", &raw, "--user", user, "--copy"]).arg(&program).args([
-        "-o",
-        "all.field",
-        "--append",
-    ]));
+    must(place.command(trodden()).args(["fleet", "pack", &raw, "--user", user, "--copy"]).arg(&program).args(["-o", "one.field"]));
+    let mut all = File::options().append(true).create(true).open(place.path("all.field")).unwrap();
+    all.write_all(&fs::read(place.path("one.field")).unwrap()).unwrap();
 }
 
 fn aggregate(place: &Place, arguments: &str) -> Value {

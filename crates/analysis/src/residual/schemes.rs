@@ -112,7 +112,7 @@ impl Stages<'_> {
         let writes = self.instrument("stream", &["--stream"], "")?;
         let (tests, time) = self.record(&writes, self.job.tests, &["--whole-program"])?;
         let streams = tests.with_extension("trodden.streams");
-        let deployed = self.instrument("segments", &["--tested-segments", words(&streams)?], "")?;
+        let deployed = self.instrument("segments", &["--segments", &format!("tested:{}", words(&streams)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("whole program path", 1, time, (&profile, self.folders))?, profile))
     }
@@ -123,7 +123,7 @@ impl Stages<'_> {
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
         let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", words(&paths)?)], "")?;
         let (segments, second) = self.record(&follows, self.job.tests, &[])?;
-        let deployed = self.instrument("stage-3", &["--tested-segments", words(&segments)?], "")?;
+        let deployed = self.instrument("stage-3", &["--segments", &format!("tested:{}", words(&segments)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("three stages", 2, first + second, (&profile, self.folders))?, paths))
     }

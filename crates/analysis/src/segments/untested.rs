@@ -1,4 +1,4 @@
-//! Untested interprocedural segments: of programs made by `trodden instrument --tested-segments`.
+//! Untested interprocedural segments: of programs made by `trodden instrument --segments tested:RUN`.
 
 use super::observed::{ObservedSegments, named};
 use anyhow::{Context, Result};
@@ -42,8 +42,6 @@ pub struct UntestedSegmentSelection<'a> {
     pub known: &'a [String],
     /// Only those that end in this function.
     pub function: Option<&'a str>,
-    /// Least number of executions.
-    pub least_count: u64,
 }
 
 impl Default for SegmentProfiles {
@@ -95,10 +93,10 @@ impl<'a> UntestedSegments<'a> {
             }
             let mut found = observed.of_depth(depth);
             let all = (found.len(), found.iter().map(|s| u128::from(s.2)).sum());
-            found.retain(|(image, segment, count)| {
+            found.retain(|(image, segment, _)| {
                 let ends_in =
                     |name: &str| segment.last().is_some_and(|at| Name::from_linkage(map(image, at.function).plain_name()).is(name));
-                *count >= wanted.least_count && wanted.function.is_none_or(ends_in) && !known.contains(&named(image, segment))
+                wanted.function.is_none_or(ends_in) && !known.contains(&named(image, segment))
             });
             depths.push(UntestedOfDepth { depth, found, all });
         }

@@ -44,12 +44,12 @@ pub struct PhaseRow {
     pub hot: Vec<(String, f64)>,
 }
 
-/// Phases by paths and by blocks, of intervals of so many paths; by default a hundred of them.
+/// Finds phases by paths and by blocks. The sequence is divided into a hundred intervals.
 ///
 /// # Errors
 /// A parameter is out of its range.
-pub fn phases_of(opened: &Opened, interval: Option<u64>, most: usize) -> Result<PhaseDocument> {
-    let interval = interval.unwrap_or_else(|| opened.path_events().div_ceil(100).max(1));
+pub fn phases_of(opened: &Opened, most: usize) -> Result<PhaseDocument> {
+    let interval = opened.path_events().div_ceil(100).max(1);
     let parameters = PhaseParameters { most_phases: most, ..PhaseParameters::default() };
     let table = &opened.table;
     let by_paths = phases(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;

@@ -1,6 +1,7 @@
 //! Who runs jobs: `--engine local|slurm:OPTIONS|kubernetes:IMAGE,CLAIM|template:COMMAND`.
 
 use anyhow::{Context, Result, ensure};
+use std::env;
 use std::fs;
 use std::path::Path;
 use trodden_launch::{Engine, Kubernetes, Local, Slurm, Template};
@@ -52,7 +53,7 @@ impl EngineChoice {
     /// The engine.
     ///
     /// # Errors
-    /// It needs a folder that all machines see.
+    /// It needs a folder that all machines see, or a program that is not installed.
     pub fn engine(&self, parameters: &EngineParameters) -> Result<Engine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);
@@ -61,6 +62,9 @@ impl EngineChoice {
             EngineChoice::Local => Engine::Local(Local { parallel, memory, retries }),
             EngineChoice::Slurm(options) => {
                 shared.context("give a folder that all machines of the cluster see: --work FOLDER")?;
+                let path = env::var_os("PATH").unwrap_or_default();
+                let is_there = env::split_paths(&path).any(|folder| folder.join("sbatch").is_file());
+                ensure!(is_there, "there is no `sbatch` on the search path: run this on a machine from which jobs are submitted to Slurm");
                 Engine::Slurm(Slurm { options: options.clone(), retries, ..Slurm::default() })
             }
             EngineChoice::Template(line) => Engine::Template(Template { line: line.clone(), parallel, retries }),

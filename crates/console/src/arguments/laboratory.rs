@@ -7,18 +7,20 @@
 use super::choices::{Choice, one_of, spelled};
 use super::compression::METHODS;
 use super::partition::{COPY_STRATEGIES, HITS, ProfitableChoices};
-use super::times::an_hour_at_most;
+use super::times::{an_hour_at_most, duration};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, ValueEnum};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
+use trodden_analysis::isolate::Score;
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 use trodden_sequence::CompressionMethod;
 use trodden_unit::experiment::spelling::{MOST_PATHS, decode, encode};
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, Threads};
-use trodden_wire::stream::MOST_REGIONS;
+use trodden_wire::stream::{MOST_PATIENCE_MS, MOST_REGIONS};
 use trodden_witness::DistributionStrategy;
 
 /// Variable that holds choices, in the syntax of their options.
@@ -57,6 +59,9 @@ pub struct LaboratoryChoices {
     /// How coverage is shown.
     #[command(flatten)]
     pub coverage: CoverageChoices,
+    /// How suspicious paths are ranked.
+    #[command(flatten)]
+    pub isolation: IsolationChoices,
 }
 
 /// How paths are counted.
@@ -199,6 +204,20 @@ pub struct StreamChoices {
     /// With record's --whole-program: MiB of each thread's stream that the recorder may lag behind before the thread waits.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MOST_REGIONS))]
     pub backlog: Option<u64>,
+    /// With record's --whole-program: longest time that a thread blocks when its buffer is full; after that it drops events and counts
+    /// them (default 2s; 0 = never block).
+    #[arg(long, value_name = "TIME", value_parser = max_wait)]
+    pub max_wait: Option<Duration>,
+}
+
+/// Reads a time of whole milliseconds, or 0.
+fn max_wait(text: &str) -> Result<Duration, String> {
+    let time = if text == "0" { Duration::ZERO } else { duration(text)? };
+    let is_whole = time.subsec_nanos() % 1_000_000 == 0;
+    match is_whole && time <= Duration::from_millis(MOST_PATIENCE_MS) {
+        true => Ok(time),
+        false => Err(format!("it must be 0 or between 1ms and {}s", MOST_PATIENCE_MS / 1000)),
+    }
 }
 
 /// How traces are recorded.
@@ -250,6 +269,15 @@ pub struct ReportChoices {
     /// With a recording of waits: print each wait as the difference of two paths, step by step, with its class and distance.
     #[arg(long)]
     pub explain: bool,
+}
+
+/// How suspicious paths are ranked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "isolate")]
+pub struct IsolationChoices {
+    /// Score by which suspicious paths are ranked (default ochiai).
+    #[arg(long, value_parser = spelled::<Score>())]
+    pub score: Option<Score>,
 }
 
 /// How coverage is shown.
@@ -443,6 +471,12 @@ impl FromArgMatches for GivenChoices {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn longest_waits_are_whole_milliseconds() {
+        assert_eq!((max_wait("0"), max_wait("7ms")), (Ok(Duration::ZERO), Ok(Duration::from_millis(7))));
+        assert!(max_wait("10us").is_err() && max_wait("5").is_err() && max_wait("23h").is_err());
+    }
 
     #[test]
     fn choices_are_spelled_as_options() {

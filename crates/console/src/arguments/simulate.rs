@@ -20,16 +20,13 @@ pub struct SimulateOptions {
     /// Executable or library whose branches are in the text of `perf script` (repeatable).
     #[arg(long, value_name = "FILE", requires = "from")]
     pub program: Vec<PathBuf>,
-    /// Write the branches to this file, for later runs with --from.
+    /// Write the branches to this file, for later runs with --from; with --event whole instructions, which other events need as well.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Record whole instructions with the memory that they access, which events need.
-    #[arg(long, requires = "record")]
-    pub instructions: bool,
     /// Hot path table, ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT] (repeatable; default 512x4,xor,lfu).
     #[arg(long, value_name = "TABLE")]
     pub table: Vec<String>,
-    /// Count an event along paths, in tables of its own (repeatable); all but instructions need whole instructions.
+    /// Count an event along paths, in tables of its own (repeatable).
     #[arg(long, value_name = "EVENT", value_parser = one_of(EVENTS))]
     pub event: Vec<ProcessorEvent>,
     /// Write the first table's profile, as paths of a program built with --addresses, for `trodden report` and `diff`.

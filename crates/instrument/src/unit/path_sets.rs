@@ -102,7 +102,7 @@ impl Unit {
     /// What is said of a function whose paths do not have the numbers by which they are given.
     fn cut_elsewhere(&self, paths: u64) -> String {
         format!(
-            "it has {paths} paths where --max-paths is {}, so they are cut into shorter ones, whose numbers are others than those of \
+            "it has {paths} paths where max-paths is {}, so they are cut into shorter ones, whose numbers are others than those of \
                 the interesting paths",
             self.options.plan.max_paths
         )

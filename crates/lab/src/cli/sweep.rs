@@ -19,7 +19,7 @@ An experiment:
 
 Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Those of the processor \
 need sources of whole
-instructions (trodden simulate --record FILE --instructions). Results go to standard output as CSV.")]
+instructions (trodden simulate --record FILE --event instructions). Results go to standard output as CSV.")]
 pub struct Sweep {
     /// The experiment.
     pub experiment: PathBuf,

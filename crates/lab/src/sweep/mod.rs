@@ -166,7 +166,7 @@ impl Job<'_> {
             let mut opened = open_file_or_trace(path, self.format)?;
             if self.model.is_some() && opened.source.level() == Level::Branches {
                 bail!(
-                    "{} holds branches only: metrics and branch-queue need whole instructions (record with --instructions, or a trace of \
+                    "{} holds branches only: metrics and branch-queue need whole instructions (record with --event, or take a trace of \
                      CBP2025 or ChampSim)",
                     path.display()
                 );

@@ -306,7 +306,7 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         for function in &map.functions {
             ensure!(
                 has_usual_numbers(function)?,
-                "the paths of function `{}` have numbers of their own: build without --table-slots",
+                "the paths of function `{}` have numbers of their own: build without table-slots",
                 function.name
             );
         }
@@ -326,7 +326,7 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         match &all {
             Some(others) if others.known != taken.known => bail!("units of the program know different paths: build all alike"),
             Some(others) if *others != taken => {
-                bail!("units of the program are built with different --reach or --threads: build all alike")
+                bail!("units of the program are built with different settings of reach or threads: build all alike")
             }
             _ => all = Some(taken),
         }

@@ -23,7 +23,7 @@ pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources
     let page = &Page::new(options);
     let mut out = header(view, selection, advice, page);
     if advice.savings.is_empty() && advice.others.is_empty() {
-        out.push_str("No finding is above the threshold (--min-share).\n");
+        out.push_str("No finding saves that much.\n");
     }
     if !advice.savings.is_empty() {
         let shown = format!("{} of {} shown", advice.savings.len(), count(advice.found.0 as u128));

@@ -119,7 +119,7 @@ impl Sequence {
             "events_examined": self.opened.grammar.len().min(EXAMINED),
             "iterations": iterations_of(&self.opened, whole)?,
             "last_branches": last_branches(&self.opened, BRANCHES, 0, EXAMINED).ok(),
-            "phases": phases_of(&self.opened, None, PHASES)?,
+            "phases": phases_of(&self.opened, PHASES)?,
         }))
     }
 
@@ -128,7 +128,7 @@ impl Sequence {
     /// # Errors
     /// A number is out of its range, which it is not.
     pub fn page(&self) -> Result<String> {
-        let phases: PhaseDocument = phases_of(&self.opened, None, PHASES)?;
+        let phases: PhaseDocument = phases_of(&self.opened, PHASES)?;
         let found = iterations_of(&self.opened, self.question())?;
         let mut page = format!(
             "<details class=\"sequence\" open><summary>Phases: {} by paths, {} by basic blocks <span class=\"faint\">{}, \

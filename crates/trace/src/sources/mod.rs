@@ -9,7 +9,7 @@
 //! | `perf_script.rs` | text of `perf script`: branch stacks, or branches of Intel PT | branches |
 //! | `x86.rs` | | what the processor model needs of x86-64 instructions |
 //! | `recorded.rs`, `recorded_writer.rs` | the compact format of `trodden simulate --record` | branches |
-//! | `recorded_instructions.rs` | the same with `--instructions` | instructions |
+//! | `recorded_instructions.rs` | the same with `--event` | instructions |
 //!
 //! A source gives batches, so that several tables and configurations can be fed from one reading. Each record names its
 //! thread; records of one thread are in program order. A damaged source fails with the offset of the damage, and what

@@ -23,9 +23,6 @@ pub struct Build {
     /// Optimise each program as a whole, then count its paths.
     #[arg(long)]
     pub lto: bool,
-    /// Set CC and CXX, but leave the search path alone.
-    #[arg(long)]
-    pub only_variables: bool,
     /// How to count.
     #[command(flatten)]
     pub parameters: Parameters,
@@ -88,17 +85,15 @@ pub struct Instrument {
     /// through:FILE:LINE,.., paths:FILE or diff:REVISION (repeatable).
     #[arg(long, value_name = "SET")]
     pub interesting: Vec<String>,
-    /// Count segments across calls instead of paths: those of a run, top:N[:RUN], share:99%[:RUN] or calls:RUN.
-    #[arg(long, value_name = "SET", group = "segments_to_count")]
+    /// Count segments across calls instead of paths: those of a run, top:N[:RUN], share:99%[:RUN] or calls:RUN; or tested:RUN, every
+    /// segment that begins with a path of this run of the tests up to a call.
+    #[arg(long, value_name = "SET")]
     pub segments: Option<String>,
     /// With --segments RUN: only this segment, such as 'main:12 > parse:3' (repeatable).
     #[arg(long, value_name = "SEGMENT", requires = "segments")]
     pub only: Vec<String>,
-    /// Count every segment that begins with a path of this run of the tests up to a call.
-    #[arg(long, value_name = "RUN", group = "segments_to_count")]
-    pub tested_segments: Option<String>,
-    /// With --segments or --tested-segments: maximum number of calls in a segment.
-    #[arg(long, value_name = "K", requires = "segments_to_count", default_value_t = 1)]
+    /// With --segments: maximum number of calls in a segment.
+    #[arg(long, value_name = "K", requires = "segments", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: u32,
     /// Count only paths that match this expression (see `trodden find`; without `call`), and act at the end of each.

@@ -11,7 +11,7 @@ use trodden_console::arguments::partition::copies;
 #[command(next_help_heading = "Copies")]
 pub struct Copies {
     /// Run K copies, each instrumented for a different part of the paths, and merge their counts.
-    #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["burst", "every", "branches", "together"])]
+    #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["burst", "every", "branches"])]
     pub copies: Option<usize>,
     /// What to divide: paths, edges, iterations (sequences of paths), or segments:SET (RUN, top:N[:RUN], share:99%[:RUN]).
     #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = division)]

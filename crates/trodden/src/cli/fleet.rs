@@ -83,12 +83,9 @@ pub struct Pack {
     /// What distinguishes users; only its hash is in the report. By default reports say nothing of users.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub user: String,
-    /// The report.
+    /// The report. Files of reports may be joined by `cat`.
     #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: PathBuf,
-    /// Append the report to the file.
-    #[arg(long)]
-    pub append: bool,
 }
 
 /// `trodden fleet aggregate`
@@ -106,9 +103,6 @@ pub struct Aggregate {
     /// At most this many paths, those that most users took; 0 for all. [default: 10, of JSON all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// At most this many users of each path; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub users: usize,
     /// Write a row for each path of each user, ordered by path: CSV, or Parquet if the name ends in .parquet.
     #[arg(long, value_name = "FILE", value_parser = place())]
     pub rows: Option<PathBuf>,

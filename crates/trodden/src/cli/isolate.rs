@@ -1,8 +1,7 @@
 //! The syntax of `trodden isolate`.
 
 use clap::Args;
-use trodden_analysis::isolate::Score;
-use trodden_console::arguments::choices::spelled;
+use trodden_console::arguments::laboratory::IsolationChoices;
 
 /// `trodden isolate`
 #[derive(Debug, Args)]
@@ -10,7 +9,7 @@ use trodden_console::arguments::choices::spelled;
 Examples:
   trodden isolate nightly                          passing and failing runs of a suite
   trodden isolate --failing 7 --failing 9 --passing good
-  trodden isolate nightly --by importance --top 3 --json
+  trodden isolate nightly --top 3 --json
   trodden isolate checks --program parse           of a suite that runs several programs
 
 Use --failing for failing tests that exit with 0. Only runs of one build of one program are compared; runs whose exit status is unknown \
@@ -27,9 +26,6 @@ pub struct Isolate {
     /// Only runs of this program, given by file name or path.
     #[arg(long, value_name = "PROGRAM")]
     pub program: Option<String>,
-    /// Score by which paths are ranked.
-    #[arg(long, value_parser = spelled::<Score>(), default_value = "ochiai")]
-    pub by: Score,
     /// Only functions of this name, or whose full name matches this regular expression.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
@@ -39,4 +35,7 @@ pub struct Isolate {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// What only the laboratory chooses.
+    #[arg(skip)]
+    pub choices: IsolationChoices,
 }

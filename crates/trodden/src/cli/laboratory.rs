@@ -36,6 +36,7 @@ impl Command {
                 job.choices = choices.tracing.clone();
             }
             Command::Waits(Waits::Record(job)) => job.choices = choices.waiting.clone(),
+            Command::Isolate(job) => job.choices = choices.isolation.clone(),
             Command::Report(job) => job.choices = choices.reporting.clone(),
             Command::Export(job) => job.choices = choices.coverage.clone(),
             Command::Coverage(job) => job.files().choices = choices.coverage.clone(),

@@ -42,9 +42,6 @@ pub struct Patterns {
     /// Least share in per cent: of all paths for hot subpaths (default 1), of equal beginnings for patterns of iterations (default 90).
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub threshold: Option<f64>,
-    /// Phases: paths in an interval. [default: a hundredth of the sequence]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub interval: Option<u64>,
     /// Maximum number of results; 0 for all. [default: 10, of JSON all; at most 10 phases]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,

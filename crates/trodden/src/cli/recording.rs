@@ -2,6 +2,7 @@
 
 use super::branches::{Branches, branches};
 use super::copies::Copies;
+use anyhow::{Result, ensure};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use trodden_console::arguments::times::duration;
 use trodden_recording::RecordedCommand;
 use trodden_recording::streams::record::StreamOptions;
 use trodden_sequence::CompressionMethod;
-use trodden_wire::stream::{DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, MOST_LAST, MOST_PATIENCE_MS};
+use trodden_wire::stream::{DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, MOST_LAST};
 
 /// Where the profile of a run goes.
 #[derive(Debug, Args)]
@@ -29,6 +30,16 @@ pub struct Destination {
 }
 
 impl Destination {
+    /// Finds out what would fail only after the program has run.
+    ///
+    /// # Errors
+    /// The profile's file is a folder, or lies in none.
+    pub fn check(&self) -> Result<()> {
+        let Some(file) = &self.output else { return Ok(()) };
+        ensure!(!file.is_dir(), "--output {} is a folder: name a file, such as {0}/run.trodden", file.display());
+        Ok(())
+    }
+
     /// For the library.
     pub fn value(&self) -> trodden_recording::Destination {
         trodden_recording::Destination { suite: self.suite.clone(), output: self.output.clone(), no_store: self.no_store }
@@ -53,13 +64,10 @@ pub struct Record {
     /// Where its profile goes.
     #[command(flatten)]
     pub destination: Destination,
-    /// With --suite: make one run of all processes (as bursts, --branches and --no-store do anyway).
-    #[arg(long, requires = "suite")]
-    pub together: bool,
     /// Attach to a running program, built with --sample and started with TRODDEN_OUTPUT: its raw file, their folder, or its
     /// process number (repeatable).
     #[arg(long, alias = "pid", value_name = "RAW|FOLDER|PID")]
-    #[arg(conflicts_with_all = ["together", "branches", "whole_program", "last", "copies", "command"])]
+    #[arg(conflicts_with_all = ["branches", "whole_program", "last", "copies", "command"])]
     pub attach: Vec<PathBuf>,
     /// With --attach: how long (default: until Ctrl-C, or until the processes have ended).
     #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "attach")]
@@ -124,10 +132,6 @@ pub struct RecordStream {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_LAST),
         conflicts_with_all = ["burst", "every", "branches", "copies", "suite", "output", "no_store"])]
     pub last: Option<u64>,
-    /// With --whole-program: longest time a thread may block when its buffer is full; after that it drops events and counts them
-    /// (0: never block). [default: 2s]
-    #[arg(long, value_name = "TIME", requires = "whole_program", value_parser = max_wait)]
-    pub max_wait: Option<Duration>,
     /// What only the laboratory chooses.
     #[arg(skip)]
     pub choices: StreamChoices,
@@ -139,18 +143,8 @@ impl RecordStream {
         StreamOptions {
             method: self.choices.method.unwrap_or(CompressionMethod::Phrases),
             backlog: self.choices.backlog.unwrap_or(DEFAULT_REGIONS),
-            patience: self.max_wait.map_or(DEFAULT_PATIENCE_MS, |time| time.as_millis() as u64),
+            patience: self.choices.max_wait.map_or(DEFAULT_PATIENCE_MS, |time| time.as_millis() as u64),
         }
-    }
-}
-
-/// Reads a time of whole milliseconds, or 0.
-fn max_wait(text: &str) -> Result<Duration, String> {
-    let time = if text == "0" { Duration::ZERO } else { duration(text)? };
-    let is_whole = time.subsec_nanos() % 1_000_000 == 0;
-    match is_whole && time <= Duration::from_millis(MOST_PATIENCE_MS) {
-        true => Ok(time),
-        false => Err(format!("it must be 0 or between 1ms and {}s", MOST_PATIENCE_MS / 1000)),
     }
 }
 
@@ -176,16 +170,4 @@ pub struct Import {
     /// Where the profile goes.
     #[command(flatten)]
     pub destination: Destination,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_are_whole_milliseconds() {
-        assert_eq!((max_wait("0"), max_wait("7ms")), (Ok(Duration::ZERO), Ok(Duration::from_millis(7))));
-        assert_eq!(max_wait("2s"), Ok(Duration::from_millis(DEFAULT_PATIENCE_MS)));
-        assert!(max_wait("10us").is_err() && max_wait("5").is_err() && max_wait("23h").is_err());
-    }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
 use trodden_console::arguments::choices::spelled;
 use trodden_console::arguments::laboratory::{CoverageChoices, ReportChoices};
-use trodden_console::arguments::shares::percent;
 use trodden_report::Measure;
 use trodden_stored::named::LAST;
 
@@ -32,9 +31,6 @@ pub struct Report {
     /// Maximum number of paths, or of causes of waits; 0 for all. [default: 10, in JSON all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Profiles: minimum share of the program, in percent.
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
-    pub min_share: Option<f64>,
     /// Profiles: maximum number of source lines of a path; 0 for all. [default: 40]
     #[arg(long, value_name = "N", conflicts_with = "json")]
     pub steps: Option<usize>,
@@ -48,7 +44,7 @@ pub struct Report {
     #[arg(long, conflicts_with = "html")]
     pub json: bool,
     /// Write an HTML page, which has all, to this file instead.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["function", "top", "min_share", "steps"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["function", "top", "steps"])]
     pub html: Option<PathBuf>,
     /// What only the laboratory chooses.
     #[arg(skip)]
@@ -77,12 +73,9 @@ pub struct Annotate {
     /// A profile: a file, a run (12, last, last~1) or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// Number of the path; by default the hottest.
+    /// Number of the path. [default: the path that executed most instructions]
     #[arg(long, value_name = "N")]
     pub path: Option<u64>,
-    /// Quantity that says which path is the hottest.
-    #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
-    pub measure: Measure,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -185,7 +178,8 @@ Examples:
   trodden advise --function parse --kind correlated
   trodden advise one.trodden --sarif advice.sarif
 
-Savings are shares of all executed instructions, for ideal changes. The time saved is less: measure it.")]
+Savings are shares of all executed instructions, for ideal changes; findings below 0.05% are left out. The time saved is less: measure \
+it.")]
 pub struct Advise {
     /// A profile: a file, a run (12, last, last~1) or a suite.
     #[arg(default_value = LAST)]
@@ -199,9 +193,6 @@ pub struct Advise {
     /// Maximum number of findings that save something, and of edges never taken together; 0 for all. [default: 10, in JSON and SARIF all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Minimum share of all executed instructions that a finding saves, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.05, value_parser = percent)]
-    pub min_share: f64,
     /// Print JSON.
     #[arg(long, conflicts_with = "sarif")]
     pub json: bool,

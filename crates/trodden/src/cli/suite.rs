@@ -161,8 +161,8 @@ const COSTS: [Choice<SuiteCost>; 2] = [(SuiteCost::Tests, "tests", "Their number
 #[command(after_help = "\
 Examples:
   trodden suite order tests                     most new paths first
-  trodden suite order tests --since HEAD        first those that take paths through lines changed since the commit that was built
-  git diff main... | trodden suite order tests --diff - --names | head -20
+  trodden suite order tests --changed-since HEAD   first those that take paths through lines changed since the commit that was built
+  git diff main... | trodden suite order tests --changed-since - --names | head -20
   trodden suite order tests --by rate           most new paths for their time
 
 Lines of a change are those of the old sources, from which the program was built that the tests ran.")]
@@ -175,14 +175,12 @@ pub struct Order {
     /// Value of a test.
     #[arg(long, value_parser = one_of(WORTHS), default_value = "paths")]
     pub by: Worth,
-    /// A unified diff; `-` for standard input.
-    #[arg(long, value_name = "FILE", conflicts_with = "since")]
-    pub diff: Option<PathBuf>,
-    /// Commit whose difference from the working tree is the change (`git diff`).
-    #[arg(long, value_name = "COMMIT")]
-    pub since: Option<String>,
+    /// Put the tests first that take paths through changed lines: since this commit, or by a unified diff in this file (`-` for standard
+    /// input).
+    #[arg(long, value_name = "COMMIT|DIFF")]
+    pub changed_since: Option<String>,
     /// Only tests that execute a changed path.
-    #[arg(long)]
+    #[arg(long, requires = "changed_since")]
     pub only_changed: bool,
     /// Print names only, one per line.
     #[arg(long, conflicts_with = "json")]

@@ -29,9 +29,6 @@ pub struct Untested {
     /// Maximum number of paths; 0 for all. [default: 10, in other formats than text all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Only paths that were executed at least this often.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub min_count: u64,
     /// Only paths that are new although all their edges are known.
     #[arg(long)]
     pub known_edges: bool,

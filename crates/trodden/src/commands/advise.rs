@@ -10,7 +10,7 @@ use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
-use trodden_analysis::advise::{AdviceKind, AdviseOptions};
+use trodden_analysis::advise::AdviceKind;
 use trodden_analysis::sequences::IterationPattern;
 use trodden_driver::properties::{self, KnownProperties};
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
@@ -85,7 +85,6 @@ fn wanted(job: &Advise) -> Result<AdviceSelection> {
         function: job.function.clone(),
         kinds: job.kind.clone(),
         top: output::most(job.top, job.json || job.sarif.is_some()),
-        min_share: job.min_share / 100.0,
-        options: AdviseOptions::default(),
+        ..AdviceSelection::default()
     })
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::annotate::{AnnotateRequest, annotate};
 use trodden_report::source_files::sources;
-use trodden_report::{SourceCache, events, json};
+use trodden_report::{Measure, SourceCache, json};
 use trodden_stored::named;
 
 /// Prints the path.
@@ -22,11 +22,10 @@ pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     view.damaged.extend(lost);
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    events::check(&profile, job.measure)?;
     if !job.json {
         report_partial(&profile);
     }
-    let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: job.measure };
+    let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: Measure::Instructions };
     let text = || Ok(annotate(&view, &request, &sources, &text_options(color, 0))?);
     print_found(job.json, || json_text(&json::annotate(&view, &request, &sources)?), text)?;
     remarks(&view, &sources);

@@ -14,7 +14,7 @@ use trodden_launch::process::exit_code;
 pub fn run(build: &Build) -> Result<ExitCode> {
     let job = BuildJob {
         lto: build.lto,
-        only_variables: build.only_variables,
+        only_variables: false,
         settings: build.parameters.settings(),
         command: build.command.clone(),
         variables: Vec::new(),

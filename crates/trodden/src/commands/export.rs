@@ -10,6 +10,7 @@ use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
 use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use trodden_analysis::residual::known_to;
 use trodden_coverage::{Files, is_mapped};
@@ -89,8 +90,17 @@ fn refuse_options_of_other_forms(job: &Export) -> Result<()> {
     Ok(())
 }
 
+/// Refuses to write bytes that are no text to a terminal, unless `-o -` asks for it.
+fn refuse_terminal(job: &Export) -> Result<()> {
+    const BINARY: [Format; 4] = [Format::Pprof, Format::Profdata, Format::Weights, Format::Known];
+    let is_shown = job.output.is_none() && BINARY.contains(&job.format) && std::io::stdout().is_terminal();
+    ensure!(!is_shown, "`{}` is no text, and would go to the terminal: name a file by -o FILE", word(job.format));
+    Ok(())
+}
+
 fn of_profile(job: &Export) -> Result<ExitCode> {
     refuse_options_of_other_forms(job)?;
+    refuse_terminal(job)?;
     let profile = named::load(name_of(&job.file)?)?;
     let view = if job.format == Format::Html { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&source_folders(), &profile.run.directory);

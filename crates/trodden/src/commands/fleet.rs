@@ -16,7 +16,7 @@ use trodden_analysis::FieldError;
 use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, UnitKey};
 use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
 use trodden_analysis::field::maps::UnitMaps;
-use trodden_analysis::field::{FieldReport, append, user_of};
+use trodden_analysis::field::{FieldReport, user_of};
 use trodden_analysis::residual::{KnownInput, inputs};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
@@ -33,6 +33,9 @@ use trodden_report::{SourceCache, View};
 
 /// Memory for sorting, in bytes: what does not fit goes to temporary files.
 const SORT_MEMORY: usize = 256 << 20;
+
+/// Number of users listed with each path, those with most executions first.
+const SHOWN_USERS: usize = 3;
 
 /// Ending of the names of reports.
 const EXTENSION: &str = "field";
@@ -77,11 +80,7 @@ fn pack(job: &Pack) -> Result<ExitCode> {
     }
     let mut bytes = Vec::new();
     report.write_to(&mut bytes)?;
-    let written = match job.append {
-        true => append(&job.output, &bytes).with_context(|| format!("cannot write {}", job.output.display())),
-        false => output::write_file(&job.output, &bytes),
-    };
-    written?;
+    output::write_file(&job.output, &bytes)?;
     let paths: usize = report.units.iter().map(|u| u.counts.len()).sum();
     note(format_args!(
         "{}: {} in {}",
@@ -133,7 +132,7 @@ fn distributed(folder: &Path) -> Result<DistributedCopies> {
 }
 
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
-    let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::most(job.top, job.json)), users: limit(job.users) };
+    let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::most(job.top, job.json)), users: SHOWN_USERS };
     let handed = job.copies.as_deref().map(distributed).transpose()?;
     let mut units = BTreeMap::new();
     let copies = handed.as_ref().map(|handed| {

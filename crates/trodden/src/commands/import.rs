@@ -21,6 +21,7 @@ const STANDARD_INPUT: &str = "-";
 /// # Errors
 /// A file cannot be read, they are of several kinds, nothing in them can be decoded, or the profile cannot be stored.
 pub fn run(job: &Import) -> Result<ExitCode> {
+    job.destination.check()?;
     let kind = kind_of_all(job)?;
     let (around, destination) = (surroundings(), job.destination.value());
     if kind != InputKind::Branches {

@@ -79,7 +79,7 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
     let mut settings = Settings { time_limit_s: job.choices.time_limit, ..job.parameters.settings() };
     settings.interesting = if job.interesting.is_empty() { None } else { place() };
     settings.watched = job.watch.as_ref().and_then(|_| place());
-    settings.segments = job.segments.as_ref().or(job.tested_segments.as_ref()).and_then(|_| place());
+    settings.segments = job.segments.as_ref().and_then(|_| place());
     exclusions::check(&settings)?;
     if !job.interesting.is_empty() {
         let paths = interesting::paths(&job.interesting, &job.program)?;
@@ -91,10 +91,13 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
     if let Some(expression) = &job.watch {
         settings.watched = Some(experiment::stored(context(), &watch::others(expression, &job.program)?)?);
     }
-    let set = match (&job.segments, &job.tested_segments) {
-        (Some(wanted), _) => Some(segments::asked(job.depth as usize, &job.only, wanted, &folders())?),
-        (None, Some(tests)) => Some(segments::tested(tests, job.depth as usize, &folders())?),
-        (None, None) => None,
+    let set = match job.segments.as_deref().map(|set| (set, set.strip_prefix("tested:"))) {
+        Some((_, Some(tests))) => {
+            ensure!(job.only.is_empty(), "--only names segments of a run, and --segments tested:RUN has no list of them: leave one out");
+            Some(segments::tested(tests, job.depth as usize, &folders())?)
+        }
+        Some((wanted, None)) => Some(segments::asked(job.depth as usize, &job.only, wanted, &folders())?),
+        None => None,
     };
     if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(GROWTH))) {
         let functions = plural(set.functions().len() as u128, "function", "functions");

@@ -7,6 +7,7 @@ use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::compared_runs::{ComparedRuns, gather};
+use trodden_analysis::isolate::Score;
 use trodden_report::isolation::{SuspectSelection, Suspects};
 use trodden_report::{SourceCache, View, source_files};
 
@@ -32,7 +33,11 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     let suspects = Suspects::new(
         &isolation,
         &view,
-        &SuspectSelection { by: job.by, top: output::most(job.top, job.json), function: job.function.as_deref() },
+        &SuspectSelection {
+            by: job.choices.score.unwrap_or(Score::Ochiai),
+            top: output::most(job.top, job.json),
+            function: job.function.as_deref(),
+        },
     )?;
     let text = || Ok(suspects.text(&sources, &output::text_options(color, output::STEPS)));
     output::print_found(job.json, || output::json_text(&suspects.json()), text)?;

@@ -7,6 +7,7 @@ use crate::surroundings::surroundings;
 use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
 use trodden_console::arguments::engines::EngineChoice;
+use trodden_console::arguments::laboratory::{CopyChoices, DivisionChoices, StreamChoices};
 use trodden_driver::other_programs::named;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::branches::{self, BranchRecording};
@@ -20,6 +21,7 @@ use trodden_recording::{programs, record, sample};
 pub fn run(job: &Record) -> Result<ExitCode> {
     // Before the command runs, which may take long.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
+    job.destination.check()?;
     refuse_options_without_effect(job)?;
     let (what, around) = (job.what(), surroundings());
     if !job.attach.is_empty() {
@@ -47,12 +49,10 @@ pub fn run(job: &Record) -> Result<ExitCode> {
 /// Refuses options that change nothing without another one. clap asks for the other one too, but not where that would conflict with what
 /// else is given.
 fn refuse_options_without_effect(job: &Record) -> Result<()> {
-    let (copies, stream) = (&job.copies, &job.stream);
+    let copies = &job.copies;
     let without_copies = copies.copies.is_none();
     let options = [
         ("--for", "--attach", job.time.is_some() && job.attach.is_empty()),
-        ("--together", "--suite", job.together && job.destination.suite.is_none()),
-        ("--max-wait", "--whole-program", stream.max_wait.is_some() && !stream.whole_program),
         ("--divide", "--copies", without_copies && copies.divide != Division::Paths),
         ("--depth", "--copies", without_copies && copies.depth.is_some()),
         ("--weights", "--copies", without_copies && copies.weights.is_some()),
@@ -62,6 +62,14 @@ fn refuse_options_without_effect(job: &Record) -> Result<()> {
         ("--ignore-output", "--copies", without_copies && copies.ignore_output),
         ("--work", "--copies", without_copies && copies.work.is_some()),
     ];
+    let (division, streams) = (&copies.division, &job.stream.choices);
+    let choices = [
+        ("--copies", without_copies && (*division != DivisionChoices::default() || copies.choices != CopyChoices::default())),
+        ("--whole-program", !job.stream.whole_program && *streams != StreamChoices::default()),
+    ];
+    if let Some((needed, _)) = choices.iter().find(|(_, is_idle)| *is_idle) {
+        bail!("a choice of `trodden-lab with` needs {needed}, which is missing");
+    }
     match options.iter().find(|(.., is_idle)| *is_idle) {
         Some((option, needed, _)) => bail!("{option} needs {needed}, which is missing, or does not go together with the other options"),
         None => Ok(()),
@@ -70,7 +78,7 @@ fn refuse_options_without_effect(job: &Record) -> Result<()> {
 
 /// Whether each program is to be a run of its own.
 fn follows(job: &Record) -> bool {
-    !(job.together || job.bursts.are_given() || job.destination.no_store)
+    !(job.bursts.are_given() || job.destination.no_store)
 }
 
 /// perf, and what it records.

@@ -78,6 +78,6 @@ fn selection(job: &Report) -> Selection {
         function: job.function.clone(),
         measure: job.measure.unwrap_or(Measure::Instructions),
         top: most(job.top, job.json),
-        min_share: job.min_share.unwrap_or(0.0) / 100.0,
+        min_share: 0.0,
     }
 }

@@ -34,7 +34,6 @@ pub fn patterns(job: &Patterns) -> Result<ExitCode> {
     let given = [
         ("--length", job.length.is_some(), job.kind != PatternKind::Phases),
         ("--threshold", job.threshold.is_some(), job.kind != PatternKind::Phases),
-        ("--interval", job.interval.is_some(), job.kind == PatternKind::Phases),
         ("--html", job.html.is_some(), job.kind == PatternKind::Phases),
     ];
     if let Some((option, ..)) = given.iter().find(|(_, is_given, applies)| *is_given && !applies) {
@@ -77,7 +76,7 @@ fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
     let top = job.top.unwrap_or(PHASES);
     ensure!(top > 0, "--top of phases is at least 1");
     let recording = recording(&job.file, kind, "patterns")?;
-    let found = sequences::phases_of(&open(&recording, job.thread)?, job.interval, top)?;
+    let found = sequences::phases_of(&open(&recording, job.thread)?, top)?;
     if let Some(file) = &job.html {
         let title = if recording.parse::<u64>().is_ok() { format!("run {recording}") } else { recording };
         return output::write_report(file, phases_page::page(&title, &found).as_bytes(), "the page is");

@@ -48,7 +48,7 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     }
     let mut parameters = parameters(job, model)?;
     let processor = processor(job, model)?;
-    let level = if processor.is_some() || job.instructions { Level::Instructions } else { Level::Branches };
+    let level = if processor.is_some() || (job.record.is_some() && !job.event.is_empty()) { Level::Instructions } else { Level::Branches };
     let mut opened = match &job.from {
         Some(file) => open_file(file, model.format, &job.program)?,
         None => program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,

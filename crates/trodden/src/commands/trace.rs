@@ -64,7 +64,6 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         ("--function", job.function.is_some()),
         ("--measure", job.measure.is_some()),
         ("--top", job.top.is_some()),
-        ("--min-share", job.min_share.is_some()),
         ("--steps", job.steps.is_some()),
         ("--what-if", !job.what_if.is_empty()),
         ("--stream", job.stream.is_some()),

@@ -74,12 +74,12 @@ fn report(job: &Untested, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     let most = job.top.unwrap_or(if is_text(job) { SHOWN } else { 0 });
     let top = trodden_report::select::limit(most);
     let function = job.function.as_deref();
-    let wanted = UntestedSelection { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order: job.by };
+    let wanted = UntestedSelection { function, top, old_edges_only: job.known_edges, order: job.by };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = ResidualReport::new(field, &wanted)?;
     let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let segments = UntestedSegmentSelection { known: &job.known, function, least_count: job.min_count };
+    let segments = UntestedSegmentSelection { known: &job.known, function };
     let across = across.as_ref().map(|observed| UntestedSegments::new(observed, &segments, &folders)).transpose()?;
     let across = across.as_ref().map(|untested| ShownSegments::new(untested, most));
     let both = ResidualAnswer { paths: &untested, across: across.as_ref(), schemes, is_alone: profile.images.is_empty() };

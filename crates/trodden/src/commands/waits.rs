@@ -84,7 +84,6 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     InputKind::Waits.refuse_options(&[
         ("--function", job.function.is_some()),
         ("--measure", job.measure.is_some()),
-        ("--min-share", job.min_share.is_some()),
         ("--steps", job.steps.is_some()),
     ])?;
     let expand = job.choices.explain;

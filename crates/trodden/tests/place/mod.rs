@@ -198,14 +198,13 @@ pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item
     let mut words = arguments.into_iter().peekable();
     // These have the same names as options of other commands.
     let first = command.get_args().next().map_or_else(|| words.peek().copied().unwrap_or(""), |word| word.to_str().unwrap_or(""));
-    let (is_coverage, is_report) = (first == "coverage", ["advise", "report"].contains(&first));
+    let is_coverage = first == "coverage";
     while let Some(word) = words.next() {
         match word {
             "--baseline" if is_coverage => _ = command.arg(word),
-            "--min-share" if is_report => _ = command.arg(word),
             "--scheme" | "--strategy" | "--max-probes" | "--max-callers" | "--threshold" | "--witness-strategy" | "--hits"
-            | "--max-paths" | "--table-slots" | "--chords" | "--reach" | "--growth" | "--tail-merging" | "--memory" | "--costs"
-            | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths" | "--keep-profile" => {
+            | "--max-paths" | "--max-wait" | "--score" | "--table-slots" | "--chords" | "--reach" | "--growth" | "--tail-merging"
+            | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--hot-paths" | "--keep-profile" => {
                 choices.extend([word, words.next().unwrap()])
             }
             "--all-procedures" | "--count-hits" | "--no-first-run" | "--baseline" | "--witnesses" => choices.push(word),

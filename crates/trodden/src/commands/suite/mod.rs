@@ -110,7 +110,6 @@ fn put_in_order(job: &Order) -> Result<()> {
         }
         None => None,
     };
-    ensure!(wanted.is_some() || !job.only_changed, "--only-changed needs a change: give --diff FILE or --since COMMIT");
     let mut placed = order(&suite.tests, wanted.as_ref(), job.by);
     let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, wanted.as_ref());
     let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
@@ -128,18 +127,17 @@ fn put_in_order(job: &Order) -> Result<()> {
 
 /// The lines that a change touches, if one is given.
 fn changes(job: &Order) -> Result<Option<ChangedLines>> {
-    let GitDifference { text, root } = match (&job.diff, &job.since) {
-        (None, None) => return Ok(None),
-        (Some(file), _) if file == Path::new("-") => {
+    let (GitDifference { text, root }, name) = match job.changed_since.as_deref() {
+        None => return Ok(None),
+        Some("-") => {
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-            GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
+            (GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }, "standard input")
         }
-        (Some(file), _) => git::diff_in(file)?,
-        (None, Some(commit)) => git::diff(commit)?,
+        Some(file) if Path::new(file).is_file() => (git::diff_in(Path::new(file))?, file),
+        Some(commit) => (git::diff(commit)?, "git diff"),
     };
-    let named = || job.diff.as_ref().map_or_else(|| "git diff".into(), |file| file.display().to_string());
-    Ok(Some(ChangedLines::from_diff(&text, root.as_deref()).with_context(named)?))
+    Ok(Some(ChangedLines::from_diff(&text, root.as_deref()).with_context(|| name.to_owned())?))
 }
 
 fn report_changes(changes: &ChangedLines) {
