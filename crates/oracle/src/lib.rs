@@ -7,13 +7,11 @@
 //! 2. [`log`]: a log of every step, from which the paths are counted again, counter by counter;
 //! 3. [`pgo`]: LLVM's own edge profile, where paths were finished (elsewhere what it infers is wrong).
 //!
-//! [`baselines`] are published schemes that say less than all paths, with what each would cost. [`interesting`] holds
-//! programs that count some paths against those that count all, [`untested`] what residual profiles say of a field
+//! [`interesting`] holds programs that count some paths against those that count all, [`untested`] what residual profiles say of a field
 //! against two full profiles. [`random`] makes programs to check, in C and C++, with everything in them that moves
 //! control in odd ways.
 #![forbid(unsafe_code)]
 
-pub mod baselines;
 pub mod branches;
 pub mod check;
 pub mod counts;

@@ -10,7 +10,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
-use trodden_oracle::baselines::cost;
 use trodden_oracle::check::{Variant, check, check_sources};
 use trodden_oracle::delta::DeltaLimits;
 use trodden_oracle::interesting::compare;
@@ -103,11 +102,6 @@ enum Task {
         #[arg(long, default_value_t = 600)]
         total_s: u64,
     },
-    /// What published schemes that say less than all paths would cost in the run of a stored profile: a table.
-    Baselines {
-        /// The profile, of a program that counts all paths.
-        profile: PathBuf,
-    },
     /// Print the random program of a seed.
     Show {
         /// The seed.
@@ -131,7 +125,6 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             print!("{}", random::program(seed).text);
             Ok(ExitCode::SUCCESS)
         }
-        Task::Baselines { profile } => baselines(&profile),
         Task::Interesting { full, interesting } => interesting_paths(&full, &interesting),
         Task::Untested { tests, field } => untested_paths(&tests, &field),
         Task::Delta { profile, limit_ms, total_s } => {
@@ -191,17 +184,6 @@ fn compactness(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, Error> {
             "proven": row.proven,
         });
         println!("{line}");
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn baselines(profile: &Path) -> Result<ExitCode, Error> {
-    let costs = cost::of_profile(&Profile::read(profile)?)?;
-    let all = |cost: &cost::Cost| (cost.register + cost.counts) as f64;
-    println!("{:24}{:>14}{:>14}{:>10}{:>16}", "scheme", "register", "counts", "of all", "executions lost");
-    for (name, cost) in cost::SCHEMES.iter().zip(&costs) {
-        let share = all(cost) / all(&costs[0]).max(1.0);
-        println!("{name:24}{:>14}{:>14}{share:>10.3}{:>16}", cost.register, cost.counts, cost.unknown);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
+//! | `baselines.rs`, `baselines/` | what published schemes that count less than all paths would execute |
 //! | `pgo.rs`, `pgo/` | what profile-guided builds gain, by clang's profiles and by ours |
 //! | `bugs.rs` | seeded bugs that paths find, and lines and branches do not |
 //! | `residual.rs`, `residual/` | untested paths of programs, with tests and suites |
@@ -11,6 +12,7 @@
 //! | `traces.rs` | what collecting traces costs, by strategies, beside other tools |
 //! | `waits.rs`, `waits/` | what recording and analysis of waits cost, beside Python's reader of OTF2 |
 
+mod baselines;
 mod bench;
 mod bugs;
 mod copies;
@@ -31,6 +33,8 @@ use std::io::IsTerminal;
 pub enum Experiment {
     /// Measure what counting costs on programs of the corpus.
     Bench(bench::BenchOptions),
+    /// Compute what published schemes that count less than all paths would execute in the run of a profile.
+    Baselines(baselines::BaselinesOptions),
     /// Measure what programs gain by profile-guided builds, with profiles of clang's and of trodden's.
     Pgo(pgo::PgoOptions),
     /// Find seeded bugs in programs of the corpus by the paths of failing runs.
@@ -52,8 +56,12 @@ pub enum Experiment {
 /// # Errors
 /// Something cannot be installed, fetched or built, or a run failed.
 pub fn run(experiment: &Experiment) -> Result<()> {
-    trodden_corpus::steps::in_checkout()?;
+    // All but this one build programs.
+    if !matches!(experiment, Experiment::Baselines(_)) {
+        trodden_corpus::steps::in_checkout()?;
+    }
     match experiment {
+        Experiment::Baselines(options) => baselines::run(options),
         Experiment::Bench(options) => bench::run(options),
         Experiment::Pgo(options) => pgo::run(options),
         Experiment::Bugs(options) => bugs::run(options),

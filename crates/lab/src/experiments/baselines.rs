@@ -11,14 +11,42 @@
 //! The first two leave edges out ([`cold`]): they need measured frequencies, and their profiles are partial. What is
 //! counted of the third is exact. What each costs, in operations of a run whose paths are known: [`cost`].
 
-pub mod cold;
-pub mod cost;
+mod cold;
+mod cost;
 mod structural;
+#[cfg(test)]
+mod tests;
 
+use anyhow::Result;
+use clap::Args;
 use cold::{Left, leave_out};
+use std::path::PathBuf;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Numbering};
+use trodden_profile::Profile;
+
+/// `trodden-lab experiment baselines`
+#[derive(Debug, Args)]
+pub struct BaselinesOptions {
+    /// A profile of a program that counts all paths.
+    pub profile: PathBuf,
+}
+
+/// Prints what each scheme would have executed in the profile's run.
+///
+/// # Errors
+/// The profile cannot be read.
+pub fn run(options: &BaselinesOptions) -> Result<()> {
+    let costs = cost::of_profile(&Profile::read(&options.profile)?)?;
+    let all = |cost: &cost::Cost| (cost.register + cost.counts) as f64;
+    println!("{:24}{:>14}{:>14}{:>10}{:>16}", "scheme", "register", "counts", "of all", "executions lost");
+    for (name, cost) in cost::SCHEMES.iter().zip(&costs) {
+        let share = all(cost) / all(&costs[0]).max(1.0);
+        println!("{name:24}{:>14}{:>14}{share:>10.3}{:>16}", cost.register, cost.counts, cost.unknown);
+    }
+    Ok(())
+}
 
 /// How one of these schemes counts.
 #[derive(Clone, Debug)]

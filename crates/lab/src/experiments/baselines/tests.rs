@@ -3,13 +3,13 @@
 //! What a walk should have counted is found by looking its edges up among those of the paths that are counted;
 //! registers and increments have no part in that.
 
+use super::cold::{Left, leave_out};
+use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
 use std::collections::BTreeMap;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Origin};
-use trodden_oracle::baselines::cold::{Left, leave_out};
-use trodden_oracle::baselines::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
