@@ -71,7 +71,8 @@ struct LeftOut {
     excluded: Vec<bool>,
     /// The register on paths that are left out, before anything is added to it.
     poison: i64,
-    /// How many numbers behind those of the paths such executions are counted by.
+    /// How many numbers after those of the paths such executions may be counted by.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests check this bound"))]
     overflow: u64,
 }
 
@@ -90,11 +91,6 @@ impl Baseline {
         Baseline { dag: plan.dag, numbering: plan.numbering, increments: plan.probes.increments().to_vec(), left_out: None }
     }
 
-    /// Whether paths are left out.
-    pub fn is_partial(&self) -> bool {
-        self.left_out.is_some()
-    }
-
     /// The acyclic graph whose paths have numbers.
     pub fn numbered(&self) -> &Dag {
         self.left_out.as_ref().map_or(&self.dag, |left| &left.dag)
@@ -103,11 +99,6 @@ impl Baseline {
     /// Whether an edge of the graph of all paths is on a path that has a number.
     fn keeps(&self, edge: DagEdgeId) -> bool {
         self.left_out.as_ref().is_none_or(|left| left.kept[edge.index()])
-    }
-
-    /// Numbers behind those of the paths, by which executions of others are counted.
-    pub fn overflow(&self) -> u64 {
-        self.left_out.as_ref().map_or(0, |left| left.overflow)
     }
 
     /// What happens when control takes an edge.

@@ -13,6 +13,18 @@ use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Origin};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
+impl Baseline {
+    /// Returns true if paths are left out.
+    fn is_partial(&self) -> bool {
+        self.left_out.is_some()
+    }
+
+    /// Numbers after those of the paths, by which executions of other paths are counted.
+    fn overflow(&self) -> u64 {
+        self.left_out.as_ref().map_or(0, |left| left.overflow)
+    }
+}
+
 const GRAPHS: u64 = 20_000;
 
 /// A walked path: where it begins behind a cut edge, its edges, how it ends.
