@@ -36,7 +36,7 @@ pub struct DistOptions {
     /// Pack what an earlier call compiled.
     #[arg(long)]
     compiled: bool,
-    /// Install both in bare systems of Debian and run them there (needs root, mmdebstrap and apt).
+    /// Install both in bare systems of Debian and run them there (needs root and apt).
     #[arg(long)]
     check: bool,
     /// The releases of Debian to check in.
@@ -63,6 +63,9 @@ pub struct Made {
 pub fn run(options: &DistOptions) -> Result<()> {
     let output = options.output.clone().unwrap_or_else(|| steps::target().join("packages"));
     let work = steps::target().join("dist-work");
+    if options.check {
+        check::prepare()?;
+    }
     std::fs::create_dir_all(&output).with_context(|| format!("cannot make the folder {}", output.display()))?;
     if !options.compiled {
         packages::ensure(PackagePurpose::Demo)?;

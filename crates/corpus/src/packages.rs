@@ -80,6 +80,9 @@ const WAITS: &[Need] = &[
     need("python3-venv", "python3"),
 ];
 
+/// What checks of packages in bare systems take, beside the toolchain.
+const SYSTEMS: &[Need] = &[need("mmdebstrap", "mmdebstrap")];
+
 /// A use of the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackagePurpose {
@@ -93,6 +96,8 @@ pub enum PackagePurpose {
     Bench,
     /// `trodden-lab experiment waits`
     Waits,
+    /// `cargo xtask dist --check`
+    Dist,
 }
 
 impl PackagePurpose {
@@ -102,6 +107,7 @@ impl PackagePurpose {
             PackagePurpose::Test => &[TOOLCHAIN, SOURCES, TESTS],
             PackagePurpose::Bench => &[TOOLCHAIN, SOURCES, MEASURING],
             PackagePurpose::Waits => &[TOOLCHAIN, WAITS],
+            PackagePurpose::Dist => &[TOOLCHAIN, SYSTEMS],
         };
         lists.concat()
     }

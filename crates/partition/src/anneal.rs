@@ -1,32 +1,29 @@
-//! Refinement of a distribution of ends by simulated annealing: moves that make it worse for a while are taken at first, and ever less.
+//! Refines a distribution of ends by simulated annealing.
 //!
-//! The search by steps ([`super::weighted`]) ends where no single move helps. What holds it there is mostly labels that
-//! several ends of one procedure share: the first of them that moves pays for them in both copies, and only the last
-//! one saves them. What is to be small is a norm of the copies' loads that is close to the greatest load, so that
-//! relieving any heavy copy counts for something. The best distribution that was seen is kept, so the result is never
-//! worse.
-//!
-//! The numbers that decide are those of a fixed sequence: the same input has the same result.
+//! The local search of [`super::weighted`] stops where no single move helps. Usually the reason is labels that several ends of a procedure
+//! share: the first end that moves pays for them in both copies, and only the last one saves them. The objective is a norm of the loads
+//! close to the maximum, so that relieving any heavy copy counts. The best distribution seen is kept, so the result is never worse, and
+//! the random numbers are those of a fixed sequence, so it is deterministic.
 
 use super::weighing::{EndPartition, EndSet, Weigher};
 use trodden_flow::numbering::sequence::Shuffle;
 
-/// Edges that may be looked at: bounds the time. What other values of the rest change is in docs/benchmarks/constants.md.
-const MOST_WORK: u64 = 60_000_000;
-/// Steps for each end that may move.
-const STEPS_FOR_EACH: usize = 200;
-/// Steps in all: bounds the time.
-const MOST_STEPS: usize = 60_000;
-/// Worsening of the norm, in mean loads, that is taken with probability 1/e at first.
-const HOT: f64 = 0.02;
-/// The same at last.
-const COLD: f64 = 0.000_5;
-/// The exponent of the norm.
+/// Maximum number of edges examined, which bounds the time. docs/benchmarks/constants.md shows the effect of the other constants.
+const MAX_WORK: u64 = 60_000_000;
+/// Steps per movable end.
+const STEPS_PER_END: usize = 200;
+/// Maximum number of steps, which bounds the time.
+const MAX_STEPS: usize = 60_000;
+/// Initial temperature: a move that worsens the norm by this share of the mean load is accepted with probability 1/e.
+const INITIAL_TEMPERATURE: f64 = 0.02;
+/// Final temperature.
+const FINAL_TEMPERATURE: f64 = 0.000_5;
+/// Exponent of the norm.
 const EXPONENT: i32 = 24;
-/// Procedures take part that cost as much as this fraction of a mean load, if whole.
-const LEAST_FRACTION: f64 = 0.002;
+/// Procedures whose total cost is below this share of the mean load do not take part.
+const MIN_SHARE: f64 = 0.002;
 
-/// Looks for a better distribution, from one that is complete.
+/// Searches for a better distribution, starting from a complete one.
 pub fn refine(weighers: &mut [Weigher], partition: EndPartition) -> EndPartition {
     let copies = partition.first().map_or(0, Vec::len);
     let mut state = State::new(weighers, partition);
@@ -35,14 +32,14 @@ pub fn refine(weighers: &mut [Weigher], partition: EndPartition) -> EndPartition
     }
     let before: u64 = state.work();
     let ends: usize = state.movable.iter().map(|at| state.weighers[*at].ends.len()).sum();
-    let steps = (STEPS_FOR_EACH * ends).min(MOST_STEPS);
+    let steps = (STEPS_PER_END * ends).min(MAX_STEPS);
     let (mut best, mut least) = (state.partition.clone(), state.slowest());
     for step in 0..steps {
-        if state.work() - before > MOST_WORK {
+        if state.work() - before > MAX_WORK {
             break;
         }
-        let heat = HOT * (COLD / HOT).powf(step as f64 / steps as f64);
-        if state.step(heat) && state.slowest() < least {
+        let temperature = INITIAL_TEMPERATURE * (FINAL_TEMPERATURE / INITIAL_TEMPERATURE).powf(step as f64 / steps as f64);
+        if state.step(temperature) && state.slowest() < least {
             (best, least) = (state.partition.clone(), state.slowest());
         }
     }
@@ -54,7 +51,7 @@ struct State<'a> {
     partition: EndPartition,
     costs: Vec<Vec<u64>>,
     loads: Vec<u64>,
-    /// Procedures whose ends move.
+    /// Procedures whose ends may move.
     movable: Vec<usize>,
     mean: f64,
     random: Shuffle,
@@ -67,7 +64,7 @@ impl State<'_> {
             partition.iter().zip(weighers.iter_mut()).map(|(sets, weigher)| sets.iter().map(|s| weigher.cost(s)).collect()).collect();
         let loads: Vec<u64> = (0..copies).map(|copy| costs.iter().map(|c| c[copy]).sum()).collect();
         let mean = (loads.iter().sum::<u64>() as f64 / copies.max(1) as f64).max(1.0);
-        let expensive = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= LEAST_FRACTION * mean;
+        let expensive = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= MIN_SHARE * mean;
         let movable = (0..costs.len()).filter(expensive).collect();
         State { weighers, partition, costs, loads, movable, mean, random: Shuffle::from_seed(1) }
     }
@@ -86,44 +83,44 @@ impl State<'_> {
         sum.powf(1.0 / f64::from(EXPONENT))
     }
 
-    /// Tries a move; whether it was made.
-    fn step(&mut self, heat: f64) -> bool {
+    /// Tries a random move; returns true if it was accepted.
+    fn step(&mut self, temperature: f64) -> bool {
         let procedure = self.movable[self.random.below(self.movable.len())];
         let from = self.random.below(self.loads.len());
         let to = self.random.below(self.loads.len());
         if from == to || self.partition[procedure][from].is_empty() {
             return false;
         }
-        let set = self.chosen(procedure, from);
+        let set = self.random_set(procedure, from);
         if set.is_empty() {
             return false;
         }
-        let (rest, with) = (self.partition[procedure][from].without(&set), self.partition[procedure][to].with(&set));
-        let (left, joined) = (self.weighers[procedure].cost(&rest), self.weighers[procedure].cost(&with));
+        let (rest, grown) = (self.partition[procedure][from].difference(&set), self.partition[procedure][to].union(&set));
+        let (left, joined) = (self.weighers[procedure].cost(&rest), self.weighers[procedure].cost(&grown));
         let costs = &self.costs[procedure];
         let loads = [(from, self.loads[from] - costs[from] + left), (to, self.loads[to] - costs[to] + joined)];
         let now = [(from, self.loads[from]), (to, self.loads[to])];
         let worse = self.norm(loads) - self.norm(now);
-        if worse > 0.0 && self.random.fraction() >= (-worse / heat).exp() {
+        if worse > 0.0 && self.random.fraction() >= (-worse / temperature).exp() {
             return false;
         }
         loads.iter().for_each(|(copy, load)| self.loads[*copy] = *load);
         (self.costs[procedure][from], self.costs[procedure][to]) = (left, joined);
-        (self.partition[procedure][from], self.partition[procedure][to]) = (rest, with);
+        (self.partition[procedure][from], self.partition[procedure][to]) = (rest, grown);
         true
     }
 
-    /// A set of a copy's ends: one, those behind a node, those that are never taken, or all.
-    fn chosen(&mut self, procedure: usize, from: usize) -> EndSet {
+    /// Returns some of a copy's ends: a single one, those reachable from a node, those never executed, or all.
+    fn random_set(&mut self, procedure: usize, from: usize) -> EndSet {
         let (weigher, own) = (&self.weighers[procedure], &self.partition[procedure][from]);
         match self.random.below(8) {
             0 => own.clone(),
-            1 | 2 if !weigher.clusters.is_empty() => own.within(&weigher.clusters[self.random.below(weigher.clusters.len())]),
-            3 => weigher.of_these(own.iter().filter(|at| weigher.weights[*at] == 0)),
+            1 | 2 if !weigher.clusters.is_empty() => own.intersection(&weigher.clusters[self.random.below(weigher.clusters.len())]),
+            3 => weigher.set_of(own.iter().filter(|at| weigher.weights[*at] == 0)),
             _ => {
                 let count = own.iter().count();
                 let at = own.iter().nth(self.random.below(count));
-                weigher.of_these(at.into_iter())
+                weigher.set_of(at.into_iter())
             }
         }
     }

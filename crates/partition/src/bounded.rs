@@ -1,51 +1,50 @@
 //! Copies with a bounded number of probes each, as many copies as that takes.
 //!
 //! Source: M. Diep, M. Cohen and S. Elbaum, "Probe distribution techniques to profile events in deployed software" (ISSRE 2006), as
-//! Afraz, Saha and Kanade (2015, section 5) describe it: variants of a program have a subset of the probes each, whose size meets a bound.
-//! The events there are independent. Paths are not: the [ends](trodden_flow::part::Ends) of a copy bring the labels that distinguish
-//! their paths. So what is distributed are ends, and a copy's probes are counted with its labels, as [`Part::probes`] does.
+//! described by Afraz, Saha and Kanade (2015, section 5): each variant of a program has a bounded subset of the probes. There, events
+//! are independent. Paths are not, since each [end](trodden_flow::part::Ends) needs labels that distinguish its paths. So ends are
+//! distributed, and the probes of a copy include its labels ([`Part::probes`]).
 //!
-//! Functions whose probes fit stay whole. Others are split: a piece takes on ends, in their order, as long as its probes fit. Pieces go
-//! to copies by first fit, the largest first. No bound below the probes of one end with its labels can be met.
+//! Procedures that fit stay whole. Others are split into pieces of consecutive ends. Pieces go to copies by first fit, the largest first.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::DagEdgeId;
 use trodden_flow::part::{Ends, Measure, Part};
 
-/// No copy can have so few probes.
+/// The bound is below the number of probes that a single end needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the paths of one end of procedure {procedure} take {probes} probes: give at least so many to each copy")]
+#[error("the paths of one end of procedure {procedure} take {probes} probes: allow at least as many for each copy")]
 pub struct TooFewProbes {
-    /// The procedure, by number.
+    /// Number of the procedure.
     pub procedure: usize,
-    /// The probes of one of its ends.
+    /// Number of probes of one of its ends.
     pub probes: usize,
 }
 
-/// A part of a procedure that one copy takes.
+/// A part of a procedure for one copy.
 struct Piece {
     procedure: usize,
     part: Part,
     probes: usize,
 }
 
-/// Divides procedures among copies of at most so many probes.
+/// Divides procedures among as many copies as are needed for each to have at most `max_probes` probes.
 ///
 /// # Errors
-/// The paths of one end take more.
-pub fn plan(procedures: &[Procedure], most: usize, measure: Measure) -> Result<PartitionPlan, TooFewProbes> {
+/// The paths of a single end take more probes.
+pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan, TooFewProbes> {
     let mut pieces = Vec::new();
     let mut profitable = 0;
     for (number, procedure) in procedures.iter().enumerate() {
-        let own = split(number, procedure, most, measure)?;
+        let own = split(number, procedure, max_probes, measure)?;
         profitable += usize::from(own.len() > 1);
         pieces.extend(own);
     }
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.probes));
     let mut copies: Vec<(usize, CopyPlan)> = Vec::new();
     for Piece { procedure, part, probes } in pieces {
-        // Two pieces of a procedure would be one part with other labels: each has a copy of its own.
-        let fits = |(used, copy): &(usize, CopyPlan)| used + probes <= most && copy.parts[procedure].is_none();
+        // Two pieces of a procedure in one copy would be one part with other labels, so each goes to a different copy.
+        let fits = |(used, copy): &(usize, CopyPlan)| used + probes <= max_probes && copy.parts[procedure].is_none();
         let at = copies.iter().position(fits).unwrap_or_else(|| {
             copies.push((0, CopyPlan { parts: vec![None; procedures.len()] }));
             copies.len() - 1
@@ -59,11 +58,11 @@ pub fn plan(procedures: &[Procedure], most: usize, measure: Measure) -> Result<P
     Ok(PartitionPlan { copies: copies.into_iter().map(|(_, copy)| copy).collect(), profitable })
 }
 
-/// A procedure in pieces whose probes fit.
-fn split(number: usize, procedure: &Procedure, most: usize, measure: Measure) -> Result<Vec<Piece>, TooFewProbes> {
+/// Splits a procedure into pieces of at most `max_probes` probes.
+fn split(number: usize, procedure: &Procedure, max_probes: usize, measure: Measure) -> Result<Vec<Piece>, TooFewProbes> {
     let Procedure { dag, frequencies, .. } = procedure;
     let piece = |part: Part| Piece { procedure: number, probes: part.probes(), part };
-    if let Some(whole) = Part::whole(dag, frequencies, measure).map(piece).filter(|whole| whole.probes <= most) {
+    if let Some(whole) = Part::whole(dag, frequencies, measure).map(piece).filter(|whole| whole.probes <= max_probes) {
         return Ok(vec![whole]);
     }
     let of = |ends: &[DagEdgeId]| piece(Part::by_ends(dag, ends, frequencies, measure));
@@ -71,12 +70,13 @@ fn split(number: usize, procedure: &Procedure, most: usize, measure: Measure) ->
     let mut rest = &all[..];
     while !rest.is_empty() {
         let one = of(&rest[..1]);
-        if one.probes > most {
+        if one.probes > max_probes {
             return Err(TooFewProbes { procedure: number, probes: one.probes });
         }
-        // Each end has a count, so no more ends than probes fit. Labels may be fewer for more ends: the most that fit are sought.
-        let taken =
-            (2..=rest.len().min(most)).rev().find_map(|number| Some((number, of(&rest[..number]))).filter(|(_, p)| p.probes <= most));
+        // Each end has a counter, so at most `max_probes` ends fit. More ends may need fewer labels, so the search begins with the most.
+        let taken = (2..=rest.len().min(max_probes))
+            .rev()
+            .find_map(|number| Some((number, of(&rest[..number]))).filter(|(_, p)| p.probes <= max_probes));
         let (taken, next) = taken.unwrap_or((1, one));
         pieces.push(next);
         rest = &rest[taken..];

@@ -1,29 +1,26 @@
-//! Cross-checks: paths that all copies count, so that copies which are not the same execution are found out.
+//! Cross-checks: paths that all copies count, so that a difference between the executions of the copies is noticed.
 //!
-//! Copies share a program's paths, and where each counts others, nothing says whether they did the same. So a few
-//! procedures that only one copy counts are counted by the others, too, as far as that costs little: some of the
-//! [ends](trodden_flow::part::Ends) of their paths, the least executed ones first. What is executed often does not fit, but what it
-//! seldom does (a collision in a table, a slow case) does, and that is where executions differ first. The readers of
-//! copies compare what several of them count.
+//! Copies that count different paths cannot be compared. So some procedures that a single copy counts are counted by all, as far as that
+//! is cheap: the rarely executed [ends](trodden_flow::part::Ends) of their paths, such as a collision in a hash table or a slow path,
+//! which is where executions differ first.
 //!
-//! Invariants: a part that is there stays as it is, so the plan's paths are counted as before; the cross-checks of a
-//! copy cost at most [`PERCENT`] of the hits of the slowest copy and [`FREE`] besides. O(edges) for each
-//! procedure and each halving of its ends.
+//! Invariants: existing parts are not changed; the cross-checks of a copy cost at most [`PERCENT`] of the hits of the slowest copy plus
+//! [`FREE`] hits. O(edges) for each procedure and each halving of its ends.
 
 use super::{CopyPlan, PartitionPlan, Procedure, hits};
 use trodden_flow::dag::DagEdgeId;
 use trodden_flow::part::{Ends, Measure, Part};
 
-/// The hottest, where executions differ first, may cost two thirds of what there is; each of the others one of so many parts of what is
-/// left. With 2, two of four programs have half as many checked; with 32, three have 4 to 14 % fewer (docs/benchmarks/constants.md).
+/// The hottest procedure may use two thirds of the budget; each other one this fraction (1/8) of what is left. With 1/2, half as many
+/// procedures are checked in two of four programs; with 1/32, 4 to 14 % fewer in three (docs/benchmarks/constants.md).
 const PART_OF_REST: u64 = 8;
-/// What cross-checks may cost, in per cent of the slowest copy's hits. With 1, 0 to 16 % fewer procedures of four programs are checked;
-/// with 10, 0 to 13 % more (docs/benchmarks/constants.md).
+/// Budget, in percent of the slowest copy's hits. With 1, up to 16 % fewer procedures of four programs are checked; with 10, up to 13 %
+/// more (docs/benchmarks/constants.md).
 const PERCENT: u64 = 3;
-/// So many hits may they cost in any case: for short runs. With 0, four programs are the same.
+/// Additional budget in hits, which lets short runs be checked. With 0, nothing changes for four programs.
 const FREE: u64 = 256;
 
-/// Adds cross-checks to each copy of a plan for these procedures.
+/// Adds cross-checks to the copies of a plan.
 pub fn add(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure) {
     if plan.copies.len() < 2 {
         return;
@@ -33,8 +30,8 @@ pub fn add(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure)
     candidates.sort_by_key(|at| (std::cmp::Reverse(executions(&procedures[*at])), *at));
     let mut is_first = true;
     for at in candidates.into_iter().filter(|at| executions(&procedures[*at]) > 0) {
-        let most = if is_first { budget / 3 * 2 } else { budget / PART_OF_REST };
-        let Some((part, cost)) = part_within(&procedures[at], most, measure) else { continue };
+        let max_cost = if is_first { budget / 3 * 2 } else { budget / PART_OF_REST };
+        let Some((part, cost)) = affordable_part(&procedures[at], max_cost, measure) else { continue };
         let others = plan.copies.iter_mut().map(|copy| &mut copy.parts[at]).filter(|part| part.is_none());
         others.for_each(|place| *place = Some(part.clone()));
         budget -= cost;
@@ -42,7 +39,7 @@ pub fn add(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure)
     }
 }
 
-/// Whether one copy counts a procedure, and no other.
+/// Returns true if exactly one copy counts a procedure.
 fn is_in_one(copies: &[CopyPlan], at: usize) -> bool {
     copies.iter().filter(|copy| copy.parts[at].is_some()).count() == 1
 }
@@ -52,8 +49,9 @@ fn executions(procedure: &Procedure) -> u64 {
     ends.edges().iter().fold(0, |sum: u64, end| sum.saturating_add(procedure.frequencies[end.index()]))
 }
 
-/// A part of a procedure that costs at most so much, and what it costs: of as many ends as fit, by halves, those that are executed least.
-fn part_within(procedure: &Procedure, most: u64, measure: Measure) -> Option<(Part, u64)> {
+/// Returns a part of a procedure that costs at most `max_cost` hits, and its cost. It begins with all executed ends, and drops the more
+/// frequent half until the rest fits.
+fn affordable_part(procedure: &Procedure, max_cost: u64, measure: Measure) -> Option<(Part, u64)> {
     let mut ends: Vec<DagEdgeId> = Ends::from_dag(&procedure.dag).edges().to_vec();
     let executed = |end: &DagEdgeId| procedure.frequencies[end.index()];
     ends.retain(|end| executed(end) > 0);
@@ -61,7 +59,7 @@ fn part_within(procedure: &Procedure, most: u64, measure: Measure) -> Option<(Pa
     while !ends.is_empty() {
         let part = Part::by_ends(&procedure.dag, &ends, &procedure.frequencies, measure);
         let cost = hits::of_part(procedure, &part).of(measure);
-        if cost <= most {
+        if cost <= max_cost {
             return Some((part, cost));
         }
         ends.truncate(ends.len() / 2);
@@ -88,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_executed_seldom_is_counted_by_all_copies() {
+    fn rarely_executed_ends_are_counted_by_all_copies() {
         let procedures = [procedure(100_000, 30), procedure(900_000, 800_000), procedure(0, 0), procedure(10, 10)];
         let options = PartitionOptions { copies: 3, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };
         let before = plan(&procedures, PartitionStrategy::Pbl, &options);
@@ -99,7 +97,7 @@ mod tests {
             for at in 0..procedures.len() {
                 match &old.parts[at] {
                     Some(part) => assert_eq!(Some(part), new.parts[at].as_ref(), "copy {copy} counts what it counted"),
-                    None if at == 0 => assert_eq!(counted(new, at)[..2], [false, true], "the seldom edge single"),
+                    None if at == 0 => assert_eq!(counted(new, at)[..2], [false, true], "only the rare edge"),
                     None if at == 3 => assert_eq!(counted(new, at)[..2], [true, true]),
                     // Too expensive, or never executed.
                     None => assert!(new.parts[at].is_none()),
@@ -115,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_procedures_are_checked_as_fit() {
+    fn budget_is_used_up() {
         let mut procedures = vec![procedure(900_000, 800_000)];
         procedures.extend((0..300).map(|at| procedure(10 + at, 10)));
         let options = PartitionOptions { copies: 2, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };

@@ -1,21 +1,12 @@
-//! Edge profiles that copies share: which edges are counted at all, and by whom.
+//! Edge profiles divided among copies: which edges need a counter, and which copy has it.
 //!
-//! Sources: Knuth and Stevenson, "Optimal measurement points for program frequency counts" (1973); Ball, "Efficiently
-//! counting program events with support for on-line queries" (1994). What enters a block leaves it; so only the chords
-//! of a spanning tree need counters, and the counts of its edges follow. The tree is one of greatest weight. Counters
-//! of chords have nothing in common, unlike labels of paths: each chord goes to one copy, the most executed first, to
-//! the one with the least load.
+//! Sources: Knuth and Stevenson, "Optimal measurement points for program frequency counts" (1973); Ball, "Efficiently counting program
+//! events with support for on-line queries" (1994). By Kirchhoff's law only the chords of a maximum spanning tree need counters. Unlike
+//! labels of paths, counters of chords are independent: each chord goes to the copy with the least load, the most executed first.
 //!
-//! A graph all of whose edges are cut has paths of one edge each (with the block where it begins), so an edge profile
-//! is a path profile of such a graph, and copies are made and read like others. What enters a block does not always
-//! leave it:
-//!
-//! - of a block with a call that might not come back, what enters is what came to the call, which its edge to the exit
-//!   counts ([`trodden_flow::dag`]); what leaves is another matter;
-//! - what follows a call that returns twice begins more often than the call is made.
-//!
-//! So such blocks are two places for what enters and for what leaves, and what is not known of a place leads from or to
-//! the outside, as do entry and exit.
+//! If all edges of a graph are cut, each path is one edge, so an edge profile is a path profile of that graph. Kirchhoff's law fails for
+//! calls that may not return, whose edge to the exit counts the arrivals ([`trodden_flow::dag`]), and for calls that return twice. Their
+//! blocks are two places, one entered and one left; the difference flows from or to the outside, as at entry and exit.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
@@ -23,14 +14,14 @@ use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::part::{Ends, Measure, Part};
 use trodden_flow::placement::DisjointSets;
 
-/// The cuts of a graph by which each path is one edge: those that there are already, and all edges but those to the exit.
+/// Returns the cuts with which each path is one edge: the given ones, and all edges except those to the exit.
 pub fn cut_all(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
     let known = |edge: Edge| cuts.iter().any(|c| c.0 == edge);
     let more = graph.edges().filter(|e| graph.to(*e) != graph.exit() && !known(*e));
     cuts.iter().copied().chain(more.map(|e| (e, CutReason::EachEdge))).collect()
 }
 
-/// The acyclic graph with these cuts.
+/// Returns the acyclic graph with these cuts.
 pub fn dag(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Dag {
     Dag::new(graph, cuts, Entries::Shared)
 }
@@ -38,26 +29,26 @@ pub fn dag(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Dag {
 /// A path of one edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeEvent {
-    /// Its edges in the acyclic graph: that by which its block is entered, unless that is the entry, and the one that it is about.
+    /// Its edges in the acyclic graph: the one by which its block is entered (unless that is the entry), and the counted one.
     pub path: Vec<DagEdgeId>,
-    /// The place that it leaves.
+    /// Place that it leaves.
     from: Node,
-    /// The place that it enters.
+    /// Place that it enters.
     to: Node,
 }
 
-/// A function's events and the places that they lead from and to.
+/// The events of a function, and the places between which they lead.
 #[derive(Clone, Debug)]
 pub struct Network {
     events: Vec<EdgeEvent>,
     entry: Node,
-    /// The outside.
+    /// The place outside the function.
     outside: Node,
 }
 
-/// Counts that cannot be: more leaves a place than enters.
+/// Inconsistent counts: more leaves a place than enters it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more is counted behind edge {0} than before it")]
+#[error("more executions are counted after edge {0} than before it")]
 pub struct Unbalanced(pub u32);
 
 impl Network {
@@ -87,7 +78,7 @@ impl Network {
         &self.events
     }
 
-    /// The places of the events that have to be counted, given how often each is executed.
+    /// Returns the indices of the events that need a counter, given the executions of each.
     pub fn chords(&self, weights: &[u64]) -> Vec<usize> {
         let mut sets = self.joined_by_calls();
         let mut order: Vec<usize> = (0..self.events.len()).collect();
@@ -97,7 +88,7 @@ impl Network {
         chords
     }
 
-    /// The places, of which the outside and the entry are joined: how often the function is called is not counted by itself.
+    /// Returns the places with the outside and the entry joined: the calls of the function have no counter of their own.
     fn joined_by_calls(&self) -> DisjointSets {
         let most = self.events.iter().flat_map(|e| [e.from.0, e.to.0]).chain([self.entry.0, self.outside.0]).max().unwrap_or(0);
         let mut sets = DisjointSets::new(most as usize + 1);
@@ -105,13 +96,13 @@ impl Network {
         sets
     }
 
-    /// The counts of all events from those of chords; the others are `None`. What more than the chords is known is taken as it is.
+    /// Computes the counts of all events from those of the chords. Counts given for other events are taken as they are.
     ///
     /// # Errors
     /// A count would be negative.
     pub fn complete(&self, counted: &[Option<u64>]) -> Result<Vec<u64>, Unbalanced> {
         let mut counts: Vec<Option<i128>> = counted.iter().map(|c| c.map(i128::from)).collect();
-        // The function's calls come last.
+        // The last one is the number of calls.
         counts.push(None);
         let ends: Vec<(Node, Node)> = self.events.iter().map(|e| (e.from, e.to)).chain([(self.outside, self.entry)]).collect();
         let mut at_place = std::collections::BTreeMap::<Node, Vec<usize>>::new();
@@ -133,7 +124,7 @@ impl Network {
     }
 }
 
-/// Distributes the chords of each procedure, whose edges are all cut.
+/// Distributes the chords of procedures whose edges are all cut.
 pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> PartitionPlan {
     let copies = copies.max(1);
     let weight = |at: usize, event: &EdgeEvent| procedures[at].frequencies[event.path[event.path.len() - 1].index()];
@@ -146,7 +137,7 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pa
     let mut loads = vec![0u64; copies];
     let mut groups = vec![vec![Vec::<usize>::new(); procedures.len()]; copies];
     for (weight, at, event) in chords {
-        // What is never executed stays together.
+        // Chords of a procedure that are never executed stay together.
         let least = if weight == 0 { at % copies } else { (0..copies).min_by_key(|c| loads[*c]).unwrap_or(0) };
         loads[least] += weight;
         groups[least][at].push(event);
@@ -156,7 +147,7 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pa
         let ends = Ends::from_dag(dag);
         let end = |event: &usize| networks[at].events[*event].path.iter().copied().find(|e| ends.edges().contains(e));
         let ends: Vec<DagEdgeId> = events.iter().filter_map(end).collect();
-        // Labels are free on ends, and of no use elsewhere: not even where nothing was executed so far.
+        // Labels on ends are free. Elsewhere they are useless, so even edges that were never executed get a weight.
         let frequencies: Vec<u64> = procedures[at].frequencies.iter().map(|n| n.saturating_add(1)).collect();
         (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &frequencies, Measure::All))
     };

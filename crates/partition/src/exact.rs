@@ -1,21 +1,20 @@
-//! The best distribution of ends over copies, where there are few.
+//! Finds the optimal distribution of a few ends over copies.
 //!
-//! Branch and bound over ends, the most frequent first: an end goes to a copy that has something, or to the first one
-//! that has nothing (copies are alike). The cost of a set of ends never falls as ends are added, so a branch whose
-//! slowest copy is as slow as the best known result is left.
+//! Branch and bound over ends, the most frequent first. Since copies are interchangeable, an end goes to a copy that already has an end,
+//! or to the first empty one. The cost of a set never falls when an end is added, so a branch is pruned as soon as its slowest copy is
+//! as slow as the best solution.
 
 use super::weighing::{EndPartition, EndSet, Weigher};
 
-/// Ends, executed ones, up to which they are distributed exactly. With 4 and 24, four programs' plans are the same: it serves small ones,
-/// and bounds the time with [`MOST_BRANCHES`].
-const MOST_ENDS: usize = 12;
-/// Branches of the search that are looked at before it is given up.
-const MOST_BRANCHES: u64 = 300_000;
+/// Maximum number of ends. With 4 and with 24 the plans of four programs are the same: this search serves small programs.
+const MAX_ENDS: usize = 12;
+/// Maximum number of branches examined before the search gives up.
+const MAX_BRANCHES: u64 = 300_000;
 
-/// The distribution whose slowest copy is fastest; `None` if there are too many ends, or the search would take too long.
+/// Returns the distribution whose slowest copy is fastest; `None` if there are too many ends or the search takes too long.
 pub fn best(weighers: &mut [Weigher], copies: usize) -> Option<EndPartition> {
     let ends: usize = weighers.iter().map(|w| w.ends.len()).sum();
-    if ends > MOST_ENDS {
+    if ends > MAX_ENDS {
         return None;
     }
     let mut order: Vec<(usize, usize)> = weighers.iter().enumerate().flat_map(|(p, w)| (0..w.ends.len()).map(move |e| (p, e))).collect();
@@ -23,7 +22,7 @@ pub fn best(weighers: &mut [Weigher], copies: usize) -> Option<EndPartition> {
     let partition: EndPartition = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
     let mut search = Exact { weighers, order, partition, loads: vec![0; copies], best: None, branches: 0 };
     search.branch(0);
-    (search.branches < MOST_BRANCHES).then_some(search.best).flatten().map(|(_, partition)| partition)
+    (search.branches < MAX_BRANCHES).then_some(search.best).flatten().map(|(_, partition)| partition)
 }
 
 struct Exact<'a> {
@@ -31,7 +30,7 @@ struct Exact<'a> {
     order: Vec<(usize, usize)>,
     partition: EndPartition,
     loads: Vec<u64>,
-    /// The slowest copy's load, then the sum of all: of equal plans that which does less work.
+    /// The best distribution, with the load of its slowest copy and, to break ties, the sum of all loads.
     best: Option<((u64, u64), EndPartition)>,
     branches: u64,
 }
@@ -43,7 +42,7 @@ impl Exact<'_> {
 
     fn branch(&mut self, depth: usize) {
         self.branches += 1;
-        if self.branches >= MOST_BRANCHES || self.best.as_ref().is_some_and(|(value, _)| self.value() >= *value) {
+        if self.branches >= MAX_BRANCHES || self.best.as_ref().is_some_and(|(value, _)| self.value() >= *value) {
             return;
         }
         let Some(&(procedure, end)) = self.order.get(depth) else {

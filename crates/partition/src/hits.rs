@@ -1,12 +1,12 @@
-//! What a plan costs: executions of its probes, exactly, from the frequencies of edges.
+//! The exact cost of a plan: executions of its probes, computed from the frequencies of edges.
 //!
-//! The sum over paths of executions times probes on the path is the sum over probes of the executions of their edges.
-//! So a plan's hits need no list of paths, and thousands of plans can be compared. O(edges) for each part.
+//! The sum over paths of (executions x probes on the path) equals the sum over probes of the executions of their edges, so no list of
+//! paths is needed. O(edges) for each part.
 
 use crate::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::part::{Hits, Measure, Part};
 
-/// Hits of a copy's part of a procedure.
+/// Returns the hits of a part of a procedure.
 pub fn of_part(procedure: &Procedure, part: &Part) -> Hits {
     let mut hits = Hits::default();
     for (at, &executed) in procedure.frequencies.iter().enumerate() {
@@ -17,13 +17,13 @@ pub fn of_part(procedure: &Procedure, part: &Part) -> Hits {
     hits
 }
 
-/// Hits of a copy.
+/// Returns the hits of a copy.
 pub fn of_copy(procedures: &[Procedure], copy: &CopyPlan) -> Hits {
     let parts = procedures.iter().zip(&copy.parts);
     parts.filter_map(|(procedure, part)| Some(of_part(procedure, part.as_ref()?))).sum()
 }
 
-/// Hits of the slowest copy.
+/// Returns the hits of the slowest copy.
 pub fn slowest(procedures: &[Procedure], plan: &PartitionPlan, measure: Measure) -> u64 {
     plan.copies.iter().map(|c| of_copy(procedures, c).of(measure)).max().unwrap_or(0)
 }

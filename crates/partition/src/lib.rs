@@ -1,22 +1,11 @@
-//! Partitioned path profiling: which copy of a program profiles which paths, so that the slowest copy is fast and all
-//! copies together know every path.
+//! Partitioned path profiling: divides the paths of a program among several copies of it, so that together they count every path and
+//! even the slowest copy is fast.
 //!
-//! Source: M. Afraz, D. Saha and A. Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), algorithm 2 and section
-//! 4; the strategy [`PartitionStrategy::Weighted`] is ours. From procedures to a plan:
+//! Source: M. Afraz, D. Saha and A. Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), algorithm 2 and section 4;
+//! [`PartitionStrategy::Weighted`] is our own.
 //!
-//! 1. a [`Procedure`] is an acyclic graph with measured or estimated frequencies;
-//! 2. a [`PartitionStrategy`] gives each copy some of the paths of each procedure: as published by tasks on a reduced graph
-//!    ([`tasks`], [`published`]), or by the [ends](trodden_flow::part::Ends) of paths ([`weighted`], [`exact`]);
-//! 3. a [`Part`] is what one copy does in one procedure: interesting edges, increments, and where it counts. It is `flow`'s, which
-//!    makes a probe program of it;
-//!    Or the size of a copy is bounded, and their number follows ([`bounded`]);
-//! 4. some paths are counted by all copies ([`cross_check`]), so that they can be compared;
-//! 5. [`hits`] is what a plan costs, exactly, and [`lower_bound`] what every plan costs at least ([`separation_bound`],
-//!    [`single_path_bound`]).
-//!
-//! Invariants of a [`PartitionPlan`]: every path lies wholly within the interesting edges of at least one copy; in each part the
-//! interesting paths have different sums of increments; what is counted at an interesting path's end with its sum is
-//! that path's executions and no other's.
+//! Invariants of a [`PartitionPlan`]: every path lies entirely within the interesting edges of at least one copy; within a part, all
+//! interesting paths have different sums of increments; a counter incremented by an interesting path is incremented by no other path.
 #![forbid(unsafe_code)]
 
 mod anneal;
@@ -39,84 +28,84 @@ pub use lower_bound::LowerBound;
 use trodden_flow::part::{Measure, Part};
 use trodden_flow::{Dag, DagEdgeId};
 
-/// A procedure to be profiled, and what is known of its executions.
+/// A procedure to be profiled, with what is known about its executions.
 #[derive(Clone, Debug)]
 pub struct Procedure {
-    /// Its paths.
+    /// Acyclic graph of its paths.
     pub dag: Dag,
-    /// Executions of each edge of the DAG, measured or estimated.
+    /// Executions of each edge of `dag`, measured or estimated.
     pub frequencies: Vec<u64>,
-    /// Executed paths, as far as they were measured.
+    /// Executed paths, if they were measured.
     pub paths: Vec<ExecutedPath>,
-    /// From how many places it is called; `None` if unknown.
+    /// Number of call sites; `None` if unknown.
     pub call_sites: Option<u32>,
-    /// The unit that it is compiled in, by a number: a copy that counts in few units takes little time to make.
+    /// Number of its compilation unit. A copy that counts in few units is built quickly.
     pub unit: usize,
 }
 
-/// A measured path, by the edge where its identity is decided.
+/// A measured path, named by the edge at which it is decided which path it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutedPath {
     /// Its [end](trodden_flow::part::Ends).
     pub end: DagEdgeId,
     /// Executions.
     pub count: u64,
-    /// It is but the beginning of another path, counted in passing: its labels are that path's.
+    /// True if this is a prefix of another path, counted in passing: it has the labels of that path.
     pub in_passing: bool,
 }
 
-/// How paths are distributed.
+/// A way to distribute paths over copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PartitionStrategy {
-    /// Sequential Ball-Larus: one copy profiles everything.
+    /// Sequential Ball-Larus: a single copy profiles everything.
     Sbl,
-    /// Parallel Ball-Larus: whole procedures, by their numbers of probes.
+    /// Parallel Ball-Larus: distributes whole procedures by their number of probes.
     Pbl,
     /// Partitioned path profiling as published.
     P3,
-    /// By measured frequencies and the ends of paths, with search.
+    /// Distributes the ends of paths by measured frequencies, with a local search.
     Weighted,
 }
 
-/// Choices beyond the strategy.
+/// Options besides the strategy.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionOptions {
     /// Number of copies, from 1.
     pub copies: usize,
-    /// Which procedures are partitioned, and how finely (for [`PartitionStrategy::P3`]).
+    /// Which procedures [`PartitionStrategy::P3`] partitions, and how finely.
     pub profitable: ProfitableProcedures,
-    /// Diamonds and triangles are folded until nothing folds, rather than once as published.
+    /// Fold diamonds and triangles until none is left, rather than once as published.
     pub fold_again: bool,
-    /// What is to be small.
+    /// The cost to minimise.
     pub measure: Measure,
 }
 
 impl PartitionOptions {
-    /// As published, for so many copies.
+    /// The published options, for this number of copies.
     pub fn new(copies: usize, measure: Measure) -> PartitionOptions {
         PartitionOptions { copies, profitable: ProfitableProcedures::default(), fold_again: false, measure }
     }
 }
 
-/// Which procedures P3 takes for profitable, and how many tasks it makes of them: the paper's conclusion leaves both open.
+/// Which procedures P3 considers profitable, and how many tasks it divides them into. The paper's conclusion leaves both open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfitableProcedures {
-    /// Call sites of a procedure at most: what is called from more places is not partitioned. As published, 1.
+    /// Maximum number of call sites: procedures with more are not partitioned. 1 as published.
     pub max_callers: u32,
-    /// The number of tasks at which no more are made; as published, the out-degree of the entry or the number of copies, whichever is more.
+    /// Number of tasks after which no more are made. `None`: as published, the larger of the entry's out-degree and the number of copies.
     pub threshold: Option<usize>,
 }
 
 impl ProfitableProcedures {
-    /// However often they are called.
+    /// All procedures, however many call sites they have.
     pub const ALL: ProfitableProcedures = ProfitableProcedures { max_callers: u32::MAX, threshold: None };
 
-    /// Whether a procedure's callers are few enough. Of one whose callers are not known, only if all are.
+    /// Returns true if a procedure has few enough call sites. If their number is unknown, it must be unlimited.
     pub fn has_few_callers(&self, procedure: &Procedure) -> bool {
         procedure.call_sites.map_or(self.max_callers == u32::MAX, |sites| sites <= self.max_callers)
     }
 
-    /// The number of tasks of a graph at which no more are made.
+    /// Returns the number of tasks after which no more are made for this graph.
     pub fn threshold(&self, dag: &Dag, copies: usize) -> usize {
         self.threshold.unwrap_or_else(|| dag.out(dag.entry()).len().max(copies))
     }
@@ -133,18 +122,18 @@ impl Default for ProfitableProcedures {
 pub struct PartitionPlan {
     /// The copies.
     pub copies: Vec<CopyPlan>,
-    /// Procedures whose paths more than one task holds, and that may be partitioned.
+    /// Number of procedures that were divided.
     pub profitable: usize,
 }
 
-/// What one copy does: a part for each procedure in which it profiles anything.
+/// What one copy does.
 #[derive(Clone, Debug)]
 pub struct CopyPlan {
-    /// By procedure.
+    /// Its part of each procedure; `None` where it counts nothing.
     pub parts: Vec<Option<Part>>,
 }
 
-/// Distributes the procedures' paths over copies.
+/// Distributes the paths of the procedures over copies.
 pub fn plan(procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> PartitionPlan {
     match strategy {
         PartitionStrategy::Sbl => published::sbl(procedures, options),

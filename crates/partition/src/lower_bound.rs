@@ -1,26 +1,21 @@
-//! What every plan costs at least.
+//! Lower bounds on the cost of every plan, including plans that divide the paths of one [end](trodden_flow::part::Ends) among copies.
 //!
-//! Proven for all plans that this module's [`Part`](trodden_flow::part::Part)s can express, those too that divide the paths of one
-//! [end](trodden_flow::part::Ends) among copies:
-//!
-//! - A path is counted where its identity is decided or later, whenever control comes there. So a copy that profiles
-//!   any path of an end counts as often as the end is taken; the path alone is a part of that ([`LowerBound::path`]).
-//! - In a copy that profiles a path there are labels wherever another path of its end differs, so the labels of all
-//!   copies together distinguish all paths of each procedure. They execute at least what [`separation_bound::least_labels`] says,
-//!   and also as often as each end is taken, less its most frequent path: at most one path of an end is without labels,
-//!   or, if several are, each is in a copy where all others have some. One copy of `k` has a `k`-th of these labels and
-//!   of one count of each end ([`LowerBound::average`]).
-//! - If `m` copies profile paths of an end, one of them has an `m`-th of the labels that distinguish the end's paths,
-//!   and no less than distinguish the most expensive path from the others ([`single_path_bound`]), besides the end's
-//!   counts; and all together count the end `m` times. So a plan whose slowest copy is hit `h` times has each end in so
-//!   many copies that `h` suffices for one of them, and all copies together are hit `k h` times at most: the least `h`
-//!   for which that fits together is [`LowerBound::end`].
-//! - A plan that leaves the paths of each end together, as all strategies but [`PartitionStrategy::P3`](super::PartitionStrategy::P3) do,
+//! - A path is counted where its identity is decided or later, whenever control arrives there. So a copy that profiles any path of an end
+//!   counts as often as the end is executed, of which the path is a part ([`LowerBound::path`]).
+//! - The labels of all copies together distinguish all paths of each procedure. They execute at least what
+//!   [`separation_bound::least_labels`] computes, and at least all executions of each end except those of its most frequent path: only
+//!   one path of an end can be without labels in a copy. One of `k` copies has at least a `k`-th of these labels and of one count of each
+//!   end ([`LowerBound::average`]).
+//! - If `m` copies profile paths of an end, one of them has at least an `m`-th of the labels that distinguish the end's paths, and at least
+//!   those that distinguish the most expensive path ([`single_path_bound`]), in addition to the end's counts; together they count the end
+//!   `m` times. [`LowerBound::end`] is the smallest number `h` of hits of the slowest copy for which each end fits into its copies and all
+//!   `k` copies together have at most `k h` hits.
+//! - A plan that keeps the paths of each end together, as all strategies but [`PartitionStrategy::P3`](super::PartitionStrategy::P3) do,
 //!   has a copy with all labels and counts of the most expensive end ([`LowerBound::whole_end`]).
-//! - Two of the `k + 1` ends taken most often are counted in one copy, three of the first `2k + 1`, and so on ([`LowerBound::together`]).
+//! - One copy counts two of the `k + 1` most frequent ends, three of the first `2k + 1`, and so on ([`LowerBound::together`]).
 //!
-//! [`LowerBound::ideal`], a `k`-th of the sequential cost, is no bound, but what plans are measured by: a plan
-//! may fall below it, where a copy saves labels because it need not distinguish as many paths.
+//! [`LowerBound::ideal`], a `k`-th of the sequential cost, is a yardstick rather than a bound: a plan may be below it, since a copy that
+//! distinguishes fewer paths needs fewer labels.
 
 use super::Procedure;
 use super::hits::of_part;
@@ -36,39 +31,39 @@ use trodden_flow::part::{Ends, Measure, Part};
 pub struct LowerBound {
     /// Hits of sequential Ball-Larus.
     pub sequential: u64,
-    /// That divided by the number of copies, rounded up. Not a bound, but the ideal.
+    /// `sequential` divided by the number of copies, rounded up. Not a bound.
     pub ideal: u64,
     /// Executions of the most frequent path.
     pub path: u64,
-    /// What suffices for the most expensive ends: executions, and labels that distinguish their paths, in as many copies as that takes.
+    /// Bound from the most expensive ends: their counts and labels, in as many copies as are needed.
     pub end: u64,
-    /// The same where all paths of an end are in one copy.
+    /// Bound for plans in which all paths of an end are in one copy.
     pub whole_end: u64,
-    /// Executions of ends that some copy has to count together.
+    /// Executions of ends that one copy has to count.
     pub together: u64,
-    /// The average, over copies, of what all copies have to execute together.
+    /// Average per copy of what all copies together have to execute.
     pub average: u64,
 }
 
 impl LowerBound {
-    /// The same beside a program that counts all with so many hits, where its labels were not placed by these frequencies.
+    /// Replaces the sequential cost by the measured hits of a program that counts all paths, whose labels were placed by other frequencies.
     pub fn beside(self, sequential: u64, copies: usize) -> LowerBound {
         LowerBound { sequential, ideal: sequential.div_ceil(copies.max(1) as u64), ..self }
     }
 
-    /// No plan's slowest copy is hit less often than this.
+    /// Returns the greatest lower bound on the hits of the slowest copy of any plan.
     pub fn proven(&self) -> u64 {
         self.end.max(self.together).max(self.average)
     }
 
-    /// No plan's slowest copy is hit less often than this that leaves the paths of each end together.
+    /// Returns the greatest lower bound for plans that keep the paths of each end together.
     pub fn proven_for_whole_ends(&self) -> u64 {
         self.proven().max(self.whole_end)
     }
 }
 
-/// The bounds for `copies` copies. Under [`Measure::Labels`] a copy that profiles a single path needs no label but
-/// those that distinguish it from others, so only the share is bounded.
+/// Computes the bounds for `copies` copies. Under [`Measure::Labels`] a copy that profiles a single path needs only the labels that
+/// distinguish it from others, so only the average is bounded.
 pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> LowerBound {
     let copies = copies.max(1) as u64;
     let known: Vec<Known> = procedures.iter().map(|p| Known::new(p, measure)).collect();
@@ -88,13 +83,13 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Lower
     bound
 }
 
-/// What a procedure costs in one copy, and at least.
+/// The costs of a procedure.
 struct Known<'a> {
     procedure: &'a Procedure,
     ends: Ends,
     /// Executions of ends.
     counts: Vec<(DagEdgeId, u64)>,
-    /// Executions of labels in all copies together.
+    /// Minimum executions of labels in all copies together.
     labels: u64,
     sequential: u64,
 }
@@ -109,14 +104,14 @@ impl Known<'_> {
         Known { procedure, counts, labels: separated.max(not_most_frequent(procedure)), sequential, ends }
     }
 
-    /// What a copy executes for all paths of an end.
+    /// Returns the minimum hits of a copy that profiles all paths of an end.
     fn of_whole_end(&self, end: DagEdgeId, count: u64) -> u64 {
         count.saturating_add(least_labels(&self.procedure.dag, &self.ends, &self.procedure.frequencies, &[end]))
     }
 }
 
-/// Labels that all copies have to execute together: at each end all its paths' executions but the most frequent one's. Paths
-/// in passing execute those of other paths.
+/// Returns the minimum executions of labels in all copies together: at each end, the executions of all paths but the most frequent one.
+/// Paths counted in passing have the labels of other paths.
 fn not_most_frequent(procedure: &Procedure) -> u64 {
     let mut of_end = BTreeMap::<_, (u64, u64)>::new();
     for path in procedure.paths.iter().filter(|p| !p.in_passing) {
@@ -127,13 +122,13 @@ fn not_most_frequent(procedure: &Procedure) -> u64 {
     of_end.values().map(|(sum, most)| sum - most).sum()
 }
 
-/// Of `k m + 1` ends some copy counts `m + 1`; `counts` falls.
+/// Of `k m + 1` ends one copy counts at least `m + 1`. `counts` is in descending order.
 fn together(counts: &[u64], copies: usize) -> u64 {
     let of = |m: usize| counts.get((copies - 1) * m..=copies * m).map_or(0, |least| least.iter().sum());
     (0..=counts.len() / copies).map(of).max().unwrap_or(0)
 }
 
-/// The most that a whole end costs, or less than `uninteresting`.
+/// Returns the cost of the most expensive whole end. Ends whose cost cannot exceed `uninteresting` are ignored.
 fn most_expensive_end(known: &[Known], uninteresting: u64) -> u64 {
     let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (count.saturating_add(k.labels), k, *end, *count)));
     let mut order: Vec<_> = all.filter(|(most, ..)| *most > uninteresting).collect();
@@ -148,14 +143,15 @@ fn most_expensive_end(known: &[Known], uninteresting: u64) -> u64 {
     most_expensive
 }
 
-/// Ends examined that may be too expensive for one copy.
-const MOST_EXPENSIVE: usize = 64;
+/// Maximum number of expensive ends that are examined.
+const MAX_EXPENSIVE: usize = 64;
 
-/// An end that may be too expensive for one copy.
+/// An end that may be too expensive for a single copy.
 struct ExpensiveEnd {
     count: u64,
-    /// Executions of labels that distinguish all its paths, and one path from all others.
+    /// Minimum executions of labels that distinguish all its paths.
     labels: u64,
+    /// Minimum executions of labels that distinguish one path from all others.
     single: u64,
 }
 
@@ -163,7 +159,7 @@ fn expensive_ends(known: &[Known], share: u64) -> Vec<ExpensiveEnd> {
     let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (*count, k, *end)));
     let mut expensive: Vec<_> = all.filter(|(count, k, _)| *count > 0 && count.saturating_add(k.labels) > share).collect();
     expensive.sort_by_key(|(count, ..)| Reverse(*count));
-    let found = expensive.into_iter().take(MOST_EXPENSIVE).map(|(count, k, end)| {
+    let found = expensive.into_iter().take(MAX_EXPENSIVE).map(|(count, k, end)| {
         let (dag, frequencies) = (&k.procedure.dag, &k.procedure.frequencies);
         let labels = least_labels(dag, &k.ends, frequencies, &[end]);
         ExpensiveEnd { count, labels, single: least_labels_of_one(dag, &k.ends, frequencies, end).min(labels) }
@@ -171,7 +167,7 @@ fn expensive_ends(known: &[Known], share: u64) -> Vec<ExpensiveEnd> {
     found.collect()
 }
 
-/// The least number of hits with which every end is in enough copies, and all copies together have hits enough.
+/// Returns the smallest number of hits of the slowest copy for which every end fits into at most all copies and the total is sufficient.
 fn sufficient(expensive: &[ExpensiveEnd], copies: u64, sum: u64) -> u64 {
     let suffices = |hits: u64| {
         let mut all = u128::from(sum);

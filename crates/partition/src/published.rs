@@ -1,35 +1,34 @@
-//! The strategies as published: sequential Ball-Larus, parallel Ball-Larus, and partitioned path profiling (P3).
+//! The published strategies: sequential Ball-Larus, parallel Ball-Larus, and partitioned path profiling (P3).
 //!
-//! Source: Afraz, Saha and Kanade (2015), algorithm 2 and section 4.1. Costs of tasks are numbers of probes, in the
-//! order of which tasks go to the copy with the least load. Frequencies serve for one thing: labels are moved to chords
-//! where that is hit less. Where probes are equal, the lower number goes first.
+//! Source: Afraz, Saha and Kanade (2015), algorithm 2 and section 4.1. The cost of a task is its number of probes. Tasks go to the copy
+//! with the least load, the most expensive first; ties are broken by the number of the procedure. Frequencies are used only to place
+//! labels on chords that are executed less.
 
 use super::tasks::{are_too_many, tasks};
 use super::{CopyPlan, PartitionOptions, PartitionPlan, Procedure};
 use trodden_flow::part::{Measure, Part};
 
-/// A set of paths of a procedure: all of them, or those of a set of edges.
+/// A set of paths of a procedure: all of them (`edges` is `None`), or those within a set of edges.
 struct Task {
     procedure: usize,
     edges: Option<Vec<bool>>,
     cost: usize,
 }
 
-/// One copy profiles everything; others, if asked for, nothing.
+/// Gives everything to the first copy, and nothing to the others.
 pub fn sbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let mut copies = vec![CopyPlan { parts: vec![None; procedures.len()] }; options.copies.max(1)];
     copies[0].parts = procedures.iter().map(|p| whole(p, options.measure)).collect();
     PartitionPlan { copies, profitable: 0 }
 }
 
-/// Each procedure whole in one copy.
+/// Gives each procedure as a whole to one copy.
 pub fn pbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let all = procedures.iter().enumerate().map(|(at, procedure)| whole_task(at, procedure)).collect();
     PartitionPlan { copies: distribute(procedures, all, options), profitable: 0 }
 }
 
-/// Partitions those procedures that are called from one place at most, or as many as options say, and have several tasks, but not
-/// [too many](are_too_many).
+/// Partitions the procedures that have few enough call sites and several tasks, but not [too many](are_too_many). All others stay whole.
 pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let mut all = Vec::new();
     let mut profitable = 0;
@@ -43,7 +42,7 @@ pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan
         }
         profitable += 1;
         all.extend(sets.into_iter().map(|edges| {
-            let cost = statically(procedure, |f| Some(Part::selective(&procedure.dag, &edges, f, Measure::Labels)));
+            let cost = static_probes(procedure, |f| Some(Part::selective(&procedure.dag, &edges, f, Measure::Labels)));
             Task { procedure: at, edges: Some(edges), cost }
         }));
     }
@@ -55,16 +54,16 @@ fn whole(procedure: &Procedure, measure: Measure) -> Option<Part> {
 }
 
 fn whole_task(at: usize, procedure: &Procedure) -> Task {
-    let cost = statically(procedure, |f| Part::whole(&procedure.dag, f, Measure::Labels));
+    let cost = static_probes(procedure, |f| Part::whole(&procedure.dag, f, Measure::Labels));
     Task { procedure: at, edges: None, cost }
 }
 
-/// The number of probes of a part that is made without knowledge of frequencies.
-fn statically(procedure: &Procedure, part: impl Fn(&[u64]) -> Option<Part>) -> usize {
+/// Returns the number of probes of a part that is made without knowledge of frequencies.
+fn static_probes(procedure: &Procedure, part: impl Fn(&[u64]) -> Option<Part>) -> usize {
     part(&vec![1; procedure.dag.edges().len()]).map_or(0, |p| p.labels())
 }
 
-/// Longest first, to the copy with the least load; what comes together in one copy becomes one part.
+/// Distributes tasks, the most expensive first, each to the copy with the least load. Tasks of one procedure in one copy become one part.
 fn distribute(procedures: &[Procedure], mut all: Vec<Task>, options: &PartitionOptions) -> Vec<CopyPlan> {
     all.sort_by_key(|t| std::cmp::Reverse(t.cost));
     let mut loads = vec![0; options.copies.max(1)];

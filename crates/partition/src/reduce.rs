@@ -1,42 +1,39 @@
-//! The reduced graph: diamonds and triangles folded into dummy nodes, so that paths which share all but a simple conditional stay together.
+//! The reduced graph: diamonds and triangles are folded into dummy nodes, so that paths which differ only in a simple conditional stay
+//! together.
 //!
-//! Source: Afraz, Saha and Kanade (2015), section 3.2. A diamond is a node with two successors, each over one node with
-//! nothing else, to one node; in a triangle one of the edges is an edge, and of two parallel edges both are. All that
-//! the graph has are folded, at the entry and the exit too; where one follows another, so that they share a node, they
-//! become one dummy, as one path of the reduced graph leads through both. An end that is reached from elsewhere stays, and with it its
-//! conditional: the paper's dummies have no edges into their ends, so paths would be lost.
-//!
-//! Folding again, until nothing folds, is an extension: a folded conditional may be all that stands in a way of another
-//! one; then a switch whose edges all meet at once folds as well. O(edges) an iteration.
+//! Source: Afraz, Saha and Kanade (2015), section 3.2. All diamonds and triangles are folded, including those at the entry and the exit
+//! and those of parallel edges; two that share a node become one dummy. A conditional whose join has other predecessors is not folded,
+//! since the dummy has no edge into its join and paths would be lost. Folding repeatedly is an extension: a conditional around a folded
+//! one folds then, and so does a switch whose cases meet. O(edges) per iteration.
 
 use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
 
-/// A DAG with folded conditionals. Nodes keep their numbers: a dummy has that of its begin node.
+/// A DAG with folded conditionals. Nodes keep their numbers: a dummy has the number of the node at which it begins.
 #[derive(Clone, Debug)]
 pub struct Reduced {
-    /// Edges that are left, each with where it leads from and to now.
+    /// Remaining edges, each with its current source and target.
     pub edges: Vec<(DagEdgeId, Node, Node)>,
-    /// The nodes that are left, in topological order.
+    /// Remaining nodes, in topological order.
     pub order: Vec<Node>,
-    /// For each node the edges folded into it.
+    /// For each node, the edges folded into it.
     pub region: Vec<Vec<DagEdgeId>>,
-    /// For each node its out-edges, as places in `edges`.
+    /// For each node, its outgoing edges as indices into `edges`.
     pub out: Vec<Vec<usize>>,
-    /// Where paths end: the exit, or what it is folded into. The entry is always the DAG's.
+    /// Where paths end: the exit, or the dummy it is folded into. The entry is always that of the DAG.
     pub exit: Node,
 }
 
-/// Folds once, or until nothing folds.
-pub fn reduce(dag: &Dag, again: bool) -> Reduced {
+/// Folds once, or repeatedly until nothing folds.
+pub fn reduce(dag: &Dag, repeatedly: bool) -> Reduced {
     let mut folding = Folding::from_dag(dag);
     folding.round(2);
-    while again && folding.round(usize::MAX) {}
+    while repeatedly && folding.round(usize::MAX) {}
     folding.finish()
 }
 
-/// Original edges of a set of edges of the reduced graph: each edge, and all that is folded into its ends.
+/// Returns the original edges of a set of edges of the reduced graph: the edges themselves, and all that are folded into their nodes.
 pub fn original_edges(reduced: &Reduced, edges: &[bool], originals: usize) -> Vec<bool> {
     let mut out = vec![false; originals];
     for (_, &(edge, from, to)) in edges.iter().zip(&reduced.edges).filter(|(kept, _)| **kept) {
@@ -73,22 +70,22 @@ impl Folding<'_> {
         }
     }
 
-    /// Folds all conditionals of at most so many edges that there are before the iteration; whether there was one.
-    fn round(&mut self, most: usize) -> bool {
-        let found: Vec<(Node, Node)> = self.dag.order().iter().filter_map(|n| Some((*n, self.conditional(*n, most)?))).collect();
-        // The last first: the end of one may be the begin of another, which keeps its number and its in-edges.
+    /// Folds all conditionals with at most `max_edges` branches; returns true if there was one.
+    fn round(&mut self, max_edges: usize) -> bool {
+        let found: Vec<(Node, Node)> = self.dag.order().iter().filter_map(|n| Some((*n, self.conditional(*n, max_edges)?))).collect();
+        // In reverse order: the join of one conditional may begin another, which keeps its number and its incoming edges.
         found.iter().rev().for_each(|(begin, end)| self.fold(*begin, *end));
         !found.is_empty()
     }
 
-    /// The end of the conditional that begins at a node.
-    fn conditional(&self, begin: Node, most: usize) -> Option<Node> {
+    /// Returns the join of the conditional that begins at a node, if one does.
+    fn conditional(&self, begin: Node, max_edges: usize) -> Option<Node> {
         let edges = &self.out[begin.index()];
-        if self.gone[begin.index()] || !(2..=most).contains(&edges.len()) {
+        if self.gone[begin.index()] || !(2..=max_edges).contains(&edges.len()) {
             return None;
         }
-        // A triangle's direct edge leads to the end itself, which other edges reach over a node.
-        let middle: Vec<Option<Node>> = edges.iter().map(|e| self.over(self.to[e.index()])).collect();
+        // The direct edge of a triangle leads to the join itself; the other branch leads there through a node.
+        let middle: Vec<Option<Node>> = edges.iter().map(|e| self.only_successor(self.to[e.index()])).collect();
         let direct = |e: &DagEdgeId| self.to[e.index()];
         let candidates: BTreeSet<Node> = edges.iter().map(direct).chain(middle.iter().flatten().copied()).collect();
         let reaches = |end: Node| edges.iter().zip(&middle).all(|(e, m)| direct(e) == end || *m == Some(end));
@@ -96,8 +93,8 @@ impl Folding<'_> {
         candidates.into_iter().find(|end| reaches(*end) && single(*end))
     }
 
-    /// Where a node with one in-edge and one out-edge leads.
-    fn over(&self, node: Node) -> Option<Node> {
+    /// Returns the successor of a node that has one incoming and one outgoing edge.
+    fn only_successor(&self, node: Node) -> Option<Node> {
         match (self.into[node.index()].len(), &self.out[node.index()][..]) {
             (1, [only]) => Some(self.to[only.index()]),
             _ => None,
@@ -132,7 +129,7 @@ impl Folding<'_> {
     fn finish(self) -> Reduced {
         let mut out = vec![Vec::new(); self.dag.node_count()];
         let mut edges = Vec::new();
-        // A dummy takes the place of its begin in the order: what its end led to comes later all the same.
+        // A dummy takes the place of its first node in the order: the successors of its join come later in any case.
         let order: Vec<Node> = self.dag.order().iter().copied().filter(|n| !self.gone[n.index()]).collect();
         for node in &order {
             for edge in &self.out[node.index()] {

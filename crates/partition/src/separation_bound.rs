@@ -1,33 +1,30 @@
-//! What it costs at least to distinguish paths, however labels are chosen.
+//! A lower bound on the cost of distinguishing paths, whatever the labels are.
 //!
-//! Two paths with one [end](trodden_flow::part::Ends) have different sums only if one of the edges on which they differ has a label.
-//! So labels must *hit* every bubble: two edges from one node to another that share no edge. What the edges of a
-//! cheapest such set execute is a lower bound for every labelling, be its labels values, chords, or anything else, and
-//! [`least_labels`] is a lower bound for that.
+//! Two paths with one [end](trodden_flow::part::Ends) have different sums only if an edge on which they differ has a label. So labels must
+//! *hit* every bubble: a pair of edge-disjoint paths between two nodes. The executions of a cheapest hitting set bound every labelling from
+//! below, and [`least_labels`] bounds them.
 //!
-//! An *edge of the net* stands for a part of the graph between two nodes, and has two costs: what labels in it execute at least so
-//! that nothing within is confused (`open`), and what they do if besides no path through it is without a label
-//! (`closed`); the difference is its price. At first each edge is an edge with costs 0 and its executions. None of the
-//! following makes the optimum greater, and all but the last leave it as it is:
+//! An *edge of the net* stands for a part of the graph between two nodes. It has two costs: the minimum executions of labels that hit all
+//! bubbles inside (`open`), and the minimum if, in addition, each path through it has a label (`closed`). The difference is its price. The
+//! net is reduced by rules of which all but the last preserve the optimum:
 //!
-//! - *free*: an edge without a price is closed, and out of the question. So is one on no bubble: the only edge from a node
-//!   into which none leads, the only one into a node out of which none leads;
-//! - *parallel*: edges from one node to another are one edge, of which one stays open at most;
-//! - *series*: the only edge into a node and the only exit edge of it are one edge, of which one is closed at most;
-//! - *contraction*: the only edge into a node need not be closed if closing all exit edges of it is no more expensive; in the same
-//!   manner the only exit edge of one;
-//! - *bubble*: some price `y` is paid for a bubble, and the prices of all its edges are less by that. Any set that hits it had to pay `y`
-//!   for one of its edges, so this is a lower bound (linear programming duality).
+//! - *free*: an edge with price 0 is closed and removed. So is an edge on no bubble: the only edge of a node with no predecessor or with
+//!   no successor;
+//! - *parallel*: edges between the same two nodes become one, in which at most one of them stays open;
+//! - *series*: the only edge into a node and the only edge out of it become one, in which at most one of them is closed;
+//! - *contraction*: the only edge into a node need not be closed if closing all edges out of the node is no more expensive, and vice versa;
+//! - *bubble*: the lowest price on a bubble is paid and subtracted from all its edges. Any hitting set pays at least that for one of them,
+//!   so the result is a lower bound (linear programming duality).
 //!
-//! For graphs of nested conditionals the first four come to an end, and the bound is the optimum. O(nodes x edges) for each bubble.
+//! On graphs of nested conditionals the first four rules suffice, and the bound is the optimum. O(nodes x edges) for each bubble.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::part::Ends;
 
-/// Executions of labels that a copy has at least which profiles all paths of the interesting ends. `frequencies` has the
-/// executions of each edge.
+/// Returns the minimum executions of labels of a copy that profiles all paths of the interesting ends. `frequencies` are the executions
+/// of each edge.
 pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> u64 {
     let mut net = Net::new(dag, ends, frequencies, interesting);
     loop {
@@ -52,20 +49,20 @@ impl NetEdge {
     }
 }
 
-/// The edges that are left.
+/// The net of remaining edges.
 struct Net {
     edges: Vec<Option<NetEdge>>,
-    /// Edges out of, and into, each node; removed ones, too, until the node is visited.
+    /// Edges out of and into each node, including removed ones until the node is visited.
     out: Vec<Vec<usize>>,
     into: Vec<Vec<usize>>,
-    /// What is certain to be executed.
+    /// Cost that every hitting set has.
     paid: u64,
     /// Nodes to visit.
     work: Vec<usize>,
 }
 
 impl Net {
-    /// The edges from which a interesting end is reached.
+    /// Builds the net of the edges from which an interesting end is reachable.
     fn new(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> Net {
         let nodes = dag.node_count();
         let mut net = Net { edges: Vec::new(), out: vec![Vec::new(); nodes], into: vec![Vec::new(); nodes], paid: 0, work: Vec::new() };
@@ -97,7 +94,7 @@ impl Net {
         edge
     }
 
-    /// Takes an exit edge that needs no decision: it is closed for nothing, or on no bubble.
+    /// Removes an edge that needs no decision: closing it costs nothing more, or it is on no bubble.
     fn resolve(&mut self, id: usize) {
         let edge = self.take(id);
         self.paid = self.paid.saturating_add(edge.open);
@@ -112,7 +109,7 @@ impl Net {
             self.out[node].retain(|id| self.edges[*id].is_some());
             self.into[node].retain(|id| self.edges[*id].is_some());
             if !self.resolve_free(node) && !self.join_parallel(node) {
-                self.join_behind(node);
+                self.join_series(node);
             }
         }
     }
@@ -140,27 +137,27 @@ impl Net {
         true
     }
 
-    /// Series, and contraction.
-    fn join_behind(&mut self, node: usize) {
+    /// Applies the rules series and contraction.
+    fn join_series(&mut self, node: usize) {
         match (self.into[node].as_slice(), self.out[node].as_slice()) {
-            (&[before], &[behind]) => {
-                let (before, behind) = (self.take(before), self.take(behind));
-                let open = before.open.saturating_add(behind.open);
-                let closed = open.saturating_add(before.price().min(behind.price()));
-                self.add(NetEdge { from: before.from, to: behind.to, open, closed });
+            (&[before], &[after]) => {
+                let (before, after) = (self.take(before), self.take(after));
+                let open = before.open.saturating_add(after.open);
+                let closed = open.saturating_add(before.price().min(after.price()));
+                self.add(NetEdge { from: before.from, to: after.to, open, closed });
             }
-            (&[before], behind) if self.price(&[before]) >= self.price(behind) => {
-                let behind = behind.to_vec();
+            (&[before], after) if self.price(&[before]) >= self.price(after) => {
+                let after = after.to_vec();
                 let from = self.take(before);
                 self.paid = self.paid.saturating_add(from.open);
-                for id in behind {
+                for id in after {
                     let edge = self.take(id);
                     self.add(NetEdge { from: from.from, ..edge });
                 }
             }
-            (before, &[behind]) if self.price(&[behind]) >= self.price(before) => {
+            (before, &[after]) if self.price(&[after]) >= self.price(before) => {
                 let before = before.to_vec();
-                let to = self.take(behind);
+                let to = self.take(after);
                 self.paid = self.paid.saturating_add(to.open);
                 for id in before {
                     let edge = self.take(id);
@@ -171,7 +168,7 @@ impl Net {
         }
     }
 
-    /// Pays for a bubble with the cheapest edge that is left; whether there is any edge.
+    /// Pays for a bubble that contains the cheapest remaining edge; returns false if no edge is left.
     fn pay_for_a_bubble(&mut self) -> bool {
         let left = (0..self.edges.len()).filter(|id| self.edges[*id].is_some());
         let Some(cheapest) = left.min_by_key(|id| self.edges[*id].map(|w| w.price())) else { return false };
@@ -190,18 +187,18 @@ impl Net {
         true
     }
 
-    /// The edges of a bubble with this one on it, if there is any: of all nodes before it the nearest from which another
-    /// edge leads to a node behind it.
+    /// Returns the edges of a bubble that contains this edge, if there is one: it begins at the nearest predecessor from which another path
+    /// leads to a node after the edge.
     fn bubble(&self, through: usize) -> Option<Vec<usize>> {
         let edge = self.edges[through]?;
-        let behind = self.search(edge.to, |w| w.from, |w| w.to, &self.out, |_| true);
+        let after = self.search(edge.to, |w| w.from, |w| w.to, &self.out, |_| true);
         let before = self.search(edge.from, |w| w.to, |w| w.from, &self.into, |_| true);
         for &start in &before.order {
             let mut bubble = before.trace(start, &self.edges, |w| w.to);
             bubble.push(through);
             let other = self.search(start, |w| w.from, |w| w.to, &self.out, |id| !bubble.contains(&id));
-            if let Some(&end) = other.order.iter().find(|n| behind.by.contains_key(n)) {
-                bubble.extend(behind.trace(end, &self.edges, |w| w.from));
+            if let Some(&end) = other.order.iter().find(|n| after.by.contains_key(n)) {
+                bubble.extend(after.trace(end, &self.edges, |w| w.from));
                 bubble.extend(other.trace(end, &self.edges, |w| w.from));
                 return Some(bubble);
             }
@@ -209,7 +206,7 @@ impl Net {
         None
     }
 
-    /// Breadth first, over the edges that may be used.
+    /// Searches breadth first over the allowed edges.
     fn search(
         &self,
         start: usize,
@@ -234,14 +231,14 @@ impl Net {
     }
 }
 
-/// The nodes found, nearest first, and by which edge.
+/// The nodes found, nearest first, and the edge by which each was reached.
 struct Search {
     by: HashMap<usize, Option<usize>>,
     order: Vec<usize>,
 }
 
 impl Search {
-    /// The edges between a node and where the search began; `back` leads a step in that direction.
+    /// Returns the edges from a node back to the start of the search; `back` is the other end of an edge in that direction.
     fn trace(&self, node: usize, edges: &[Option<NetEdge>], back: fn(&NetEdge) -> usize) -> Vec<usize> {
         let (mut trace, mut node) = (Vec::new(), node);
         while let Some(id) = self.by.get(&node).copied().flatten() {

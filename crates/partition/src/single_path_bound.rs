@@ -1,40 +1,36 @@
-//! What it costs at least to distinguish one path from all others of its [end](trodden_flow::part::Ends), however the end's paths
-//! are divided among copies.
+//! A lower bound on the cost of distinguishing one path from all others of its [end](trodden_flow::part::Ends), however the paths of the
+//! end are divided among copies.
 //!
-//! Some copy profiles the path `p`, so no other path with `p`'s end has its sum there. Another path leaves `p` and
-//! comes back, once or more often; so for each *detour* from a node of `p` to a later one there is a label on the
-//! detour or on what `p` has in its place. Labels on `p` cut it into pieces, and within a piece every detour has to be
-//! cut: in the graph without `p` the nodes of the piece are sources and sinks, and what a least cut executes is the
-//! greatest flow. An edge that lies on detours of two pieces would close a cycle, so cuts of different pieces have
-//! nothing in common, and the cheapest way to cut `p` into pieces is found from its beginning to its end. That is exact
-//! for one path; the bound is the greatest of some paths.
-//!
-//! O(paths tried x length^2 x flow).
+//! Some copy profiles the path `p`, so no other path of the end has the sum of `p` there. Hence each *detour*, from a node of `p` to a
+//! later one, has a label on it or on the part of `p` that it bypasses. Labels on `p` divide it into pieces. Within a piece every detour
+//! must be cut: in the graph without `p`, the nodes of the piece are sources and sinks, and the minimum cut equals the maximum flow. An
+//! edge on detours of two pieces would close a cycle, so the cuts are disjoint, and dynamic programming finds the cheapest division. This
+//! is exact for one path; the bound is the maximum over some paths. O(paths tried x length^2 x flow).
 
 use std::collections::VecDeque;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
 use trodden_flow::part::Ends;
 
-/// Longer paths are not looked at (then the bound is less).
-const LONGEST: usize = 120;
-/// Edges whose widest paths are tried, those executed most.
-const MOST_TRIED: usize = 24;
+/// Maximum length of paths; longer ones are ignored, which lowers the bound.
+const MAX_LENGTH: usize = 120;
+/// Number of edges, the most frequent ones, whose widest paths are tried.
+const MAX_TRIED: usize = 24;
 
-/// Executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
+/// Returns the minimum executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
 pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
     let piece = Piece::new(dag, ends, frequencies, end);
-    piece.paths().iter().filter(|p| p.len() <= LONGEST).map(|p| piece.least(p)).max().unwrap_or(0)
+    piece.paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.least(p)).max().unwrap_or(0)
 }
 
-/// The executed edges that lead to an end: what is not executed is labelled for nothing.
+/// The executed edges that lead to an end. Labels on edges that are not executed are free.
 struct Piece<'a> {
     dag: &'a Dag,
     frequencies: &'a [u64],
-    /// Edges by node.
+    /// Outgoing and incoming edges of each node.
     out: Vec<Vec<DagEdgeId>>,
     into: Vec<Vec<DagEdgeId>>,
-    /// In topological order.
+    /// All edges, in topological order.
     edges: Vec<DagEdgeId>,
     last: Node,
 }
@@ -65,7 +61,7 @@ impl Piece<'_> {
         self.frequencies[edge.index()]
     }
 
-    /// The widest path over each of the most executed edges: the one whose least executed edge is executed most.
+    /// Returns the widest path through each of the most frequent edges: the one whose least frequent edge is executed most.
     fn paths(&self) -> Vec<Vec<DagEdgeId>> {
         let nodes = self.dag.node_count();
         let (mut from, mut to) = (vec![(0, None); nodes], vec![(0, None); nodes]);
@@ -87,7 +83,7 @@ impl Piece<'_> {
         let mut tried = self.edges.clone();
         tried.sort_by_key(|e| (std::cmp::Reverse(self.executed(*e)), *e));
         let over = |edge: DagEdgeId| {
-            let (mut before, mut behind) = (Vec::new(), Vec::new());
+            let (mut before, mut after) = (Vec::new(), Vec::new());
             let (tail, head) = self.at(edge);
             let mut node = tail;
             while let Some(step) = from[node].1 {
@@ -96,18 +92,18 @@ impl Piece<'_> {
             }
             let mut node = head;
             while let Some(step) = to[node].1 {
-                behind.push(step);
+                after.push(step);
                 node = self.at(step).1;
             }
             before.reverse();
             before.push(edge);
-            before.extend(behind);
+            before.extend(after);
             before
         };
-        let mut paths: Vec<Vec<DagEdgeId>> = tried.into_iter().take(MOST_TRIED).map(over).collect();
+        let mut paths: Vec<Vec<DagEdgeId>> = tried.into_iter().take(MAX_TRIED).map(over).collect();
         paths.sort();
         paths.dedup();
-        // What is executed but not reached by executed edges is no path.
+        // Frequencies may be inconsistent: an executed edge need not be reachable over executed edges.
         paths.retain(|p| self.at(p[0]).0 == self.dag.entry().index());
         paths
     }
@@ -116,22 +112,22 @@ impl Piece<'_> {
         (self.dag.edge(edge).from.index(), self.dag.edge(edge).to.index())
     }
 
-    /// Edges in the order of the nodes from which they lead.
+    /// Returns the edges in topological order of their sources.
     fn by_place(&self) -> Vec<DagEdgeId> {
         self.dag.order().iter().flat_map(|n| self.out[n.index()].iter().copied()).collect()
     }
 
-    /// What labels execute at least that distinguish this path from all others.
+    /// Returns the minimum executions of labels that distinguish this path from all others.
     fn least(&self, path: &[DagEdgeId]) -> u64 {
         let nodes: Vec<usize> = path.iter().map(|e| self.at(*e).0).chain([self.last.index()]).collect();
-        // Of the path's beginning, before each node: with a label on the edge in front of the node.
+        // For each node, the minimum for the prefix that ends there with a label on its last edge.
         let mut before = vec![u64::MAX; nodes.len()];
         before[0] = 0;
         let mut least = u64::MAX;
         for first in 0..nodes.len() {
             let mut flow = Flow::new(self, path);
             for last in first..nodes.len() {
-                let cut = flow.with(nodes[last]);
+                let cut = flow.extend(nodes[last]);
                 let sum = before[first].saturating_add(cut);
                 match path.get(last) {
                     Some(label) => before[last + 1] = before[last + 1].min(sum.saturating_add(self.executed(*label))),
@@ -146,11 +142,12 @@ impl Piece<'_> {
     }
 }
 
-/// A flow from nodes of a path to later ones beside it, which grows as the path's piece grows.
+/// A flow along detours between nodes of a piece of the path, which grows as the piece grows.
 struct Flow<'a> {
     piece: &'a Piece<'a>,
-    /// What more an edge can take, and what can be taken back.
+    /// Residual capacity of each edge.
     left: Vec<u64>,
+    /// Flow on each edge.
     back: Vec<u64>,
     within: Vec<bool>,
     on_path: Vec<bool>,
@@ -166,12 +163,11 @@ impl Flow<'_> {
         Flow { piece, left, back: vec![0; count], within: vec![false; piece.dag.node_count()], on_path, sum: 0 }
     }
 
-    /// The greatest flow when one more node is a source and a sink. It is the last one so far: flow through it was not
-    /// there, flow to it is new.
-    fn with(&mut self, node: usize) -> u64 {
+    /// Adds a node to the piece, which makes it a source and a sink, and returns the maximum flow. The node must come after all others of
+    /// the piece.
+    fn extend(&mut self, node: usize) -> u64 {
         self.within[node] = true;
-        // Flow that came through the node goes on to where it went; it counts once, as one that comes and one that goes
-        // count as two detours.
+        // Existing flow through the node becomes two detours, one that ends here and one that begins here.
         let through: u64 = self.piece.into[node].iter().map(|e| self.back[e.index()]).sum();
         self.sum = self.sum.saturating_add(through);
         while let Some(trace) = self.trace() {
@@ -186,7 +182,7 @@ impl Flow<'_> {
         self.sum
     }
 
-    /// A path on which more can flow: from a node of the piece to one, over others.
+    /// Returns an augmenting path between two nodes of the piece.
     fn trace(&self) -> Option<Vec<(DagEdgeId, bool)>> {
         let nodes = self.within.len();
         let mut by: Vec<Option<(DagEdgeId, bool)>> = vec![None; nodes];

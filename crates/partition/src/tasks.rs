@@ -1,24 +1,24 @@
 //! Tasks: sets of paths that a copy profiles together.
 //!
-//! Source: Afraz, Saha and Kanade (2015), algorithm 2 (`find_partition`). Paths of the reduced graph grow from the
-//! entry, node by node in topological order, until there are as many as the
-//! [threshold](super::ProfitableProcedures::threshold): as published, the out-degree of the entry or the number of copies,
-//! whichever is more. What each has not come to yet is added to it whole. O(threshold x edges).
+//! Source: Afraz, Saha and Kanade (2015), algorithm 2 (`find_partition`). Prefixes of paths grow from the entry of the reduced graph,
+//! node by node in topological order, until their number reaches the [threshold](super::ProfitableProcedures::threshold). Each prefix
+//! is then completed by all edges that are reachable from its last node. O(threshold x edges).
 
 use super::reduce::{Reduced, original_edges, reduce};
 use trodden_flow::dag::Dag;
 use trodden_flow::graph::Node;
 
-/// Edges of all sets together, up to which tasks are made.
-const MOST_EDGES: usize = 1 << 24;
+/// Maximum total number of edges in all edge sets.
+const MAX_EDGES: usize = 1 << 24;
 
-/// Whether the tasks of a procedure, as many as the threshold, would take too much memory and time: each is a set of edges, and a
-/// long graph that is cut often has thousands of edges out of its entry.
+/// Returns true if making `threshold` tasks would take too much memory and time. Each task is a set of edges, and the entry of a long
+/// graph with many cuts has thousands of outgoing edges.
 pub fn are_too_many(dag: &Dag, threshold: usize) -> bool {
-    threshold.saturating_mul(dag.edges().len()) > MOST_EDGES
+    threshold.saturating_mul(dag.edges().len()) > MAX_EDGES
 }
 
-/// The tasks of a procedure, as sets of edges of its DAG: each path lies wholly within one of them. A single task holds everything.
+/// Returns the tasks of a procedure as sets of edges of its DAG. Each path lies entirely within at least one of them. If there is nothing
+/// to divide, a single task holds all edges.
 pub fn tasks(dag: &Dag, threshold: usize, fold_again: bool) -> Vec<Vec<bool>> {
     let reduced = reduce(dag, fold_again);
     if reduced.edges.is_empty() {
@@ -33,7 +33,7 @@ pub fn tasks(dag: &Dag, threshold: usize, fold_again: bool) -> Vec<Vec<bool>> {
 
 struct Growth<'a> {
     reduced: &'a Reduced,
-    /// Edge sets of the beginnings of paths that stand at each node.
+    /// For each node, the edge sets of the prefixes that end there.
     sets: Vec<Vec<Vec<bool>>>,
     covered: Vec<bool>,
 }
@@ -47,7 +47,7 @@ impl Growth<'_> {
             total -= growth.sets[node.index()].len();
             let edges = &reduced.out[node.index()];
             for (at, &edge) in edges.iter().enumerate() {
-                total += growth.take(node, edge, at + 1 == edges.len());
+                total += growth.extend(node, edge, at + 1 == edges.len());
                 if total >= threshold {
                     return growth;
                 }
@@ -56,9 +56,9 @@ impl Growth<'_> {
         growth
     }
 
-    /// All beginnings at a node go on over an edge; how many. Over the last edge the sets go on themselves: copies for each
-    /// edge of a long chain would be as many as the square of its length.
-    fn take(&mut self, node: Node, edge: usize, last: bool) -> usize {
+    /// Extends all prefixes at a node by one of its edges, and returns their number. The last edge takes the sets themselves: copying
+    /// them at each node of a long chain would take quadratic time.
+    fn extend(&mut self, node: Node, edge: usize, last: bool) -> usize {
         self.covered[edge] = true;
         let mut longer = match last {
             true => std::mem::take(&mut self.sets[node.index()]),
@@ -71,7 +71,7 @@ impl Growth<'_> {
         count
     }
 
-    /// Beginnings that have edges onwards, with everything behind those edges; and paths that are whole.
+    /// Completes each prefix with everything that is reachable over the edges not covered yet; whole paths stay as they are.
     fn complete(self) -> Vec<Vec<bool>> {
         let mut out = Vec::new();
         for &node in &self.reduced.order {
@@ -87,7 +87,7 @@ impl Growth<'_> {
         out
     }
 
-    /// The edges and all that is behind them.
+    /// Marks these edges and all that are reachable from them.
     fn reachable(&self, from: &[usize]) -> Vec<bool> {
         let mut seen = vec![false; self.reduced.edges.len()];
         let mut stack = from.to_vec();

@@ -1,9 +1,8 @@
-//! What a copy costs that profiles the paths of some ends of a procedure, quickly enough to ask it many thousand times.
+//! The cost of profiling the paths of some ends of a procedure, computed fast enough for a search.
 //!
-//! The labels that [`Part::by_ends`](trodden_flow::part::Part::by_ends) places stand on the chords of a spanning tree of greatest
-//! weight over the nodes that lead to the interesting ends, so their cost is the weight of the edges that are not in the
-//! tree; counts add the weight of the ends. That is exact but for chords whose increment happens to be zero. The cost
-//! never falls when ends are added. O(edges) for a set that was not asked before.
+//! [`Part::by_ends`](trodden_flow::part::Part::by_ends) places labels on the chords of a maximum spanning tree over the nodes that lead to
+//! the interesting ends, so they cost the weight of the edges outside the tree; counters add the weight of the ends. This is exact except
+//! for chords whose increment happens to be zero. The cost never falls when ends are added. O(edges) for each new set.
 
 use super::Procedure;
 use std::collections::{BTreeSet, HashMap};
@@ -12,97 +11,97 @@ use trodden_flow::graph::Node;
 use trodden_flow::part::{Ends, Measure};
 use trodden_flow::placement::DisjointSets;
 
-/// Clusters of ends that are kept for each procedure.
-const MOST_CLUSTERS: usize = 64;
-/// Words of all nodes' sets of ends, up to which the heaviest clusters are sought among all nodes (32 MiB).
-const MOST_CLUSTER_WORDS: usize = 1 << 22;
+/// Maximum number of clusters per procedure.
+const MAX_CLUSTERS: usize = 64;
+/// Maximum size, in words of 8 bytes, of the sets of all nodes (32 MiB); beyond it only some nodes are considered for clusters.
+const MAX_CLUSTER_WORDS: usize = 1 << 22;
 
-/// A set of a procedure's ends, by place among them.
+/// A set of ends of a procedure, by index into [`Weigher::ends`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndSet(Vec<u64>);
 
-/// For each procedure, the ends of each copy.
+/// For each procedure, the set of ends of each copy.
 pub type EndPartition = Vec<Vec<EndSet>>;
 
 impl EndSet {
-    /// The empty set.
+    /// Returns the empty set.
     pub fn none(ends: usize) -> EndSet {
         EndSet(vec![0; ends.div_ceil(64)])
     }
 
-    /// All of them.
+    /// Returns the set of all ends.
     pub fn all(ends: usize) -> EndSet {
         let mut set = EndSet::none(ends);
         (0..ends).for_each(|at| set.insert(at));
         set
     }
 
-    /// Adds one.
+    /// Inserts an end.
     pub fn insert(&mut self, at: usize) {
         self.0[at / 64] |= 1 << (at % 64);
     }
 
-    /// Whether it is among them.
-    pub fn has(&self, at: usize) -> bool {
+    /// Returns true if the set contains an end.
+    pub fn contains(&self, at: usize) -> bool {
         self.0[at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|w| *w == 0)
     }
 
-    /// Those in either.
-    pub fn with(&self, other: &EndSet) -> EndSet {
+    /// Returns the ends in either set.
+    pub fn union(&self, other: &EndSet) -> EndSet {
         EndSet(self.0.iter().zip(&other.0).map(|(a, b)| a | b).collect())
     }
 
-    /// Those in both.
-    pub fn within(&self, other: &EndSet) -> EndSet {
+    /// Returns the ends in both sets.
+    pub fn intersection(&self, other: &EndSet) -> EndSet {
         EndSet(self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect())
     }
 
-    /// Those not in the other.
-    pub fn without(&self, other: &EndSet) -> EndSet {
+    /// Returns the ends that are not in the other set.
+    pub fn difference(&self, other: &EndSet) -> EndSet {
         EndSet(self.0.iter().zip(&other.0).map(|(a, b)| a & !b).collect())
     }
 
-    /// The places, ascending.
+    /// Returns the indices in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.0.len() * 64).filter(|at| self.has(*at))
+        (0..self.0.len() * 64).filter(|at| self.contains(*at))
     }
 }
 
-/// Where an edge leads, and which end it is, if one.
+/// The target of an edge, and which end the edge is, if it is one.
 type Successor = (Node, Option<usize>);
 
-/// A procedure while sets of its ends are weighed.
+/// Computes costs of sets of ends of one procedure, and remembers them.
 pub struct Weigher {
     /// Its ends.
     pub ends: Vec<DagEdgeId>,
     /// Executions of each end.
     pub weights: Vec<u64>,
-    /// Ends from the most frequent to the least.
+    /// Ends by falling frequency.
     pub by_weight: Vec<usize>,
-    /// Ends in the order of the procedure.
+    /// Ends in topological order.
     pub by_place: Vec<usize>,
-    /// Sets of ends behind one node, by weight.
+    /// Sets of ends that are reachable from one node, by falling weight.
     pub clusters: Vec<EndSet>,
     entry: Node,
-    /// Undecided nodes, last first, with their edges.
+    /// Nodes at which the path is not decided yet, in reverse topological order, with their edges.
     order: Vec<(Node, Vec<Successor>)>,
-    /// Edges between undecided nodes (and ends, where those cost as labels do), by falling weight.
+    /// Edges between these nodes (and ends, where they cost as much as labels), by falling weight.
     sorted: Vec<(Node, Node, u64, Option<usize>)>,
     known: HashMap<EndSet, u64>,
     sets: DisjointSets,
     leads: Vec<bool>,
     measure: Measure,
-    /// Edges looked at so far: what the weighing costs.
+    /// Number of edges examined so far.
     pub work: u64,
 }
 
 impl Weigher {
-    /// Prepares a procedure.
+    /// Prepares the weighing of a procedure.
     pub fn new(procedure: &Procedure, measure: Measure) -> Weigher {
         let (dag, found) = (&procedure.dag, Ends::from_dag(&procedure.dag));
         let ends = found.edges().to_vec();
@@ -137,7 +136,7 @@ impl Weigher {
         weigher
     }
 
-    /// Hits of a copy that profiles the paths of these ends.
+    /// Returns the hits of a copy that profiles the paths of these ends.
     pub fn cost(&mut self, set: &EndSet) -> u64 {
         if set.is_empty() {
             return 0;
@@ -150,27 +149,27 @@ impl Weigher {
             Measure::All => set.iter().map(|at| self.weights[at]).sum(),
             Measure::Labels => 0,
         };
-        let cost = counts + self.labels(set);
+        let cost = counts + self.label_cost(set);
         self.known.insert(set.clone(), cost);
         cost
     }
 
-    /// A set of some ends.
-    pub fn of_these(&self, ends: impl Iterator<Item = usize>) -> EndSet {
+    /// Returns the set of these ends.
+    pub fn set_of(&self, ends: impl Iterator<Item = usize>) -> EndSet {
         let mut set = EndSet::none(self.ends.len());
         ends.for_each(|at| set.insert(at));
         set
     }
 
-    /// Executions of the ends of a set.
+    /// Returns the executions of the ends of a set.
     pub fn weight(&self, set: &EndSet) -> u64 {
         set.iter().map(|at| self.weights[at]).sum()
     }
 
-    /// Weight of the edges outside the spanning tree.
-    fn labels(&mut self, set: &EndSet) -> u64 {
+    /// Returns the weight of the edges outside the spanning tree.
+    fn label_cost(&mut self, set: &EndSet) -> u64 {
         for (node, edges) in &self.order {
-            self.leads[node.index()] = edges.iter().any(|(to, end)| end.map_or_else(|| self.leads[to.index()], |at| set.has(at)));
+            self.leads[node.index()] = edges.iter().any(|(to, end)| end.map_or_else(|| self.leads[to.index()], |at| set.contains(at)));
         }
         self.sets.clear();
         let mut cost = 0;
@@ -178,7 +177,7 @@ impl Weigher {
             if weight == 0 {
                 break;
             }
-            let live = end.map_or_else(|| self.leads[to.index()], |at| set.has(at));
+            let live = end.map_or_else(|| self.leads[to.index()], |at| set.contains(at));
             if live && !self.sets.join(from, to) {
                 cost += weight;
             }
@@ -187,41 +186,41 @@ impl Weigher {
         cost
     }
 
-    /// The ends behind each node, where those are several but not all: the heaviest such sets. Where there are so many
-    /// nodes and ends that the sets of all nodes would take O(nodes x ends), those of some nodes all over the procedure.
+    /// Returns the heaviest sets of ends that are reachable from one node. If the sets of all nodes would take too much memory, only a
+    /// sample of the nodes is considered.
     fn find_clusters(&self, nodes: usize) -> Vec<EndSet> {
-        let is_large = self.order.len().saturating_mul(self.ends.len().div_ceil(64)) > MOST_CLUSTER_WORDS;
-        let distinct = if is_large { self.some_sets(nodes) } else { self.all_sets(nodes) };
+        let is_large = self.order.len().saturating_mul(self.ends.len().div_ceil(64)) > MAX_CLUSTER_WORDS;
+        let distinct = if is_large { self.sampled_sets(nodes) } else { self.all_sets(nodes) };
         let mut clusters: Vec<EndSet> = distinct.into_iter().filter(|s| s.iter().nth(1).is_some()).collect();
         clusters.sort_by_cached_key(|s| std::cmp::Reverse(self.weight(s)));
-        clusters.truncate(MOST_CLUSTERS);
+        clusters.truncate(MAX_CLUSTERS);
         clusters
     }
 
-    /// The sets of ends behind all nodes. O(edges x ends / 64).
+    /// Returns the sets of ends reachable from each node. O(edges x ends / 64).
     fn all_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
-        let mut behind: Vec<Option<EndSet>> = vec![None; nodes];
+        let mut reachable: Vec<Option<EndSet>> = vec![None; nodes];
         let mut distinct = BTreeSet::new();
         for (node, edges) in &self.order {
             let mut set = EndSet::none(self.ends.len());
             for (to, end) in edges {
-                match (end, &behind[to.index()]) {
+                match (end, &reachable[to.index()]) {
                     (Some(at), _) => set.insert(*at),
-                    (None, Some(other)) => set = set.with(other),
+                    (None, Some(other)) => set = set.union(other),
                     (None, None) => {}
                 }
             }
             distinct.insert(set.clone());
-            behind[node.index()] = Some(set);
+            reachable[node.index()] = Some(set);
         }
         distinct
     }
 
-    /// The sets of ends behind [`MOST_CLUSTERS`] nodes at equal distances in the procedure's order. O(edges) each.
-    fn some_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
+    /// Returns the sets of ends reachable from [`MAX_CLUSTERS`] nodes, evenly spaced in topological order. O(edges) each.
+    fn sampled_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
         let mut place = vec![None; nodes];
         self.order.iter().enumerate().for_each(|(at, (node, _))| place[node.index()] = Some(at));
-        let set_behind = |start: usize| {
+        let reachable_from = |start: usize| {
             let mut set = EndSet::none(self.ends.len());
             let mut seen = vec![false; self.order.len()];
             let mut stack = vec![start];
@@ -238,6 +237,6 @@ impl Weigher {
             }
             set
         };
-        (0..self.order.len()).step_by(self.order.len().div_ceil(MOST_CLUSTERS)).map(set_behind).collect()
+        (0..self.order.len()).step_by(self.order.len().div_ceil(MAX_CLUSTERS)).map(reachable_from).collect()
     }
 }

@@ -1,20 +1,9 @@
-//! Partitions by measured frequencies: copies share the [ends](trodden_flow::part::Ends) of paths among them.
+//! Partitions by measured frequencies: distributes the [ends](trodden_flow::part::Ends) of paths over copies.
 //!
-//! What an interesting path costs is its count; what makes a partition expensive is the labels that several copies execute
-//! for the same part of a procedure. So procedures stay whole where that is good enough, and are divided where it is
-//! not:
-//!
-//! 1. procedures, whole, to the copy with the least load, the most expensive first; those that cost little stay with others of their unit;
-//! 2. then, as long as it makes the slowest copy faster, a set of ends of one procedure moves from there to another
-//!    copy: a single end, the ends behind one node, as many as fit into the difference in the order of their frequency
-//!    or of their place, or all;
-//! 3. what is found depends on how moves are chosen that add work for both together, so several weights of that are
-//!    tried, and the best result is kept;
-//! 4. then moves are tried that make it worse for a while ([`super::anneal`]);
-//! 5. where there are few ends in all, an [exact](super::exact) search instead.
-//!
-//! Every move of the second step lowers the greater load of two copies, one of which was the slowest, so that the
-//! search ends; its work is bounded besides.
+//! Dividing a procedure costs labels in each copy that has a part of it, so procedures are divided only where that pays. Whole procedures
+//! go to the copy with the least load first. Then sets of ends move away from the slowest copy as long as that makes it faster; several
+//! prices of added work are tried. [Annealing](super::anneal) improves the result. If there are few ends, an [exact](super::exact) search
+//! replaces all this. Each move lowers the larger load of two copies, one of which is the slowest, so the search ends.
 
 use super::anneal::refine;
 use super::exact;
@@ -24,18 +13,18 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dag::DagEdgeId;
 use trodden_flow::part::Part;
 
-/// Procedures cost little that cost less than an equal share of all, divided by this.
+/// A procedure is cheap if it costs less than an equal share of the total cost divided by this.
 const NEGLIGIBLE: u64 = 200;
-/// How much work that a move adds counts against it, in the trials.
+/// The price of work that a move adds, for each trial.
 const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
-/// Edges that one trial may look at.
-const MOST_WORK: u64 = 120_000_000;
-/// Procedures, the most expensive ones of the slowest copy, of which parts are moved.
-const MOST_DIVIDED: usize = 24;
-/// Ends that are moved one by one.
-const MOST_SINGLE: usize = 32;
+/// Maximum number of edges examined in a trial.
+const MAX_WORK: u64 = 120_000_000;
+/// Number of procedures of the slowest copy, the most expensive ones, that may be divided.
+const MAX_DIVIDED: usize = 24;
+/// Maximum number of ends considered one by one.
+const MAX_SINGLE: usize = 32;
 
-/// Distributes the procedures' paths.
+/// Distributes the paths of procedures.
 pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
@@ -55,7 +44,7 @@ pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPl
     plan
 }
 
-/// Distributes whole procedures, the most executed first.
+/// Distributes whole procedures, the most expensive first.
 pub fn whole(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
@@ -80,7 +69,7 @@ struct Search<'a> {
     work_before: u64,
 }
 
-/// A set of ends that would go from the slowest copy to another.
+/// A possible move of a set of ends from the slowest copy to another.
 struct Move {
     procedure: usize,
     set: EndSet,
@@ -100,9 +89,9 @@ impl<'a> Search<'a> {
 
     fn run(mut self) -> (EndPartition, u64) {
         self.whole();
-        while self.work() < MOST_WORK {
-            match self.best() {
-                Some(chosen) => self.make(chosen),
+        while self.work() < MAX_WORK {
+            match self.best_move() {
+                Some(chosen) => self.apply(chosen),
                 None => break,
             }
         }
@@ -114,8 +103,8 @@ impl<'a> Search<'a> {
         self.weighers.iter().map(|w| w.work).sum::<u64>() - self.work_before
     }
 
-    /// Each procedure whole, the most expensive first. Those that cost little or nothing stay with others of their unit
-    /// where that makes no copy slower than the slowest, so that few units are compiled for a copy.
+    /// Distributes whole procedures, the most expensive first. Cheap ones go to a copy that has others of their unit, unless that makes it
+    /// the slowest, so that few units are compiled for each copy.
     fn whole(&mut self) {
         let all: Vec<EndSet> = self.weighers.iter().map(|w| EndSet::all(w.ends.len())).collect();
         let mut order: Vec<(u64, usize)> = (0..all.len()).map(|at| (self.weighers[at].cost(&all[at]), at)).collect();
@@ -124,7 +113,7 @@ impl<'a> Search<'a> {
         let is_scarce = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len() < copies;
         let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / NEGLIGIBLE;
         let negligible = cheap / order.len().max(1) as u64;
-        // What each copy has of procedures that no load distinguishes: those iterate.
+        // Number of negligible procedures of each copy, which are distributed evenly.
         let mut idle = vec![0u64; copies];
         let mut homes = HashMap::<usize, BTreeSet<usize>>::new();
         for (cost, at) in order {
@@ -149,14 +138,14 @@ impl<'a> Search<'a> {
         (0..self.loads.len()).max_by_key(|c| (self.loads[*c], std::cmp::Reverse(*c))).unwrap_or(0)
     }
 
-    /// The best move away from the slowest copy, if any makes it faster without making another as slow.
-    fn best(&mut self) -> Option<Move> {
+    /// Returns the best move away from the slowest copy, if one makes it faster without making another copy as slow.
+    fn best_move(&mut self) -> Option<Move> {
         let from = self.slowest();
         let mut order: Vec<usize> = (0..self.partition.len()).filter(|at| self.costs[*at][from] > 0).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.costs[*at][from]));
         let mut best: Option<Move> = None;
         for (rank, procedure) in order.into_iter().enumerate() {
-            let sets = if rank < MOST_DIVIDED { self.candidates(procedure, from) } else { vec![self.partition[procedure][from].clone()] };
+            let sets = if rank < MAX_DIVIDED { self.candidates(procedure, from) } else { vec![self.partition[procedure][from].clone()] };
             for set in sets {
                 for to in self.targets(procedure, from) {
                     let found = self.priced(procedure, &set, from, to);
@@ -169,7 +158,7 @@ impl<'a> Search<'a> {
         best
     }
 
-    /// Copies to which ends may go: the one with the least load, and those that have a part of the procedure already.
+    /// Returns the copies to which ends may move: the one with the least load, and those that already have a part of the procedure.
     fn targets(&self, procedure: usize, from: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.loads.len()).filter(|c| *c != from).collect();
         order.sort_by_key(|c| self.loads[*c]);
@@ -179,15 +168,15 @@ impl<'a> Search<'a> {
 
     fn priced(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<Move> {
         let own = &self.partition[procedure];
-        let (rest, with) = (own[from].without(set), own[to].with(set));
+        let (rest, grown) = (own[from].difference(set), own[to].union(set));
         let weigher = &mut self.weighers[procedure];
         let left = weigher.cost(&rest);
         let new_from = self.loads[from] - self.costs[procedure][from] + left;
-        // What is moved costs at least its counts there.
+        // In the other copy the moved ends cost at least their counters.
         if new_from >= self.loads[from] || self.loads[to] >= self.loads[from] {
             return None;
         }
-        let joined = weigher.cost(&with);
+        let joined = weigher.cost(&grown);
         let new_to = self.loads[to] - self.costs[procedure][to] + joined;
         let greater = new_from.max(new_to);
         if greater >= self.loads[from] {
@@ -198,23 +187,23 @@ impl<'a> Search<'a> {
         Some(Move { procedure, set: set.clone(), to, left, joined, price })
     }
 
-    fn make(&mut self, chosen: Move) {
+    fn apply(&mut self, chosen: Move) {
         let from = self.slowest();
         let Move { procedure, set, to, left, joined, .. } = chosen;
         let (partition, costs) = (&mut self.partition[procedure], &mut self.costs[procedure]);
-        partition[from] = partition[from].without(&set);
-        partition[to] = partition[to].with(&set);
+        partition[from] = partition[from].difference(&set);
+        partition[to] = partition[to].union(&set);
         self.loads[from] = self.loads[from] - costs[from] + left;
         self.loads[to] = self.loads[to] - costs[to] + joined;
         (costs[from], costs[to]) = (left, joined);
     }
 
-    /// Sets of ends that might go from a copy.
+    /// Returns sets of ends that may move away from a copy.
     fn candidates(&self, procedure: usize, from: usize) -> Vec<EndSet> {
         let (weigher, own) = (&self.weighers[procedure], &self.partition[procedure][from]);
         let mut sets = vec![own.clone()];
-        sets.extend(weigher.by_weight.iter().filter(|at| own.has(**at)).take(MOST_SINGLE).map(|at| weigher.of_these([*at].into_iter())));
-        sets.extend(weigher.clusters.iter().map(|c| c.within(own)));
+        sets.extend(weigher.by_weight.iter().filter(|at| own.contains(**at)).take(MAX_SINGLE).map(|at| weigher.set_of([*at].into_iter())));
+        sets.extend(weigher.clusters.iter().map(|c| c.intersection(own)));
         let least = self.loads.iter().copied().min().unwrap_or(0);
         for part in [2, 3, 5] {
             let room = (self.loads[from] - least) / part;
@@ -230,10 +219,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// As many ends as fit, in the order given.
+/// Takes as many ends as fit, in the given order.
 fn filling(weigher: &Weigher, own: &EndSet, order: impl Iterator<Item = usize>, mut room: u64) -> EndSet {
     let mut set = EndSet::none(weigher.ends.len());
-    for at in order.filter(|at| own.has(*at) && weigher.weights[*at] > 0) {
+    for at in order.filter(|at| own.contains(*at) && weigher.weights[*at] > 0) {
         if weigher.weights[at] <= room {
             room -= weigher.weights[at];
             set.insert(at);

@@ -127,11 +127,12 @@ fn start(words: &[String]) -> Child {
     Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// The process of a program that a recorder has started, if it runs.
+/// The process of a program that a recorder has started, if it runs. It is recognised by its file, since its command line is empty for a
+/// moment while it executes itself again.
 fn process_of(program: &[String]) -> Option<u32> {
-    let line = program.join("\0") + "\0";
+    let file = fs::canonicalize(&program[0]).unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_its = |process: &u32| fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words == line.as_bytes());
+    let is_its = |process: &u32| fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|found| found == file);
     // Its children come after it.
     processes.into_iter().filter(is_its).min()
 }

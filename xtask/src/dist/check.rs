@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::Corpus;
+use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
 /// What is run inside, of the folder of this program's sources.
@@ -23,13 +24,20 @@ struct Mirrors {
     security: String,
 }
 
+/// Installs what the check needs. Call it before anything is compiled, which takes long.
+///
+/// # Errors
+/// This user may not make systems, or a package cannot be installed.
+pub fn prepare() -> Result<()> {
+    ensure!(nix::unistd::geteuid().is_root(), "--check makes systems to install in: run it as root");
+    packages::ensure(PackagePurpose::Dist)
+}
+
 /// Checks in each release.
 ///
 /// # Errors
-/// This machine cannot make such systems, or a step in one fails.
+/// A system cannot be made, or a step in one fails.
 pub fn run(options: &DistOptions, made: &Made) -> Result<()> {
-    ensure!(nix::unistd::geteuid().is_root(), "--check makes systems to install in: run it as root");
-    ensure!(steps::on_path("mmdebstrap"), "--check needs mmdebstrap: apt-get install mmdebstrap");
     let mirrors = mirrors(options)?;
     let folder = steps::target().join("dist-systems");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
