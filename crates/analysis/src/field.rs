@@ -1,8 +1,7 @@
-//! Reports of many users: what a machine sends, and the sums over all reports.
+//! Reports of many users: what each machine sends, and their aggregation.
 //!
-//! A report has identities of builds and of paths, executions, and the sender's number: a hash of the sender's name (a reader who guesses
-//! the name can check it). It has no names, no command lines and no times. Reports follow each other in a file, so collecting them is
-//! appending.
+//! A report has identities of builds and paths, execution counts, and the hash of the sender's name (anyone who guesses the name can
+//! confirm it). It has no names, command lines or times. A file is a concatenation of reports, so reports are collected by appending.
 //!
 //! ```text
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
@@ -28,25 +27,22 @@ use trodden_unit::{Identity, MapError, parts};
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 8] = *b"TRODFLD\x01";
-/// No report is longer; a larger claim is damage.
-const LONGEST: u32 = 1 << 30;
+/// Maximum length of a report's body; a larger value in the header means damage.
+const MAX_BODY: u32 = 1 << 30;
 
-/// The sender's number; zeros if unknown.
+/// Hash of the sender's name; zero if unknown.
 pub type User = [u8; 16];
 
-/// How names of files begin that are being written.
-const BEGUN: &str = ".trodden-";
+/// Name prefix of files that are still being written.
+const TEMPORARY_PREFIX: &str = ".trodden-";
 
-/// Appends a report to a file of reports; what cannot be added whole is taken away again, so that the reports before it stay readable. A
-/// new file is there whole or not at all.
-///
-/// # Errors
-/// The file cannot be written.
+/// Appends a report to a file of reports. A partial write is undone, so that earlier reports stay readable. A new file appears with its
+/// content or not at all.
 pub fn append(file: &Path, report: &[u8]) -> io::Result<()> {
     if !file.exists() {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let new = UnnamedFile::write(folder, BEGUN, Access::Umask, |out| out.write_all(report))?;
-        // Others may add at the same time, and one of them may have been first.
+        let new = UnnamedFile::write(folder, TEMPORARY_PREFIX, Access::Umask, |out| out.write_all(report))?;
+        // Another process may have created the file in the meantime; then append to it.
         if new.name(file)?.is_none() {
             return Ok(());
         }
@@ -59,34 +55,31 @@ pub fn append(file: &Path, report: &[u8]) -> io::Result<()> {
 /// The counts of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldReport {
-    /// The sender.
+    /// Hash of the sender's name.
     pub user: User,
-    /// Paths by unit.
+    /// Path counts by unit.
     pub units: Vec<UnitReport>,
 }
 
-/// Paths of a unit of an image.
+/// Path counts of one unit of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitReport {
-    /// The build.
+    /// Identity of the image, which identifies the build.
     pub image: Identity,
-    /// The unit.
+    /// Identity of the unit.
     pub unit: Identity,
-    /// Executions by counter, ascending. Empty if the unit ran and counted nothing.
+    /// Executions by counter, ascending. Empty if the unit ran but counted nothing.
     pub counts: Vec<(u64, u64)>,
 }
 
-/// The user's number for a name: its hash.
+/// Hashes a user's name.
 pub fn user_of(name: &str) -> User {
     if name.is_empty() { [0; 16] } else { Identity::from_content(name.as_bytes()).0 }
 }
 
 impl FieldReport {
-    /// The report of a profile that was filtered by known paths ([`crate::untested`]): completed paths, and unfinished ones. A copy that
-    /// counts a part of the paths ([`trodden_profile::copies`]) cannot compute unfinished paths, so all of its counters are reported.
-    ///
-    /// # Errors
-    /// A function's map is damaged.
+    /// Reports a profile from which known paths have been removed ([`crate::untested`]): complete and unfinished paths. A copy that counts
+    /// only a part of the paths ([`trodden_profile::copies`]) cannot compute its unfinished paths, so all of its counters are reported.
     pub fn new(filtered: &Profile, user: User) -> Result<FieldReport, MapError> {
         let mut units = Vec::new();
         for (image, unit) in filtered.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
@@ -99,7 +92,7 @@ impl FieldReport {
                 }
                 let untested: Vec<(u64, u64)> = unit.counts_of(function).collect();
                 let paths = FunctionPaths::decode(function, untested.iter().copied())?;
-                // A known prefix was not counted, so subtraction says nothing about it.
+                // Known prefixes are not counted, so subtraction says nothing about them.
                 let counted = |id: u64| untested.binary_search_by_key(&id, |c| c.0).is_ok();
                 let unfinished = paths.unfinished.iter().filter(|u| u.count > 0 && counted(u.id)).map(|u| (u.id, u.count.unsigned_abs()));
                 let all = paths.complete.iter().map(|p| (p.id, p.count)).chain(unfinished);
@@ -113,17 +106,14 @@ impl FieldReport {
         Ok(FieldReport { user, units })
     }
 
-    /// Adds a unit that ran, even if it counted nothing.
+    /// Records that a unit ran, even if it counted nothing.
     pub fn add_copy(&mut self, image: Identity, unit: Identity) {
         if self.units.iter().all(|u| u.image != image) {
             self.units.push(UnitReport { image, unit, counts: Vec::new() });
         }
     }
 
-    /// Appends it to a file.
-    ///
-    /// # Errors
-    /// Errors of the writer.
+    /// Writes the encoded report.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut body = self.user.to_vec();
         put(&mut body, self.units.len() as u64);
@@ -153,7 +143,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Reads reports one by one, into one buffer.
+/// Reader of consecutive reports, which reuses one buffer.
 pub struct Reports<'a, R> {
     path: &'a Path,
     input: R,
@@ -162,16 +152,13 @@ pub struct Reports<'a, R> {
 }
 
 impl<'a, R: BufRead> Reports<'a, R> {
-    /// Reads a file; `path` is for messages.
+    /// `path` is only used in error messages.
     pub fn new(path: &'a Path, input: R) -> Reports<'a, R> {
         Reports { path, input, at: 0, body: Vec::new() }
     }
 
-    /// Reads the next report, and calls `visit` with user, image and unit, first alone, then with counter and
-    /// executions of each path. False at the end.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is damaged here.
+    /// Reads the next report. Calls `visit` for each unit, first with `None`, then with the counter and executions of each path. Returns
+    /// false at the end of the file.
     pub fn next(&mut self, mut visit: impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Result<bool, FieldError> {
         let failed = FieldError::io(self.path, "read");
         if self.input.fill_buf().map_err(failed)?.is_empty() {
@@ -188,10 +175,10 @@ impl<'a, R: BufRead> Reports<'a, R> {
         let mut head = [0; 16];
         self.input.read_exact(&mut head).map_err(short(self.at, "it ends within the head of a report of untested paths"))?;
         let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
-        if head[..8] != MAGIC || half(8) > LONGEST {
-            return Err(damaged(self.at, "no report of untested paths begins here: `trodden fleet pack` makes such files"));
+        if head[..8] != MAGIC || half(8) > MAX_BODY {
+            return Err(damaged(self.at, "not a report of untested paths. `trodden fleet pack` writes such files"));
         }
-        // Memory grows with the bytes that are really there, not with the length in the head.
+        // Memory grows with the bytes that are really there, not with the length that the header claims.
         self.body.clear();
         self.input.by_ref().take(half(8).into()).read_to_end(&mut self.body).map_err(FieldError::io(path, "read"))?;
         if self.body.len() as u64 != u64::from(half(8)) {
@@ -210,9 +197,9 @@ fn unpack(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<
     let (user, mut rest) = body.split_first_chunk::<16>()?;
     let units = take(&mut rest)?;
     for _ in 0..units {
-        let (image, behind) = rest.split_first_chunk::<16>()?;
-        let (unit, behind) = behind.split_first_chunk::<16>()?;
-        rest = behind;
+        let (image, tail) = rest.split_first_chunk::<16>()?;
+        let (unit, tail) = tail.split_first_chunk::<16>()?;
+        rest = tail;
         let (image, unit) = (Identity(*image), Identity(*unit));
         visit(user, image, unit, None);
         let mut counter = 0u64;
@@ -227,8 +214,8 @@ fn unpack(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<
 fn take(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
+        let (byte, tail) = rest.split_first()?;
+        *rest = tail;
         number |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(number);
@@ -242,9 +229,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_that_claims_much_takes_no_memory() {
+    fn claimed_length_does_not_allocate_memory() {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(LONGEST.to_le_bytes());
+        bytes.extend(MAX_BODY.to_le_bytes());
         bytes.extend([0; 12]);
         assert_eq!(bytes.len(), 24);
         let mut reports = Reports::new(Path::new("claim"), &bytes[..]);

@@ -1,19 +1,19 @@
-//! Analyses of path profiles and of sequences of paths. No clock and no environment: what a program's environment names comes as a value
-//! ([`trodden_stored::Folders`]). Profiles, streams and reports are read where a question is about some that are named.
+//! Analyses of path profiles and of sequences of paths. They read no clock and no environment: folders that the environment names are
+//! passed in ([`trodden_stored::Folders`]).
 //!
 //! | module | question |
 //! |---|---|
-//! | [`advise`] | what do counts of paths show that counts of edges cannot? |
+//! | [`advise`] | which findings do path counts give that edge counts cannot? |
 //! | [`transformations`] | how should the code be transformed? |
-//! | [`isolate`], [`compared_runs`] | which paths do failing runs take and passing runs not; which runs can be compared? |
-//! | [`suite`] | which tests are redundant, and in which order should they run? |
+//! | [`isolate`], [`compared_runs`] | which paths distinguish failing runs from passing ones? |
+//! | [`suite`] | which tests are redundant, and in which order should tests run? |
 //! | [`expression`] | which paths run through given places? |
 //! | [`combinations`] | which paths were not taken, although each of their edges was? |
-//! | [`untested`], [`residual`] | which paths does the field take that no test takes; where are they and what is known? |
-//! | [`segments`] | which segments across calls were executed, counted, tested? |
-//! | [`sequences`] | what does a sequence of paths and calls show: repetition, phases, differences? |
-//! | [`field`] | what do many users report? |
-//! | [`copies`] | what do copies of a program cost that share its counting? |
+//! | [`untested`], [`residual`] | which paths are taken in the field but by no test? |
+//! | [`segments`] | which path segments across calls were executed, and which of them tested? |
+//! | [`sequences`] | which repetitions, phases and differences does a sequence of paths and calls show? |
+//! | [`field`] | what do the reports of many users add up to? |
+//! | [`copies`] | what do copies of a program that share its counting cost? |
 //! | [`choice`], [`changes`], [`git`] | which paths are interesting; which lines did a change touch? |
 //! | [`libraries`] | which shared libraries does a program need? |
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Intervals that execute the same paths; beside them what a detector by basic blocks finds (`trodden patterns phases`).
+//! Phases (`trodden patterns phases`): intervals that execute the same paths, and for comparison the same basic blocks.
 
 use super::recording::Opened;
 use anyhow::Result;
@@ -6,28 +6,28 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, intervals};
 
-/// Hot paths that are shown of a phase.
+/// Maximum number of paths or blocks listed for a phase.
 const SHOWN: usize = 5;
 
-/// What was found.
+/// Phases of a sequence.
 #[derive(Serialize)]
 pub struct PhaseDocument {
-    /// Events of paths in an interval.
+    /// Length of an interval, in paths.
     pub interval: u64,
-    /// By vectors of paths.
+    /// Phases by the frequencies of paths.
     pub by_paths: FoundPhases,
-    /// By vectors of basic blocks, if the events name them.
+    /// Phases by the frequencies of basic blocks; `None` if the events do not name blocks.
     pub by_blocks: Option<FoundPhases>,
-    /// Where paths run.
+    /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
 }
 
-/// Phases by one kind of vector.
+/// Phases by one kind of frequency vector.
 #[derive(Serialize)]
 pub struct FoundPhases {
-    /// The phase of each interval.
+    /// The index of each interval's phase.
     pub of_interval: Vec<usize>,
-    /// Intervals whose phase is not that of the one before.
+    /// Intervals with another phase than the previous interval.
     pub changes: Vec<usize>,
     /// The phases.
     pub phases: Vec<PhaseRow>,
@@ -36,18 +36,15 @@ pub struct FoundPhases {
 /// A phase.
 #[derive(Serialize)]
 pub struct PhaseRow {
-    /// Intervals in it.
+    /// Number of its intervals.
     pub intervals: usize,
-    /// The interval that stands for it best.
+    /// The most representative interval.
     pub representative: usize,
-    /// The most frequent paths, with their share in percent; of blocks their names.
+    /// The most frequent paths or blocks, with their share in percent.
     pub hot: Vec<(String, f64)>,
 }
 
-/// Phases by paths and by blocks, of intervals of so many paths; by default a hundred of them.
-///
-/// # Errors
-/// A parameter is out of its range.
+/// Finds at most `most` phases by paths and by blocks. Intervals have `interval` paths; by default, the sequence is split into about 100.
 pub fn phases_of(opened: &Opened, interval: Option<u64>, most: usize) -> Result<PhaseDocument> {
     let interval = interval.unwrap_or_else(|| opened.path_events().div_ceil(100).max(1));
     let parameters = PhaseParameters { most_phases: most, ..PhaseParameters::default() };
