@@ -47,7 +47,7 @@ pub struct PhaseRow {
 /// Finds at most `most` phases by paths and by blocks. Intervals have `interval` paths; by default, the sequence is split into about 100.
 pub fn phases_of(opened: &Opened, interval: Option<u64>, most: usize) -> Result<PhaseDocument> {
     let interval = interval.unwrap_or_else(|| opened.path_events().div_ceil(100).max(1));
-    let parameters = PhaseParameters { most_phases: most, ..PhaseParameters::default() };
+    let parameters = PhaseParameters { max_phases: most, ..PhaseParameters::default() };
     let table = &opened.table;
     let by_paths = phases(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
     let by_blocks = if has_blocks(opened) {
