@@ -1,27 +1,25 @@
-//! A model of the programmable hardware path profiler: path detector, hot path table, the quality of what the table holds.
+//! A model of the programmable hardware path profiler: path detector, hot path table, and the quality of the table's content.
 //!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, chapter 5 (HPP, CGO 2005). The crate is pure: records of
-//! retired branches come in, path descriptors and profiles go out. Where branches come from is the crate
-//! `trodden-trace`'s business.
+//! After K. Vaswani, *Efficient Online Path Profiling*, chapter 5 (HPP, CGO 2005). The crate is pure: it takes records of retired branches,
+//! which `trodden-trace` provides, and returns path descriptors and profiles.
 //!
 //! | file | what | section |
 //! |---|---|---|
-//! | `stream.rs` | retired branches, interruptions, gaps of one thread | - |
+//! | `stream.rs` | retired branches, interrupts and gaps of one thread | - |
 //! | `descriptor.rs` | [`PathDescriptor`]: start, number of branches, outcomes | 5.2 |
-//! | `mapping.rs` | which branch does what to the path stack: presets, files in TOML | 5.2, tables 5.1 and 5.2 |
-//! | `names.rs` | names of enumerations | - |
+//! | `mapping.rs` | operations of each branch class on the path stack: presets, TOML files | 5.2, tables 5.1 and 5.2 |
 //! | `path_stack.rs` | [`PathStack`]: entries, overflow | 5.2 |
 //! | `program_stacks.rs` | the stacks of a thread, repairs after `longjmp` and exceptions | 5.2 |
 //! | `detector.rs` | [`Detector`]: branches to paths | 5.2 |
-//! | `events.rs` | counters of events along blocks and paths | 5.3 |
+//! | `events.rs` | event counters of blocks and paths | 5.3 |
 //! | `index.rs`, `replacement.rs`, `table.rs` | [`HotPathTable`] | 5.4 |
-//! | `processor/` | the processor around it | table 5.3 |
-//! | `profiler.rs` | [`Profiler`]: all of it on a stream of threads | 5.5 |
-//! | `lane.rs` | [`Lane`]: profiler and processor together, fed from one stream | 5.3 |
-//! | `character.rs` | skew and length of paths, profiles of events beside frequency | 5.3, 5.5.2 |
+//! | `processor/` | the processor around the profiler | table 5.3 |
+//! | `profiler.rs` | [`Profiler`]: detectors and tables for a stream of threads | 5.5 |
+//! | `lane.rs` | [`Lane`]: profiler and processor together | 5.3 |
+//! | `character.rs` | skew and length of paths, event profiles | 5.3, 5.5.2 |
 //! | `experiment.rs` | designs of experiments, effects of factors | 5.5.2 |
 //! | `statistics.rs` | cumulative distributions, rank correlation | 5.1, 5.5 |
-//! | `profile.rs` | [`PathProfile`] without bounds, overlap percentages | 5.5 |
+//! | `profile.rs` | unbounded [`PathProfile`], overlap percentages | 5.5 |
 #![forbid(unsafe_code)]
 
 pub mod character;
@@ -44,10 +42,10 @@ mod statistics;
 mod stream;
 mod table;
 
-pub use descriptor::{MOST_BRANCHES, PathDescriptor};
+pub use descriptor::{MAX_BRANCHES, PathDescriptor};
 pub use detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters, PathEnd, Repair};
 pub use error::HardwareError;
-pub use events::{CounterWidth, EventCounts, MOST_EVENTS};
+pub use events::{CounterWidth, EventCounts, MAX_EVENTS};
 pub use index::IndexFunction;
 pub use lane::{Lane, LaneTiming};
 pub use mapping::{BranchType, Extension, OperationMapping, Operations, Preset};
