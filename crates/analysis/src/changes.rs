@@ -86,7 +86,7 @@ impl ChangedLines {
         let mut blocks = BTreeSet::new();
         for (at, block) in function.blocks.iter().enumerate() {
             for position in block.positions.iter().chain(&block.branch) {
-                if self.finds(unit, *position) {
+                if self.mark_position(unit, *position) {
                     blocks.insert(Node(at as u32));
                 }
             }
@@ -94,7 +94,7 @@ impl ChangedLines {
         blocks
     }
 
-    fn finds(&mut self, unit: &UnitMap, position: Position) -> bool {
+    fn mark_position(&mut self, unit: &UnitMap, position: Position) -> bool {
         let Some(file) = unit.files.get(position.file as usize) else { return false };
         let mut any = false;
         for (changed, lines) in &self.files {
@@ -132,7 +132,7 @@ pub fn of_files(text: &str) -> Result<Vec<FileChange>, DiffError> {
             }
         } else if line.starts_with("@@ ") {
             let damaged = |what| DiffError::Damaged { line: at + 1, what };
-            let (old, new) = hunk(line).ok_or(damaged("it should be `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
+            let (old, new) = parse_hunk_header(line).ok_or(damaged("it should be `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
             let body: Vec<&str> = take_hunk(&mut lines, old.1, new.1).ok_or(damaged("the change is shorter than it says"))?;
             if let Some(file) = files.last_mut() {
                 file.old.extend(changed(b'-', old, &body));
@@ -247,7 +247,7 @@ fn decode_c_string(quoted: &str) -> String {
 type Range = (u32, u32);
 
 /// Parses a hunk header into the ranges in the old and in the new file.
-fn hunk(line: &str) -> Option<(Range, Range)> {
+fn parse_hunk_header(line: &str) -> Option<(Range, Range)> {
     let mut words = line.split(' ');
     let _ = words.next();
     let (old, new) = (words.next()?.strip_prefix('-')?, words.next()?.strip_prefix('+')?);

@@ -149,12 +149,12 @@ pub fn sequences(text: &str) -> Result<Vec<ChosenSequence>, ChoiceError> {
 
 /// Returns all complete paths of the functions for which `included` holds.
 pub fn of_functions(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool) -> Result<KnownPaths, ChoiceError> {
-    gather(units, |_, function| included(function).then_some(|_: &[Node]| true))
+    collect_paths(units, |_, function| included(function).then_some(|_: &[Node]| true))
 }
 
 /// Returns all complete paths that touch at least one of the places.
 pub fn touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
-    gather(units, |map, function| {
+    collect_paths(units, |map, function| {
         let marked = nodes_in(function, |block| places.iter().any(|p| p.is_in(map, block)));
         (!marked.is_empty()).then_some(move |path: &[Node]| path.iter().any(|n| marked.contains(n)))
     })
@@ -162,7 +162,7 @@ pub fn touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, C
 
 /// Returns all complete paths through every one of the places, in any order.
 pub fn through(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
-    gather(units, |map, function| {
+    collect_paths(units, |map, function| {
         let marked: Vec<HashSet<Node>> = places.iter().map(|p| nodes_in(function, |block| p.is_in(map, block))).collect();
         let possible = !marked.is_empty() && marked.iter().all(|m| !m.is_empty());
         possible.then_some(move |path: &[Node]| marked.iter().all(|m| path.iter().any(|n| m.contains(n))))
@@ -176,8 +176,8 @@ pub fn through(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, Ch
 pub fn along(units: &[&UnitMap], sequences: &[ChosenSequence], is: impl Fn(&FunctionMap, &str) -> bool) -> Result<KnownPaths, ChoiceError> {
     let mut all = KnownPaths::default();
     for sequence in sequences {
-        let found = gather(units, |map, function| {
-            is(function, &sequence.function).then_some(move |path: &[Node]| follows(map, function, path, &sequence.waypoints))
+        let found = collect_paths(units, |map, function| {
+            is(function, &sequence.function).then_some(move |path: &[Node]| matches_waypoints(map, function, path, &sequence.waypoints))
         })?;
         if found.is_empty() {
             return Err(ChoiceError::NoSuchPath(sequence.text.clone()));
@@ -191,7 +191,7 @@ pub fn along(units: &[&UnitMap], sequences: &[ChosenSequence], is: impl Fn(&Func
 pub fn most_frequent(set: &mut KnownPaths, how_many: usize) {
     let mut all = by_frequency(set);
     all.truncate(how_many);
-    keep(set, &all);
+    retain_paths(set, &all);
 }
 
 /// Reduces a set to the most frequent paths that together make up a share (0 to 1) of all executions.
@@ -204,20 +204,20 @@ pub fn most_of(set: &mut KnownPaths, share: f64) {
         sum as f64 >= share * total as f64
     });
     all.truncate(enough.map_or(all.len(), |at| at + 1));
-    keep(set, &all);
+    retain_paths(set, &all);
 }
 
 /// Count, unit, function and number of a path.
-type Frequent = (u64, String, String, u64);
+type RankedPath = (u64, String, String, u64);
 
-fn by_frequency(set: &KnownPaths) -> Vec<Frequent> {
+fn by_frequency(set: &KnownPaths) -> Vec<RankedPath> {
     let paths = set.functions().flat_map(|(unit, name, f)| f.known.iter().map(move |(id, n)| (*n, unit.to_owned(), name.to_owned(), *id)));
-    let mut all: Vec<Frequent> = paths.collect();
+    let mut all: Vec<RankedPath> = paths.collect();
     all.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (&a.1, &a.2, a.3).cmp(&(&b.1, &b.2, b.3))));
     all
 }
 
-fn keep(set: &mut KnownPaths, kept: &[Frequent]) {
+fn retain_paths(set: &mut KnownPaths, kept: &[RankedPath]) {
     let kept: HashSet<(&str, &str, u64)> = kept.iter().map(|(_, unit, name, id)| (unit.as_str(), name.as_str(), *id)).collect();
     set.retain(|unit, name, path, _| kept.contains(&(unit, name, path)));
 }
@@ -226,7 +226,7 @@ fn nodes_in(function: &FunctionMap, is: impl Fn(&UnitBlock) -> bool) -> HashSet<
     (0u32..).zip(&function.blocks).filter(|(_, block)| is(block)).map(|(n, _)| Node(n)).collect()
 }
 
-fn follows(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Waypoint]) -> bool {
+fn matches_waypoints(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Waypoint]) -> bool {
     if let Some(Waypoint::Block(_)) = waypoints.first() {
         let included = waypoints.iter().filter_map(|w| match w {
             Waypoint::Block(block) => Some(Node(*block)),
@@ -243,7 +243,7 @@ fn follows(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Wa
 }
 
 /// Collects the complete paths that pass the test of their function. Functions without a test are skipped.
-fn gather<'a, T: Fn(&[Node]) -> bool>(
+fn collect_paths<'a, T: Fn(&[Node]) -> bool>(
     units: &[&'a UnitMap],
     test_of: impl Fn(&'a UnitMap, &'a FunctionMap) -> Option<T>,
 ) -> Result<KnownPaths, ChoiceError> {

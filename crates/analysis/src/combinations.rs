@@ -1,12 +1,9 @@
 //! Untested combinations: paths that no run took, although each of their edges was taken.
 //!
-//! Edge coverage (of branches or lines) reports such a path as covered, since each of its steps was executed on one path or another. Only
-//! path counts show that the steps were never executed *together*. Residual path profiling (Vaswani, Rajan and Ramalingam) asks the same of
-//! known paths; here the question is asked of one profile.
-//!
-//! Counting sums over the acyclic graph in topological order: linear time, exact up to 2^128, saturating beyond. Listing visits no node
-//! from which no path can be completed, so its time is proportional to the number of paths found and taken. Paths that end at a call that
-//! may not return are not counted, as they are prefixes of others.
+//! Edge coverage (of branches or lines) reports such a path as covered. Only path counts show that its steps were never executed
+//! *together*. Residual path profiling (Vaswani, Rajan and Ramalingam) asks the same of known paths; here the question is asked of one
+//! profile. Counting is linear in the acyclic graph, and exact up to 2^128; listing takes time proportional to the number of paths found
+//! and taken. Paths that end at a call that may not return are not counted, as they are prefixes of others.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,11 +68,11 @@ pub fn untested(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit:
         let end = ending(function, dag, &path)?;
         Some(PathCount { id, count: 0, blocks: blocks(dag, &path), beginning: beginning(dag, &path), end, path })
     };
-    numbers(function, dag, paths, limit).into_iter().filter_map(path).collect()
+    untested_ids(function, dag, paths, limit).into_iter().filter_map(path).collect()
 }
 
 /// The numbers of the untested combinations.
-fn numbers(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit: usize) -> Vec<u64> {
+fn untested_ids(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit: usize) -> Vec<u64> {
     let executed = executed(dag, paths);
     let is_usable = |edge: DagEdgeId| executed[edge.index()] && can_be_completed(function, dag, edge);
     let left = completions(dag, is_usable);

@@ -34,7 +34,7 @@ pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
         let name = run.file.display().to_string();
         let profile = Profile::recover_sharing(&run.file, &mut maps)?.profile;
         isolation.add(&profile, run.failed).with_context(|| name.clone())?;
-        sum.add(&name, profile).context("only runs of one build can be select_build: name runs of one build")?;
+        sum.add(&name, profile).context("only runs of one build can be compared: name runs of one build")?;
     }
     Ok((isolation, sum.finish().context("no runs to compare")?))
 }
@@ -109,7 +109,7 @@ fn select_build(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
         let (one, other) = (&one[0], &other[0]);
         let build = if one.program == other.program { "another build of it" } else { &other.program };
         bail!(
-            "{} is a run of {}, but {} is one of {build}. Only runs of one build can be select_build, and no build has both failing and \
+            "{} is a run of {}, but {} is one of {build}. Only runs of one build can be compared, and no build has both failing and \
                 passing runs",
             one.file.display(),
             one.program,

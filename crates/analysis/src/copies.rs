@@ -124,13 +124,13 @@ impl Costs {
     /// Computes the costs of all copies.
     pub fn new(measured: &CopyMeasurements, choices: &CopyChoices) -> Costs {
         let (procedures, copies) = (&measured.procedures, measured.times.len());
-        let bound = if measured.edges { of_edges(measured) } else { of_paths(measured, choices.measure) };
-        let of_copy = |at: usize| {
+        let bound = if measured.edges { edge_bound(measured) } else { path_bound(measured, choices.measure) };
+        let copy_costs = |at: usize| {
             let counted = measured.counted_hits.as_ref().map(|hits| hits[at]);
             let attempts = measured.attempts.get(at).copied().unwrap_or(1);
             CopyCosts { attempts, counted, ..CopyCosts::new(procedures, &measured.plans[at], &measured.times[at]) }
         };
-        let costs: Vec<CopyCosts> = (0..copies).map(of_copy).collect();
+        let costs: Vec<CopyCosts> = (0..copies).map(copy_costs).collect();
         let most = |c: &CopyCosts| if choices.measure == Measure::All { c.hits } else { c.label_hits };
         let hits_of_slowest = costs.iter().map(most).max().unwrap_or(0);
         // Executions of known paths are not counted, so the hits cannot be computed.
@@ -199,14 +199,14 @@ impl Costs {
 }
 
 /// Lower bound for copies that count paths. A program that counts all of them with the same frequencies tightens it.
-fn of_paths(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
+fn path_bound(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
     let (procedures, copies) = (&measured.procedures, measured.plans.len());
     let bound = bound(procedures, copies, measure);
     measured.whole.as_ref().map_or(bound, |whole| bound.beside(hits::of_copy(procedures, whole).of(measure), copies))
 }
 
 /// Lower bound for copies that count edges: each counter that one program needs is in exactly one copy.
-fn of_edges(measured: &CopyMeasurements) -> LowerBound {
+fn edge_bound(measured: &CopyMeasurements) -> LowerBound {
     let parts = measured.plans.iter().flat_map(|copy| measured.procedures.iter().zip(&copy.parts));
     let all = parts.filter_map(|(p, part)| Some((p, part.as_ref()?)));
     let counters = all.flat_map(|(p, part)| part.counted.iter().zip(&p.frequencies).filter(|(counted, _)| **counted).map(|(_, n)| *n));

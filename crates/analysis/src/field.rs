@@ -116,15 +116,15 @@ impl FieldReport {
     /// Writes the encoded report.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut body = self.user.to_vec();
-        put(&mut body, self.units.len() as u64);
+        put_leb128(&mut body, self.units.len() as u64);
         for unit in &self.units {
             body.extend(unit.image.0);
             body.extend(unit.unit.0);
-            put(&mut body, unit.counts.len() as u64);
+            put_leb128(&mut body, unit.counts.len() as u64);
             let mut last = 0;
             for (counter, count) in &unit.counts {
-                put(&mut body, counter - std::mem::replace(&mut last, *counter));
-                put(&mut body, *count);
+                put_leb128(&mut body, counter - std::mem::replace(&mut last, *counter));
+                put_leb128(&mut body, *count);
             }
         }
         let length = u32::try_from(body.len()).map_err(std::io::Error::other)?;
@@ -135,7 +135,7 @@ impl FieldReport {
     }
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+fn put_leb128(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -187,13 +187,13 @@ impl<'a, R: BufRead> Reports<'a, R> {
         if xxh3_64(&self.body) as u32 != half(12) {
             return Err(damaged(self.at, "the checksum of a report of untested paths is wrong"));
         }
-        unpack(&self.body, &mut visit).ok_or_else(|| damaged(self.at, "the body of a report of untested paths is damaged"))?;
+        decode_body(&self.body, &mut visit).ok_or_else(|| damaged(self.at, "the body of a report of untested paths is damaged"))?;
         self.at += 16 + self.body.len() as u64;
         Ok(true)
     }
 }
 
-fn unpack(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Option<()> {
+fn decode_body(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Option<()> {
     let (user, mut rest) = body.split_first_chunk::<16>()?;
     let units = take(&mut rest)?;
     for _ in 0..units {

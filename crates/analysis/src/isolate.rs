@@ -1,11 +1,8 @@
-//! Bug isolation: ranking paths by how well they distinguish failing runs from passing ones.
+//! Bug isolation: ranking paths by how well they distinguish failing runs from passing ones ([`Score`]).
 //!
-//! With `F` and `S` failing and passing runs that took the path, of `NF` and `NS` in all: *Ochiai* (Abreu, Zoeteweij and van Gemund,
-//! TAIC-PART 2007), `F / sqrt(NF (F + S))`; *Tarantula* (Jones and Harrold, ASE 2005), `(F/NF) / (F/NF + S/NS)`; *importance* (Liblit et
-//! al., PLDI 2005), see [`Suspect::importance`]. Counts within a run do not matter.
-//!
-//! Unlike edges, paths can show that two branches fail only together. Among equal scores, paths whose edges all occur in passing runs rank
-//! first ([`Suspect::new_edges`]).
+//! In formulas, `F` and `S` are the failing and passing runs that took the path, and `NF` and `NS` all of them; counts within a run do not
+//! matter. Unlike edges, paths can show that two branches fail only together. Among equal scores, paths whose edges all occur in passing
+//! runs rank first ([`Suspect::new_edges`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::DagEdgeId;
@@ -21,11 +18,11 @@ pub type IsolatedFunction = (Identity, usize);
 /// Measures by which suspects are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Score {
-    /// Ochiai.
+    /// Ochiai: `F / sqrt(NF (F + S))` (Abreu, Zoeteweij and van Gemund, TAIC-PART 2007).
     Ochiai,
-    /// Tarantula.
+    /// Tarantula: `(F/NF) / (F/NF + S/NS)` (Jones and Harrold, ASE 2005).
     Tarantula,
-    /// Statistical importance.
+    /// Statistical importance (Liblit et al., PLDI 2005), see [`Suspect::importance`].
     Importance,
 }
 
@@ -72,12 +69,11 @@ impl RunTally {
 #[derive(Debug, Default)]
 pub struct Isolation {
     all: RunTally,
-    functions: BTreeMap<IsolatedFunction, Seen>,
+    functions: BTreeMap<IsolatedFunction, FunctionObservations>,
 }
 
-/// Observations of one function.
 #[derive(Debug, Default)]
-struct Seen {
+struct FunctionObservations {
     executed: RunTally,
     /// Keyed by whether the path was completed, and its number.
     paths: BTreeMap<(bool, u64), RunTally>,
@@ -108,7 +104,7 @@ pub struct Suspect {
     /// confidence interval.
     pub increase: (f64, f64),
     /// Harmonic mean of the increase and of `log(F + 1) / log(NF + 1)`, from 0 to 1. As published, it is 0 unless the increase is above
-    /// zero with 95 % confidence; the `+ 1` is ours, as a single failure would have no value without it.
+    /// zero with 95 % confidence. The published formula has no `+ 1`, which leaves a single failure without a value.
     pub importance: f64,
 }
 

@@ -7,7 +7,7 @@
 //! | an earlier branch decides whether this iteration is the last | split the loop: the last iteration gets a copy of its own |
 //! | an earlier branch decides a later one | duplicate the blocks between them for executions through the deciding edge |
 
-use crate::advise::{Advice, AdviseOptions, BlockWalk, Correlated, Given, Walks, advise};
+use crate::advise::{Advice, AdviseOptions, BlockWalk, ConditionalOutcomes, Correlated, Walks, advise};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
@@ -22,14 +22,14 @@ pub struct TransformationOptions {
     /// Minimum saving of a copy, as a share (0 to 1) of all executed instructions.
     pub least_saving: f64,
     /// Minimum share (0 to 1) of all executed instructions that a loop must have for its last iteration to be split off.
-    pub least_loop: f64,
+    pub min_loop_share: f64,
     /// Maximum number of instructions copied for one edge.
-    pub most_copied: u64,
+    pub max_copied: u64,
 }
 
 impl Default for TransformationOptions {
     fn default() -> TransformationOptions {
-        TransformationOptions { least_saving: 0.0005, least_loop: 0.01, most_copied: 80 }
+        TransformationOptions { least_saving: 0.0005, min_loop_share: 0.01, max_copied: 80 }
     }
 }
 
@@ -124,17 +124,17 @@ fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &Tran
     let decides = decided.iter().any(|e| leaves(*e)) && decided.iter().any(|e| !leaves(*e));
     let weight = instructions(walks.map, &walks.blocks, body.iter().map(|b| b.0));
     let latches = back_edges(walks.map).filter(|(_, to)| *to == head).map(|(from, _)| from).collect();
-    (decides && weight as f64 >= options.least_loop * total as f64).then_some(LastIterations { head, latches })
+    (decides && weight as f64 >= options.min_loop_share * total as f64).then_some(LastIterations { head, latches })
 }
 
 /// Copies the blocks between two branches for executions through a deciding edge. Returns `None` if they cannot be copied or have too many
 /// instructions.
-fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &TransformationOptions) -> Option<PathCopy> {
+fn copy(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes, options: &TransformationOptions) -> Option<PathCopy> {
     let matching: Vec<(&BlockWalk, usize, usize)> =
-        walks.walks.iter().filter_map(|w| stretch(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
+        walks.walks.iter().filter_map(|w| block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
     let blocks: BTreeSet<Node> = matching.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
     let copied: u64 = blocks.iter().map(|b| u64::from(walks.map.blocks[b.index()].instructions)).sum();
-    if copied > options.most_copied || found.stretch.obstacle.is_some() || !walks.map.edges[given.edge.index()].cases.is_empty() {
+    if copied > options.max_copied || found.stretch.obstacle.is_some() || !walks.map.edges[given.edge.index()].cases.is_empty() {
         return None;
     }
     let mut through: BTreeMap<Edge, u64> = BTreeMap::new();
@@ -153,7 +153,7 @@ fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &Transformati
 }
 
 /// Returns the indices, in the walk, of the block after `edge` and of the block `later`.
-fn stretch(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
+fn block_range(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
     let from = walk.edges.iter().position(|e| *e == edge)? + 1;
     let to = walk.blocks.iter().position(|b| *b == later)?;
     (from <= to).then_some((from, to))

@@ -1,12 +1,9 @@
 //! Untested paths: paths in a profile of the field that are not among the known paths (those of the tests).
 //!
-//! Known paths are first removed from the profile. What remains is untested: complete paths, and prefixes up to a call that may not return.
-//! Prefixes are reported only if the path ended there; prefixes of tested paths are known, so this is exact. A path can be *new although
-//! every edge is known*: only residual path profiling finds those (Vaswani, Rajan and Ramalingam, table 3.1 of "Efficient Online Path
-//! Profiling").
-//!
-//! Untested paths of failing runs are ranked by Ochiai ([`crate::isolate`]), then by closeness to the failure (section 6.2.2 there):
-//! unfinished ones first, then those first executed latest.
+//! Known paths are first removed from the profile. What remains is untested: complete paths, and prefixes up to a call that may not return,
+//! which are reported only if the path ended there. A path can be *new although every edge is known*; only residual path profiling finds
+//! those (Vaswani, Rajan and Ramalingam, "Efficient Online Path Profiling", table 3.1). Untested paths of failing runs are ranked by Ochiai
+//! ([`crate::isolate`]), then by closeness to the failure (section 6.2.2 there): unfinished ones first, then those first executed latest.
 
 use crate::isolate::RunTally;
 use std::collections::{BTreeMap, BTreeSet};

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_come_back_in_order() {
+    fn outcomes_are_returned_in_order() {
         let mut path = PathDescriptor::starting_at(Address(0x10));
         let outcomes = [true, false, false, true, true];
         outcomes.iter().for_each(|o| path.push(*o));

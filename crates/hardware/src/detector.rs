@@ -1,26 +1,25 @@
 //! The path detector: turns the retired branches of one thread into paths (section 5.2).
 //!
 //! Each branch performs the operations of its class in fixed order: update of the path or of its event counter, pop, push. A path that
-//! reaches the length limit is popped, and another begins after the branch. What the paper leaves open:
-//! - *Extended calls.* An entry that begins in a procedure that its path was extended into keeps the number of extensions. If it were
-//!   reset, the return of that procedure would pop the entry of another one.
-//! - *Repair.* If the source tells where return addresses are stored, `program_stacks.rs` keeps the path stack consistent. If not, a return
-//!   to an unexpected address is assumed to follow a `longjmp` or an exception: the stack is searched for the matching entry, and all
-//!   entries above it are discarded. Without a match, the return acts as an indirect branch. This is a guess, and comes late.
-//! - *Underflow.* When a procedure returns whose call was not seen, a path begins at the return's target.
+//! reaches the length limit is popped, and another begins after the branch. The paper leaves some cases open: for a damaged stack, see
+//! [`Repair`]; when a procedure returns whose call was not seen, a path begins at the return's target; an entry that begins in a procedure
+//! that its path was extended into keeps the number of extensions, as otherwise the return of that procedure would pop the entry of another
+//! one.
 
 use crate::descriptor::{MAX_BRANCHES, PathDescriptor};
 use crate::error::HardwareError;
 use crate::events::{CounterWidth, EventCounts};
 use crate::mapping::{BranchType, Extension, OperationMapping, Operations};
 use crate::path_stack::{Overflow, PathEntry};
-use crate::program_stacks::{Arrival, ProgramStacks};
+use crate::program_stacks::{ProgramStacks, ReturnTarget};
 use crate::stream::{Address, RetiredBranch, StreamEvent};
 
 /// How the path stack is kept consistent after `longjmp` and exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Repair {
-    /// By the locations of return addresses, or, if the source does not provide them, by return addresses alone.
+    /// By the locations of return addresses. If the source does not provide them, by guessing: a return to an unexpected address is assumed
+    /// to follow a `longjmp` or an exception. The stack is searched for the matching entry, and all entries above it are discarded. Without
+    /// a match, the return acts as an indirect branch.
     #[default]
     Frames,
     /// Not at all: each return pops one entry.
@@ -224,8 +223,8 @@ impl Detector {
         if frame.is_none() && matches!(class, BranchType::Call | BranchType::Return) {
             self.stacks.place_handler(None);
         }
-        let arrival = frame.map_or(Arrival::Caller, |at| self.follow(class, at, branch.target));
-        let (mut operations, unwound) = self.operations(class, arrival, frame, branch);
+        let return_target = frame.map_or(ReturnTarget::Caller, |at| self.follow(class, at, branch.target));
+        let (mut operations, unwound) = self.operations(class, return_target, frame, branch);
         if unwound == Unwound::Unknown {
             operations.push = true;
         }
@@ -241,7 +240,7 @@ impl Detector {
             self.push(start, replaced);
         }
         match (operations.push, class) {
-            (false, _) => frame.into_iter().for_each(|at| self.stacks.arrive(arrival, replaced, at, branch.target)),
+            (false, _) => frame.into_iter().for_each(|at| self.stacks.complete_return(return_target, replaced, at, branch.target)),
             (true, BranchType::Call) if !operations.pop => self.stacks.paths().push(callee_entry(branch)),
             (true, _) => self.push(branch.next(), replaced),
         }
@@ -256,22 +255,28 @@ impl Detector {
     }
 
     /// Repairs the path stack before a branch if necessary, and returns where a return leads.
-    fn follow(&mut self, class: BranchType, at: Address, target: Address) -> Arrival {
+    fn follow(&mut self, class: BranchType, at: Address, target: Address) -> ReturnTarget {
         match class {
             BranchType::Call => self.stacks.before_call(at),
             BranchType::Return => {
-                let arrival = self.stacks.before_return(at, target);
-                self.counts.unmatched_returns += u64::from(arrival == Arrival::Jump);
-                return arrival;
+                let return_target = self.stacks.before_return(at, target);
+                self.counts.unmatched_returns += u64::from(return_target == ReturnTarget::Jump);
+                return return_target;
             }
             _ => {}
         }
-        Arrival::Caller
+        ReturnTarget::Caller
     }
 
     /// The operations of a branch, and what a return unwinds by guessed repair.
-    fn operations(&mut self, class: BranchType, arrival: Arrival, frame: Option<Address>, branch: &RetiredBranch) -> (Operations, Unwound) {
-        if arrival == Arrival::Jump {
+    fn operations(
+        &mut self,
+        class: BranchType,
+        return_target: ReturnTarget,
+        frame: Option<Address>,
+        branch: &RetiredBranch,
+    ) -> (Operations, Unwound) {
+        if return_target == ReturnTarget::Jump {
             return (Operations { pop: true, push: true, ..self.parameters.mapping.operations(class) }, Unwound::Nothing);
         }
         let is_extended = self.stacks.paths().top().is_some_and(|top| top.extensions > 0);
@@ -280,9 +285,9 @@ impl Detector {
             (BranchType::Call, Some(at)) if !operations.push => self.stacks.extend(at, branch.fall_through),
             (BranchType::Return, Some(_)) if !operations.pop => {
                 self.stacks.end_extended();
-                if is_extended && arrival != Arrival::Caller {
+                if is_extended && return_target != ReturnTarget::Caller {
                     // The rest of the caller does not continue this path.
-                    return (Operations { pop: true, push: arrival == Arrival::Landing, ..operations }, Unwound::Nothing);
+                    return (Operations { pop: true, push: return_target == ReturnTarget::Landing, ..operations }, Unwound::Nothing);
                 }
             }
             (BranchType::Return, None) if operations.pop && self.repairs => return (operations, self.unwound(branch.target)),

@@ -1,12 +1,9 @@
 //! The operations of each branch class on the path stack: the content of the profiler's control register (section 5.2).
 //!
 //! The mapping is programmable within two restrictions: a branch updates the path or its event counter, never both, and the order is fixed:
-//! update, pop, push. Presets are tables 5.1 (`ball-larus`) and 5.2 (`whole-program`), and two kinds of extended paths, which use table 5.1
-//! with an extension counter.
-//!
-//! A backward branch is one whose target is not after it. The paper does not say what it does when not taken. As its class follows from its
-//! address and target alone, with the presets it ends the path as well, and the next path begins at the next instruction. The row
-//! `backward-not-taken` of a file changes that.
+//! update, pop, push. A backward branch is one whose target is not after it. The paper does not say what it does when not taken. As its
+//! class follows from its address and target alone, with the presets it ends the path as well, and the next path begins at the next
+//! instruction.
 
 use crate::error::HardwareError;
 use crate::names::names;
@@ -166,7 +163,6 @@ impl OperationMapping {
     }
 }
 
-/// A mapping file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct MappingFile {

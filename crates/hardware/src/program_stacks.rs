@@ -1,12 +1,10 @@
 //! The stacks of the program that a thread runs on, each with a path stack, which is repaired by the addresses of frames.
 //!
-//! The location of return addresses identifies frames. A call that stores its return address at A is made by the innermost frame whose own
-//! return address is above A; a return that loads from A leaves the frame whose return address is at A. Frames below were left by `longjmp`
-//! or an exception, and their entries are discarded before the branch is processed. Nothing is pushed between the jump and that branch, so
-//! the effect is that of an immediate repair.
-//!
-//! Coroutines and signal handlers with stacks of their own have path stacks of their own, switched like those of threads. Stacks are
-//! distinguished by the ranges of addresses seen on them.
+//! A call that stores its return address at A is made by the innermost frame whose own return address is above A; a return that loads from
+//! A leaves the frame whose return address is at A. Frames below were left by `longjmp` or an exception, and their entries are discarded
+//! before the branch is processed. Nothing is pushed between the jump and that branch, so this equals an immediate repair. Coroutines and
+//! signal handlers with stacks of their own have path stacks of their own. Stacks are distinguished by the ranges of addresses seen on
+//! them.
 
 use crate::path_stack::{Overflow, PathEntry, PathStack};
 use crate::stream::Address;
@@ -22,7 +20,6 @@ const MIN_SIGNAL_SIZE: u64 = 512;
 /// A frame: the location of its return address, and the return address.
 type Frame = (Address, Address);
 
-/// A stack of the program.
 #[derive(Clone, Debug)]
 struct ProgramStack {
     paths: PathStack,
@@ -63,19 +60,19 @@ impl ProgramStack {
     }
 
     /// Number of entries on top whose frames no longer exist when a return loads from an address, or a call stores there.
-    fn stale(&self, at: Address, is_return: bool) -> usize {
-        let mut stale = 0;
+    fn stale_entries(&self, at: Address, is_return: bool) -> usize {
+        let mut stale_entries = 0;
         for (number, entry) in self.paths.from_top().enumerate() {
             match entry.stack {
                 Some(stack) if stack == at && is_return => return number,
                 // The location of the handler's return address is only estimated. If it returns, that is above what it interrupted.
                 Some(_) if entry.is_handler && is_return => {}
-                Some(stack) if stack <= at => stale = number + 1,
+                Some(stack) if stack <= at => stale_entries = number + 1,
                 Some(_) => break,
                 None => {}
             }
         }
-        stale
+        stale_entries
     }
 
     /// Removes extended calls that no longer exist. Returns true if there were any.
@@ -101,7 +98,7 @@ impl ProgramStack {
 
 /// Where a return leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum ReturnTarget {
     /// To the caller.
     Caller,
     /// To another place in the caller, such as a landing pad.
@@ -218,39 +215,39 @@ impl ProgramStacks {
 
     /// Prepares for a return that loads from `at`. Afterwards, the entry of the returning frame is on top, unless the return leads to
     /// another stack.
-    pub fn before_return(&mut self, at: Address, target: Address) -> Arrival {
+    pub fn before_return(&mut self, at: Address, target: Address) -> ReturnTarget {
         self.place_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
         if self.frame() == Some((at, target)) {
-            return Arrival::Caller;
+            return ReturnTarget::Caller;
         }
         let awaits = |(number, stack): (usize, &ProgramStack)| number != self.current && stack.left == Some((at, target));
         if let Some(number) = self.stacks.iter().enumerate().position(awaits) {
-            return Arrival::Stack(number, self.frame());
+            return ReturnTarget::Stack(number, self.frame());
         }
         match self.locate(at, MARGIN) {
             Some(place) if place == self.current => {}
             Some(place) if may_have_moved && self.stacks[place].has_frame((at, target)) => self.move_path(Some(place), at, true),
-            Some(place) => return Arrival::Stack(place, self.frame()),
-            None => return Arrival::Stack(self.add(), self.frame()),
+            Some(place) => return ReturnTarget::Stack(place, self.frame()),
+            None => return ReturnTarget::Stack(self.add(), self.frame()),
         }
         self.unwind(at, true);
         self.stacks[self.current].extend_range(at);
         match self.frame() {
             // The procedure's call was not seen.
-            None => Arrival::Caller,
-            Some((frame, return_address)) if frame == at && return_address == target => Arrival::Caller,
-            Some((frame, _)) if frame == at => Arrival::Landing,
-            Some(_) => Arrival::Jump,
+            None => ReturnTarget::Caller,
+            Some((frame, return_address)) if frame == at && return_address == target => ReturnTarget::Caller,
+            Some((frame, _)) if frame == at => ReturnTarget::Landing,
+            Some(_) => ReturnTarget::Jump,
         }
     }
 
     /// Completes a return after its operations.
-    pub fn arrive(&mut self, arrival: Arrival, popped: Option<PathEntry>, at: Address, target: Address) {
-        match arrival {
-            Arrival::Caller | Arrival::Jump => {}
-            Arrival::Landing => self.replace_top(PathEntry::starting_at(target)),
-            Arrival::Stack(place, left) => {
+    pub fn complete_return(&mut self, return_target: ReturnTarget, popped: Option<PathEntry>, at: Address, target: Address) {
+        match return_target {
+            ReturnTarget::Caller | ReturnTarget::Jump => {}
+            ReturnTarget::Landing => self.replace_top(PathEntry::starting_at(target)),
+            ReturnTarget::Stack(place, left) => {
                 self.leave(place, left, popped);
                 self.resume(at, target);
             }
@@ -326,16 +323,16 @@ impl ProgramStacks {
     fn unwind(&mut self, at: Address, is_return: bool) {
         let stack = &mut self.stacks[self.current];
         let has_removed = stack.remove_extended(at, is_return);
-        let stale = stack.stale(at, is_return);
-        if stale > 0 {
+        let stale_entries = stack.stale_entries(at, is_return);
+        if stale_entries > 0 {
             let top = self.paths().pop();
-            self.discard(stale - 1);
+            self.discard(stale_entries - 1);
             top.into_iter().for_each(|top| self.replace_top(top));
         } else if has_removed && let Some(frame) = stack.paths.top().map(|top| top.stack) {
             let extensions = stack.extensions(frame);
             stack.paths.top().into_iter().for_each(|top| top.extensions = extensions);
         }
-        self.counts.repairs += u64::from(stale > 0 || has_removed);
+        self.counts.repairs += u64::from(stale_entries > 0 || has_removed);
     }
 
     /// Moves the path on top to the stack that a jump led to.
@@ -350,8 +347,8 @@ impl ProgramStacks {
         let stack = &mut self.stacks[self.current];
         stack.left = None;
         stack.remove_extended(at, is_return);
-        let stale = stack.stale(at, is_return);
-        self.discard(stale);
+        let stale_entries = stack.stale_entries(at, is_return);
+        self.discard(stale_entries);
         top.into_iter().for_each(|top| self.replace_top(top));
     }
 
@@ -381,8 +378,8 @@ impl ProgramStacks {
             return;
         }
         stack.remove_extended(at, true);
-        let stale = stack.stale(at, true);
-        self.discard(stale);
+        let stale_entries = stack.stale_entries(at, true);
+        self.discard(stale_entries);
         let frame = self.paths().top().and_then(|top| top.frame());
         if frame.is_some_and(|(frame, _)| frame == at) {
             self.discard(1);

@@ -3,12 +3,6 @@
 //! As published, the least frequently used entry is replaced, and the new one starts with the incoming count (`lfu`). Then the newest entry
 //! is usually replaced next, so a path that becomes hot late is hardly ever kept. The other policies apply algorithms for frequent items in
 //! streams to each set; none of them needs more storage.
-//!
-//! | policy | source |
-//! |---|---|
-//! | `space-saving` | Metwally, Agrawal, El Abbadi, *Efficient computation of frequent and top-k elements in data streams*, ICDT 2005 |
-//! | `rap` | Ben-Basat and others, *Randomized admission policy for efficient top-k and frequency estimation*, INFOCOM 2017 |
-//! | `decay` | Yang, Zhang, Li et al., *HeavyKeeper: an accurate algorithm for finding top-k elephant flows*, USENIX ATC 2018 |
 
 use crate::names::names;
 
@@ -22,11 +16,14 @@ pub enum Replacement {
     Lru,
     /// Replaces a random entry.
     Random,
-    /// Replaces the least frequently used entry, and adds its count to the new one.
+    /// Replaces the least frequently used entry, and adds its count to the new one (Metwally, Agrawal and El Abbadi, *Efficient computation
+    /// of frequent and top-k elements in data streams*, ICDT 2005).
     SpaceSaving,
-    /// Like `space-saving`, but only with the probability of the incoming count over the sum of both counts.
+    /// Like `space-saving`, but only with the probability of the incoming count over the sum of both counts (Ben-Basat and others,
+    /// *Randomized admission policy for efficient top-k and frequency estimation*, INFOCOM 2017).
     RandomizedAdmission,
-    /// Decreases the count of the least frequently used entry, with a probability that falls with that count. Replaces the entry at zero.
+    /// Decreases the count of the least frequently used entry, with a probability that falls with that count, and replaces the entry at
+    /// zero (Yang, Zhang, Li et al., *HeavyKeeper: an accurate algorithm for finding top-k elephant flows*, USENIX ATC 2018).
     Decay,
 }
 

@@ -41,7 +41,6 @@ pub fn rank_correlation(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     (of_one > 0.0 && of_other > 0.0).then(|| both / (of_one * of_other).sqrt())
 }
 
-/// The rank of each count, from 1.
 fn ranks(counts: &[u64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..counts.len()).collect();
     order.sort_by_key(|at| counts[*at]);

@@ -1,11 +1,10 @@
 //! Comparison of two sequences: where they first differ, and what each did that the other did not, aligned by calls.
 //!
-//! At a difference, both sequences are in the same frames, since everything before is equal. The rest of the innermost frame is, in each, a
-//! list of units: paths of that frame, and whole calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its
-//! variations", Algorithmica 1986). Among the remaining units, calls of the same function are paired in order and compared recursively;
-//! then the comparison continues after the frame. Thus one more iteration or one changed call is one small difference. Equal ranges are
-//! skipped by fingerprint and never expanded. Of a long frame, [`MAX_UNITS`] units are aligned at a time, up to the longest common run;
-//! without one, the rest of the frame is one difference.
+//! At a difference, both sequences are in the same frames. The rest of the innermost frame is, in each, a list of units: paths of that
+//! frame, and whole calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its variations", Algorithmica 1986).
+//! Among the remaining units, calls of the same function are paired in order and compared recursively; then the comparison continues after
+//! the frame. Thus one more iteration or one changed call is one small difference. Equal ranges are skipped by fingerprint and never
+//! expanded.
 
 use crate::events::{Classify, EventClass};
 use crate::grammar::{Fingerprint, Fingerprints, Frames, Grammar, common_extension};
@@ -13,7 +12,8 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Maximum number of units of a frame that are aligned at a time.
+/// Maximum number of units of a frame that are aligned at a time, up to the longest common run. Without one, the rest of the frame is one
+/// difference.
 pub const MAX_UNITS: usize = 2000;
 
 /// Differing ranges at corresponding places of two sequences. One of them may be empty.

@@ -44,7 +44,7 @@ pub enum EventClass {
 
 /// Classifies symbols.
 pub trait Classify {
-    /// The class of a symbol.
+    /// Returns the class of a symbol.
     fn class(&self, symbol: u64) -> EventClass;
 }
 

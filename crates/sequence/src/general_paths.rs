@@ -6,7 +6,7 @@
 //! proportional to the number of distinct paths, at most 2^k per loop.
 
 use crate::SequenceError;
-use crate::compress::hashing::Mixing;
+use crate::compress::hashing::BuildMixer;
 use std::collections::{BTreeMap, HashMap};
 
 /// Maximum length of a path, in branches.
@@ -23,7 +23,7 @@ pub struct GeneralPaths {
     /// Branches and count of each state. The first state is the empty path.
     states: Vec<(Box<[u64]>, u64)>,
     numbers: HashMap<Box<[u64]>, u32>,
-    next: HashMap<(u32, u64), u32, Mixing>,
+    next: HashMap<(u32, u64), u32, BuildMixer>,
 }
 
 impl GeneralPaths {

@@ -306,7 +306,7 @@ fn rule_length(starts: &[u32], ends: &[u64], rule: usize) -> u64 {
 #[derive(Default)]
 pub(crate) struct Terminals {
     pub list: Vec<u64>,
-    numbers: HashMap<u64, u32, crate::compress::hashing::Mixing>,
+    numbers: HashMap<u64, u32, crate::compress::hashing::BuildMixer>,
 }
 
 impl Terminals {

@@ -6,7 +6,7 @@
 //! result short. Each length takes O(items x longest) time. Strings that are hot, or too rare to become hot, are not extended.
 
 use crate::SequenceError;
-use crate::compress::hashing::Mixing;
+use crate::compress::hashing::BuildMixer;
 use crate::crossing::{CrossingTexts, GAP};
 use crate::grammar::Grammar;
 use std::collections::HashMap;
@@ -103,7 +103,7 @@ impl Level {
 
     /// Combines strings that overlap in all but one symbol to strings that are longer by one.
     fn longer(self, texts: &CrossingTexts, length: usize) -> Level {
-        let mut numbers: HashMap<u64, u32, Mixing> = HashMap::default();
+        let mut numbers: HashMap<u64, u32, BuildMixer> = HashMap::default();
         let mut longer = Level { at: self.at, strings: Vec::new() };
         for (range, occurrences) in &texts.rules {
             for place in range.clone() {

@@ -1,14 +1,11 @@
 //! Paths across iterations: k consecutive Ball-Larus paths of one activation as one path, counted exactly without keeping the sequence.
 //!
 //! After D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013). Ignoring calls, the
-//! paths of an activation form a sequence, in which each path but the first begins where a back edge leads. A *k-iteration path* is a
-//! string of k consecutive ones, and is counted where it ends.
-//!
-//! Each activation's sequence is split into slabs of k - 1 paths. A trie contains, for each executed path, the string from the start of the
-//! previous slab; its node has the count. A string of k paths lies within two consecutive slabs, so it is a suffix of a node's string, and
-//! its count is the sum over such nodes. Each path takes O(1) hash look-ups for any k.
+//! paths of an activation form a sequence, split into slabs of k - 1 paths. A trie contains, for each executed path, the string from the
+//! start of the previous slab; its node has the count. A string of k paths lies within two consecutive slabs, so it is a suffix of a node's
+//! string, and its count is the sum over such nodes. Each path takes O(1) hash look-ups for any k.
 
-use crate::compress::hashing::Mixing;
+use crate::compress::hashing::BuildMixer;
 use crate::events::{Classify, EventClass, SubpathEnd};
 use crate::{Grammar, SequenceError};
 use std::collections::{BTreeMap, HashMap};
@@ -35,7 +32,7 @@ pub struct ForestPosition {
 pub struct SlabForest {
     k: usize,
     nodes: Vec<Node>,
-    children: HashMap<u64, u32, Mixing>,
+    children: HashMap<u64, u32, BuildMixer>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -5,15 +5,9 @@
 //! clusters; the smallest number whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90 % of its
 //! range is chosen. Vectors of paths find phases that vectors of blocks cannot (K. Vaswani, *Efficient Online Path Profiling*, section
 //! 6.2.3).
-//!
-//! Vectors of paths may have few features, and executions few intervals, hence these differences: the criterion uses the number of
-//! dimensions that the points really spread over (the participation ratio of the covariance, `trace(C)^2 / trace(C^2)`); no cluster is
-//! assumed to be narrower than sampling noise (a variance of 1 / W for W events); the number of phases is at most the square root of that
-//! of intervals; and several phases need "very strong" evidence over one (a criterion better by 5; R. E. Kass and A. E. Raftery, "Bayes
-//! factors", 1995, who double it). All is deterministic, since projections and initial centres come from hashes.
 
 use crate::SequenceError;
-use crate::compress::hashing::mixed;
+use crate::compress::hashing::mix;
 use std::collections::BTreeMap;
 
 /// What an interval executed: distinct features in ascending order, with the number of executions.
@@ -100,7 +94,12 @@ pub fn intervals(
 /// Minimum difference between the criteria of several phases and of one.
 const STRONG_EVIDENCE: f64 = 5.0;
 
-/// Finds the phases of a sequence of intervals.
+/// Finds the phases of a sequence of intervals. The result is deterministic, since projections and initial centres come from hashes.
+///
+/// Vectors of paths may have few features, and executions few intervals, hence these differences from the source: the criterion uses the
+/// effective number of dimensions; no cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W events); the number
+/// of phases is at most the square root of that of intervals; and several phases need "very strong" evidence over one (R. E. Kass and A. E.
+/// Raftery, "Bayes factors", 1995).
 ///
 /// # Errors
 /// A parameter is zero, or `enough` is not between 0 and 1.
@@ -141,7 +140,7 @@ fn project(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
     let mut point = vec![0.0; dimensions];
     for (feature, weight) in &interval.0 {
         for (dimension, coordinate) in (1_u64..).zip(&mut point) {
-            let random = mixed(mixed(*feature ^ 0x5bf0_3635) ^ dimension.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let random = mix(mix(*feature ^ 0x5bf0_3635) ^ dimension.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             *coordinate += weight / total * (random as f64 / u64::MAX as f64 * 2.0 - 1.0);
         }
     }
@@ -199,7 +198,7 @@ fn cluster(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
 
 /// Chooses initial centres: a point that depends on the seed, then repeatedly the point farthest from all centres.
 fn first_centres(points: &[Vec<f64>], k: usize, seed: u64) -> Vec<Vec<f64>> {
-    let first = (mixed(seed + 1) % points.len() as u64) as usize;
+    let first = (mix(seed + 1) % points.len() as u64) as usize;
     let mut centres = vec![points[first].clone()];
     while centres.len() < k {
         let far = points.iter().max_by(|a, b| nearest(a, &centres).1.total_cmp(&nearest(b, &centres).1));

@@ -85,7 +85,7 @@ pub fn new_last(store: &Path) -> Result<PathBuf> {
 
 /// Removes the oldest folders after a new one was created.
 fn prune(base: &Path, new: u64) -> Result<()> {
-    for number in numbers(base)?.into_iter().filter(|number| number + MAX_KEPT < new) {
+    for number in folder_numbers(base)?.into_iter().filter(|number| number + MAX_KEPT < new) {
         let folder = base.join(format!("{number:06}"));
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove the folder {}", folder.display()))?;
     }
@@ -102,10 +102,10 @@ pub fn newest_last(store: &Path) -> Result<Option<PathBuf>> {
 }
 
 fn newest(base: &Path) -> Result<Option<u64>> {
-    Ok(numbers(base)?.into_iter().max())
+    Ok(folder_numbers(base)?.into_iter().max())
 }
 
-fn numbers(base: &Path) -> Result<Vec<u64>> {
+fn folder_numbers(base: &Path) -> Result<Vec<u64>> {
     let entries = fs::read_dir(base).with_context(|| format!("cannot read the folder {}", base.display()))?;
     Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect())
 }

@@ -33,7 +33,7 @@ pub struct Correlated {
     /// The outcomes of the later branch.
     pub outcomes: Vec<BranchOutcome>,
     /// The outcomes of the earlier branch, each with the subsequent outcomes of the later branch.
-    pub given: Vec<Given>,
+    pub given: Vec<ConditionalOutcomes>,
     /// Executions of the later branch that are decided.
     pub decided: u64,
     /// The outcomes of the later branch on paths where the earlier branch does not precede it.
@@ -64,7 +64,7 @@ pub struct BranchOutcome {
 
 /// An outcome of the earlier branch, with the subsequent outcomes of the later branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct ConditionalOutcomes {
     /// The edge taken at the earlier branch.
     pub edge: Edge,
     /// Executions of the later branch after this edge.
@@ -75,7 +75,7 @@ pub struct Given {
     pub decides: Option<Edge>,
 }
 
-impl Given {
+impl ConditionalOutcomes {
     /// Returns true if all executions of the later branch after this edge had the same outcome.
     pub fn is_certain(&self) -> bool {
         self.decides.is_some() && self.outcomes.len() == 1
@@ -153,14 +153,14 @@ fn compare_distances(a: &ContingencyTable, b: &ContingencyTable) -> std::cmp::Or
 }
 
 /// Computes the outcomes of the later branch for each outcome of the earlier one.
-fn given(table: &ContingencyTable, options: &AdviseOptions) -> Vec<Given> {
+fn given(table: &ContingencyTable, options: &AdviseOptions) -> Vec<ConditionalOutcomes> {
     let mut all = Vec::new();
     for (edge, count) in table.by_earlier() {
         let cells = table.cells.iter().filter(|((earlier, _), _)| *earlier == edge);
         let outcomes: Vec<BranchOutcome> = cells.map(|((_, later), count)| BranchOutcome { edge: *later, count: *count }).collect();
         let most = outcomes.iter().max_by_key(|o| o.count).expect("an outcome was counted");
         let decides = most.count as f64 >= options.decided * count as f64 && count >= options.min_count;
-        all.push(Given { edge, count, decides: decides.then_some(most.edge), outcomes });
+        all.push(ConditionalOutcomes { edge, count, decides: decides.then_some(most.edge), outcomes });
     }
     all
 }
@@ -179,7 +179,7 @@ fn otherwise(outcomes: &[BranchOutcome], table: &ContingencyTable) -> Vec<Branch
     rest.filter(|o| o.count > 0).collect()
 }
 
-fn decided(given: &[Given]) -> u64 {
+fn decided(given: &[ConditionalOutcomes]) -> u64 {
     given.iter().filter(|g| g.decides.is_some()).map(|g| g.count).sum()
 }
 
@@ -206,7 +206,7 @@ fn left_by_path(walks: &Walks) -> HashMap<Node, f64> {
 }
 
 /// The blocks between the deciding edges and the later branch, on the paths that take these edges.
-fn stretch(walks: &Walks, later: Node, given: &[Given]) -> BlocksBetween {
+fn stretch(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
     let deciding: BTreeSet<Edge> = given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge).collect();
     let mut blocks = BTreeSet::new();
     for walk in &walks.walks {

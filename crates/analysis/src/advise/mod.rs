@@ -1,11 +1,5 @@
-//! Findings about a function that path counts show and edge counts cannot.
-//!
-//! | finding | what | file |
-//! |---|---|---|
-//! | [`Correlated`] | a branch that is undecided on its own, but decided by an earlier branch on the path | `correlated.rs` |
-//! | [`LoopPatterns`] | a loop with fewer iteration patterns than independent branches would give | `loops.rs` |
-//! | [`Redundant`] | computations whose result nearly all executions already have | `redundant.rs` |
-//! | [`Never`] | two edges that are executed often, but never on one path | `never.rs` |
+//! Findings about a function that path counts show and edge counts cannot: [`Correlated`] branches, [`LoopPatterns`], [`Redundant`]
+//! computations, and pairs of edges that [`Never`] occur together.
 //!
 //! All are pure functions of a function's map and counts, and analyse executed paths only. As paths end at back edges, correlations across
 //! iterations or across an inner loop are not seen. Savings are estimated in executed instructions, assuming an ideal transformation, and
@@ -21,7 +15,7 @@ mod statistics;
 mod trace;
 mod walks;
 
-pub use correlated::{BlocksBetween, BranchOutcome, Correlated, Given};
+pub use correlated::{BlocksBetween, BranchOutcome, ConditionalOutcomes, Correlated};
 pub use loops::{LoopPattern, LoopPatterns, Split};
 pub use nest::loops as loops_of;
 pub use never::Never;

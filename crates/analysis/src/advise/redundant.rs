@@ -7,7 +7,7 @@
 //! instruction.
 
 use super::AdviseOptions;
-use super::trace::{StepPlace, StepResult, ValueTracer};
+use super::trace::{StepId, StepResult, ValueTracer};
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Node, Origin};
@@ -90,12 +90,12 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
 /// Executions of a step by the earlier step that has the result, and those with constant operands.
 #[derive(Default)]
 struct Tally {
-    found: HashMap<StepPlace, u64>,
+    found: HashMap<StepId, u64>,
     constant: u64,
 }
 
-fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepPlace, Tally> {
-    let mut tallies: BTreeMap<StepPlace, Tally> = BTreeMap::new();
+fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepId, Tally> {
+    let mut tallies: BTreeMap<StepId, Tally> = BTreeMap::new();
     let mut tracer = ValueTracer::new(unit, properties);
     let mut steps = 0;
     for walk in &walks.walks {
@@ -151,12 +151,12 @@ fn reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool 
     false
 }
 
-fn site(properties: &FunctionProperties, (block, step): StepPlace) -> OperationSite {
+fn site(properties: &FunctionProperties, (block, step): StepId) -> OperationSite {
     let position = properties.blocks[block.index()].steps[step as usize].position;
     OperationSite { block, step, position }
 }
 
-fn operation(properties: &FunctionProperties, (block, step): StepPlace) -> Option<OperationId> {
+fn operation(properties: &FunctionProperties, (block, step): StepId) -> Option<OperationId> {
     match properties.blocks[block.index()].steps[step as usize].what {
         BlockAction::Compute { operation, .. } | BlockAction::Load { operation, .. } => Some(operation),
         _ => None,

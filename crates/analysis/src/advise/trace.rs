@@ -11,7 +11,7 @@ use trodden_flow::Node;
 use trodden_unit::properties::*;
 
 /// A step: its block, and its index among the block's steps.
-pub type StepPlace = (Node, u32);
+pub type StepId = (Node, u32);
 
 /// The number of a value on the current path.
 type Number = u32;
@@ -22,7 +22,7 @@ pub enum StepResult {
     /// A new result.
     New,
     /// The result of this earlier step.
-    Known(StepPlace),
+    Known(StepId),
     /// A result of operands that are constant on this path.
     Constant,
 }
@@ -36,15 +36,14 @@ pub struct ValueTracer<'a> {
     numbers: Vec<Option<Number>>,
     assigned: Vec<ValueId>,
     /// Properties of each number. The function's values come first.
-    known: Vec<Known>,
-    computed: HashMap<(OperationId, Vec<Number>), (Number, StepPlace)>,
+    known: Vec<NumberProperties>,
+    computed: HashMap<(OperationId, Vec<Number>), (Number, StepId)>,
     addresses: HashMap<(Number, i64), Number>,
-    memory: Vec<Cell>,
+    memory: Vec<MemoryCell>,
 }
 
-/// Properties of a number.
 #[derive(Clone, Copy)]
-struct Known {
+struct NumberProperties {
     constant: bool,
     /// As an address: the root, and the offset from it in bytes if known.
     root: Number,
@@ -54,19 +53,19 @@ struct Known {
 }
 
 /// A memory location whose content is known.
-struct Cell {
+struct MemoryCell {
     address: Number,
     operation: OperationId,
     access: AccessedMemory,
     content: Number,
-    from: StepPlace,
+    from: StepId,
     constant: bool,
 }
 
 impl<'a> ValueTracer<'a> {
     pub fn new(unit: &'a UnitProperties, function: &'a FunctionProperties) -> ValueTracer<'a> {
         let commutes = unit.operations.iter().map(|name| commutes(name)).collect();
-        let known = function.values.iter().enumerate().map(|(i, value)| Known::new(i as Number, value)).collect();
+        let known = function.values.iter().enumerate().map(|(i, value)| NumberProperties::new(i as Number, value)).collect();
         ValueTracer {
             unit,
             function,
@@ -81,7 +80,7 @@ impl<'a> ValueTracer<'a> {
     }
 
     /// Follows a path, and calls `visit` for each computation and load.
-    pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepPlace, StepResult)) {
+    pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepId, StepResult)) {
         self.reset();
         let function = self.function;
         for (at, &block) in walk.blocks.iter().enumerate() {
@@ -114,7 +113,7 @@ impl<'a> ValueTracer<'a> {
         values.into_iter().for_each(|(result, number)| self.assign(result, number));
     }
 
-    fn step(&mut self, what: &BlockAction, place: StepPlace) -> Option<StepResult> {
+    fn step(&mut self, what: &BlockAction, place: StepId) -> Option<StepResult> {
         match what {
             BlockAction::Compute { result, operation, operands } => Some(self.compute(*result, *operation, operands, place)),
             BlockAction::Offset { result, base, bytes } => {
@@ -134,7 +133,7 @@ impl<'a> ValueTracer<'a> {
         }
     }
 
-    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPlace) -> StepResult {
+    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepId) -> StepResult {
         let mut key: Vec<Number> = operands.iter().map(|o| self.number(*o)).collect();
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
@@ -157,7 +156,7 @@ impl<'a> ValueTracer<'a> {
     /// Numbers an address with a constant offset. Equal offsets from one root get one number, however many steps lead there.
     fn offset(&mut self, base: ValueId, bytes: i64) -> Number {
         let from = self.number(base);
-        let Known { root, bytes: so_far, constant, .. } = self.known[from as usize];
+        let NumberProperties { root, bytes: so_far, constant, .. } = self.known[from as usize];
         let (root, distance) = so_far.map_or((from, bytes), |b| (root, b.wrapping_add(bytes)));
         if let Some(&known) = self.addresses.get(&(root, distance)) {
             return known;
@@ -172,10 +171,11 @@ impl<'a> ValueTracer<'a> {
         number
     }
 
-    fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepPlace) -> StepResult {
+    fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepId) -> StepResult {
         let address = self.number(access.address);
-        let is_known =
-            |c: &&Cell| c.operation == operation && self.same_address(c.address, address) && self.survives_as(c.access.class, access.class);
+        let is_known = |c: &&MemoryCell| {
+            c.operation == operation && self.same_address(c.address, address) && self.survives_as(c.access.class, access.class)
+        };
         if let Some(cell) = self.memory.iter().find(is_known) {
             let (content, from) = (cell.content, cell.from);
             self.assign(result, content);
@@ -184,15 +184,15 @@ impl<'a> ValueTracer<'a> {
         // A fresh number: a phi node of this path may have given the value's own number to another value.
         let content = self.new_number(false, None);
         self.assign(result, content);
-        self.memory.push(Cell { address, operation, access, content, from: place, constant });
+        self.memory.push(MemoryCell { address, operation, access, content, from: place, constant });
         StepResult::New
     }
 
-    fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepPlace) {
+    fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepId) {
         let (address, content) = (self.number(access.address), self.number(value));
         let mut memory = std::mem::take(&mut self.memory);
         memory.retain(|cell| cell.constant || !self.may_alias((cell.address, cell.access), (address, access)));
-        memory.push(Cell { address, operation, access, content, from: place, constant: false });
+        memory.push(MemoryCell { address, operation, access, content, from: place, constant: false });
         self.memory = memory;
     }
 
@@ -239,19 +239,19 @@ impl<'a> ValueTracer<'a> {
     }
 
     /// Creates a number that no other value has. As an address, it has the root of `base` at an unknown offset.
-    fn new_number(&mut self, constant: bool, base: Option<Known>) -> Number {
+    fn new_number(&mut self, constant: bool, base: Option<NumberProperties>) -> Number {
         let number = self.known.len() as Number;
         let (root, bytes) = base.map_or((number, Some(0)), |b| (b.root, None));
-        self.known.push(Known { constant, root, bytes, object: false });
+        self.known.push(NumberProperties { constant, root, bytes, object: false });
         number
     }
 }
 
-impl Known {
-    fn new(number: Number, value: &ValueProperties) -> Known {
+impl NumberProperties {
+    fn new(number: Number, value: &ValueProperties) -> NumberProperties {
         let constant = matches!(value.kind, ValueKind::Integer(_) | ValueKind::Constant);
         let (root, bytes) = value.object.map_or((number, Some(0)), |(object, bytes)| (object.0, bytes));
-        Known { constant, root, bytes, object: value.kind == ValueKind::Object }
+        NumberProperties { constant, root, bytes, object: value.kind == ValueKind::Object }
     }
 }
 

@@ -1,12 +1,10 @@
 //! Path expressions for functions whose paths are cut: consecutive pieces form one path.
 //!
-//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`]), and each piece is counted separately. A path of the
-//! function is a *chain* of pieces: the first begins at the entry or a loop head, each of the others where its predecessor was cut. Which
-//! pieces followed each other was not counted, but counts give a lower bound: if `total` executions pass from piece to piece at a block,
-//! `a` of them along the chain so far and `b` along its next piece, then at least `a + b - total` take both.
-//!
-//! These cut edges close no loop, so chains are finite. If no chain of executed pieces matches, no path did; after [`MAX_CHAINS`] chains
-//! the search ends undecided.
+//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`]), and each piece is counted separately. A path is a *chain*
+//! of pieces, each of which begins where its predecessor was cut; these edges close no loop, so chains are finite. Which pieces followed
+//! each other was not counted, but there is a lower bound: if `total` executions pass from piece to piece at a block, `a` of them along the
+//! chain so far and `b` along its next piece, then at least `a + b - total` take both. If no chain of executed pieces matches, no path did;
+//! after [`MAX_CHAINS`] chains the search ends undecided.
 
 use super::{Expression, ExpressionSequence, Gap, Matcher};
 use std::collections::HashMap;
@@ -104,7 +102,7 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
         *total = count.max(*total);
     }
     for at in 0..search.pieces.len() {
-        if let Some(at_least) = search.starts(at) {
+        if let Some(at_least) = search.certain_starts(at) {
             search.extend(&mut vec![at], at_least);
         }
     }
@@ -135,7 +133,7 @@ struct Search<'s> {
 
 impl Search<'_> {
     /// Returns the number of executions of a piece that certainly begin a path; `None` if no path can begin with it.
-    fn starts(&self, at: usize) -> Option<i128> {
+    fn certain_starts(&self, at: usize) -> Option<i128> {
         let CountedPath { beginning, blocks, count, .. } = self.pieces[at];
         let begins = beginning == Beginning::Entry || cuts_to(self.function, blocks[0]).1.is_some();
         // The other executions of the piece may continue paths that were cut here.

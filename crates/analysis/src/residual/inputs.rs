@@ -55,7 +55,7 @@ impl ProfileInput {
             }
             ProfileInput::Raw(file) => {
                 let raw = RawProfile::read(file)?;
-                let words = raw_words(file, &raw);
+                let words = describe_raw_file(file, &raw);
                 let run = Run { started_ns: raw.created_ns, ..one_run.clone() };
                 let collected = collect([file], run, folders.units.as_ref());
                 collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
@@ -68,7 +68,7 @@ impl ProfileInput {
 
 /// Describes who wrote a raw file. The file records the process that created it, but further processes may have added to it, unless the
 /// file name contains the process ID (`%p`).
-fn raw_words(file: &Path, raw: &RawProfile) -> String {
+fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let pid = raw.pid.to_string();
     // Digits that are part of an image's identity (`%m`) do not count.
@@ -85,7 +85,7 @@ fn raw_words(file: &Path, raw: &RawProfile) -> String {
 /// A name stands for no profile, or there is no profile of a residual build.
 pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>> {
     if wanted.is_empty() {
-        return of_residual_builds(folders);
+        return inputs_of_residual_builds(folders);
     }
     let mut out = Vec::new();
     for name in wanted {
@@ -118,7 +118,7 @@ pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>>
 }
 
 /// The raw files that residual builds wrote into the run store, and the stored runs of such builds.
-fn of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
+fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
     let store = RunStore::find(Path::new("."))?;
     let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
     // All runs of one build agree in this, so only one of them is loaded.

@@ -70,9 +70,8 @@ impl<'a> Callees<'a> {
         self.by_pointer.extend(found);
     }
 
-    /// Records the functions that counts show to have been called through pointers: those not entered as often as calls by name were
-    /// reached. They may also have been entered less often, if an earlier call in the calling block did not return; they count as called
-    /// through pointers, too, to be on the safe side.
+    /// Records the functions that were entered more or less often than calls by name reached them, which suggests calls through pointers.
+    /// (Fewer entries can also mean that an earlier call in the calling block did not return.)
     pub fn infer_from_counts(&mut self) -> Result<()> {
         let mut by_name: HashMap<FunctionPlace, u64> = HashMap::new();
         for (place, function) in functions(self.image) {

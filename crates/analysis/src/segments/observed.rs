@@ -46,7 +46,7 @@ impl ObservedSegments {
     pub fn load_if_any(wanted: &str, depth: usize, folders: &Folders) -> Result<Option<ObservedSegments>> {
         let logs = logs(wanted)?;
         if !logs.is_empty() {
-            return of_logs(&logs, depth, folders).map(Some);
+            return from_logs(&logs, depth, folders).map(Some);
         }
         let profile = stored::load(wanted)?;
         Ok(profile.images.iter().any(segments::are_counted).then(|| ObservedSegments::from_profile(profile)))
@@ -120,7 +120,7 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     Ok(logs.concat())
 }
 
-fn of_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<ObservedSegments> {
+fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<ObservedSegments> {
     let mut images: Vec<(ImageProfile, SegmentCounts)> = Vec::new();
     for file in logs {
         let log = streams::open_log(file)?;

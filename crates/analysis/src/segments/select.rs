@@ -35,7 +35,7 @@ pub fn asked(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> 
             rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
             let most = if kind == "top" { top(number)? } else { share(number, &rows)? };
             rows.truncate(most);
-            of_rows(&rows, run)
+            set_from_rows(&rows, run)
         }
         _ => {
             let observed = ObservedSegments::load(wanted, depth, folders)?;
@@ -44,7 +44,7 @@ pub fn asked(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> 
                 ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}. `trodden segments {wanted}` lists them");
             }
             rows.retain(|r| only.is_empty() || only.iter().any(|only| is_named(r, only)));
-            of_rows(&rows, wanted)
+            set_from_rows(&rows, wanted)
         }
     };
     ensure!(
@@ -73,7 +73,7 @@ pub fn tested(wanted: &str, depth: usize, folders: &Folders) -> Result<SegmentSe
             }
         }
     }
-    weigh(&mut builder, wanted);
+    add_edge_counts(&mut builder, wanted);
     Ok(builder.finish(true))
 }
 
@@ -102,7 +102,7 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
     Ok(builder.finish(true))
 }
 
-fn of_rows(rows: &Rows, run: &str) -> SegmentSet {
+fn set_from_rows(rows: &Rows, run: &str) -> SegmentSet {
     let mut builder = SegmentSetBuilder::default();
     let mut numbers: HashMap<*const ImageProfile, Numbers> = HashMap::new();
     // The set of a shortest segment includes the counts of longer segments with the same suffix.
@@ -115,12 +115,12 @@ fn of_rows(rows: &Rows, run: &str) -> SegmentSet {
             builder.add_executions(function, last.path, *executions);
         }
     }
-    weigh(&mut builder, run);
+    add_edge_counts(&mut builder, run);
     builder.finish(false)
 }
 
 /// Adds the execution counts of edges, if the run has a profile.
-fn weigh(builder: &mut SegmentSetBuilder, run: &str) {
+fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
     // The set names a function of a stream by the graph of its events, while its counts are by its own graph.

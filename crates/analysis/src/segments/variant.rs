@@ -37,7 +37,7 @@ pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path,
         let more = if missing.len() > MAX_NAMED { ", ..." } else { "" };
         let functions = plural(missing.len() as u128, "function", "functions");
         log::warn!(
-            "{functions} of these segments not counted, since {program} does not have them or they have changed ({}{more}). Record again",
+            "skipping {functions} of these segments, missing or changed in {program} ({}{more}). Record again",
             names.join(", "),
             program = program.display()
         );

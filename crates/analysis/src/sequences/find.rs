@@ -1,6 +1,6 @@
 //! Search for a string of events (`trodden find --events`).
 
-use super::numbers::first;
+use super::numbers::take_top;
 use super::recording::{EventTable, Opened};
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -40,7 +40,7 @@ pub fn find(opened: &Opened, events: &[String], top: usize) -> Result<FoundEvent
         positions.extend(pattern.positions().take(wanted));
     }
     positions.sort_unstable();
-    let found = first(positions, top)
+    let found = take_top(positions, top)
         .into_iter()
         .map(|position| FoundPosition { position, open_calls: opened.table.labels(&frames.open_calls(position)) })
         .collect();

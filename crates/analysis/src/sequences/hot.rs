@@ -1,6 +1,6 @@
 //! Minimal hot subpaths (`trodden patterns hot`) of the sequence of completed paths. Each path has a cost of one.
 
-use super::numbers::{first, percent};
+use super::numbers::{percent, take_top};
 use super::recording::Opened;
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -63,7 +63,7 @@ pub fn hot(opened: &Opened, question: HotQuestion) -> Result<HotSubpaths> {
     let parameters = HotParameters { shortest: question.shortest, longest: question.longest, threshold: threshold.into() };
     let sequence = opened.grammar.retained(|symbol| opened.table.is_path(symbol))?;
     let found = minimal_hot_subpaths(&sequence, parameters, |_| 1)?;
-    let subpaths: Vec<HotSubpath> = first(found, question.top)
+    let subpaths: Vec<HotSubpath> = take_top(found, question.top)
         .into_iter()
         .map(|hot| HotSubpath {
             events: opened.table.labels(&hot.symbols),

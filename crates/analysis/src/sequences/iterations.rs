@@ -1,6 +1,6 @@
 //! Paths of k consecutive iterations and their repeating patterns (`trodden patterns iterations`), and paths of the last k branches.
 
-use super::numbers::{first, percent};
+use super::numbers::{percent, take_top};
 use super::recording::{EventTable, Opened};
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use trodden_sequence::general_paths::{GeneralPaths, GeneralPosition};
 use trodden_sequence::iterations::IterationProfile;
 
 /// Maximum period of a pattern.
-const LONGEST_PERIOD: usize = 8;
+const MAX_PERIOD: usize = 8;
 
 /// Parameters of the analysis of iterations.
 #[derive(Clone, Copy)]
@@ -109,7 +109,7 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuesti
         for (paths, count) in forest.counts(job.iterations) {
             rows.push((count, function, paths));
         }
-        for period in 2..=(job.iterations / 2).min(LONGEST_PERIOD) {
+        for period in 2..=(job.iterations / 2).min(MAX_PERIOD) {
             for found in profile.repeated_patterns(function, period, job.share / 100.0) {
                 let percent = percent(found.count, found.of);
                 let iterations = found.paths.iter().map(|path| table.labels(path)).collect();
@@ -120,14 +120,14 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuesti
         }
     }
     patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
-    let patterns = first(patterns, job.top);
+    let patterns = take_top(patterns, job.top);
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
     let row = |(count, function, paths): (u64, u32, Vec<u32>)| IterationPath {
         function: table.function_name(function).to_owned(),
         count,
         iterations: paths.iter().map(|path| table.labels(profile.path(*path))).collect(),
     };
-    let paths: Vec<IterationPath> = first(rows, job.top).into_iter().map(row).collect();
+    let paths: Vec<IterationPath> = take_top(rows, job.top).into_iter().map(row).collect();
     let shown = paths.iter().map(|row| &row.iterations).chain(patterns.iter().map(|pattern| &pattern.iterations));
     let sources = table.sources(shown.flatten().flatten());
     Ok(IterationDocument { iterations: job.iterations, paths, patterns, sources })
@@ -193,7 +193,7 @@ pub fn last_branches(opened: &Opened, k: usize, top: usize, most: u64) -> Result
         count,
         branches: branches.iter().map(|edge| names(edges.list[*edge as usize])).collect(),
     };
-    Ok(GeneralDocument { branches: k, distinct, paths: first(rows, top).into_iter().map(row).collect() })
+    Ok(GeneralDocument { branches: k, distinct, paths: take_top(rows, top).into_iter().map(row).collect() })
 }
 
 /// Numbers edges between blocks.

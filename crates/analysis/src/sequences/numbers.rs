@@ -1,7 +1,7 @@
 //! Truncation of results, and percentages.
 
 /// Truncates results to `top`, unless `top` is 0.
-pub fn first<T>(mut results: Vec<T>, top: usize) -> Vec<T> {
+pub fn take_top<T>(mut results: Vec<T>, top: usize) -> Vec<T> {
     if top > 0 {
         results.truncate(top);
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, intervals};
 
 /// Maximum number of paths or blocks listed for a phase.
-const SHOWN: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// Phases of a sequence.
 #[derive(Serialize)]
@@ -76,7 +76,7 @@ fn found(phases: Phases, label: impl Fn(u64) -> String) -> FoundPhases {
     let rows = phases.phases.iter().map(|phase| PhaseRow {
         intervals: phase.intervals,
         representative: phase.representative,
-        hot: phase.features.iter().take(SHOWN).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
+        hot: phase.features.iter().take(MAX_LISTED).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
     });
     FoundPhases { changes, phases: rows.collect(), of_interval: phases.of_interval }
 }

@@ -1,6 +1,6 @@
 //! Interprocedural path segments of depth k, most frequent first (`trodden segments --thread`).
 
-use super::numbers::first;
+use super::numbers::take_top;
 use super::recording::Opened;
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -51,7 +51,7 @@ pub fn segments(opened: &Opened, depth: usize, supergraph: bool, top: usize) -> 
         (call_segments(&opened.grammar, &opened.table, opened.convention, depth)?, 0)
     };
     let (distinct, executed) = (counts.len(), counts.values().sum());
-    let rows = first(sorted(counts), top);
+    let rows = take_top(sorted(counts), top);
     let segments: Vec<CountedSegment> =
         rows.into_iter().map(|(symbols, count)| CountedSegment { events: opened.table.labels(&symbols), count }).collect();
     Ok(CountedSegments {

@@ -25,7 +25,7 @@ use trodden_sequence::{CompressionMethod, WindowLimits};
 const HEADER: &str = "#trodden events 1";
 
 /// Path ends of `trodden simulate`, besides calls and returns.
-const SIMULATED_ENDS: [&str; 5] = ["backward", "backward-not-parsed", "indirect", "forward", "limit"];
+const SIMULATED_ENDS: [&str; 5] = ["backward", "backward-not-taken", "indirect", "forward", "limit"];
 
 /// Returns true if this is the first line of either format.
 pub fn is_first_line(line: &str) -> bool {

@@ -96,7 +96,7 @@ impl Suite {
                 _ => {}
             }
         }
-        let keys = taken(profile)?;
+        let keys = taken_paths(profile)?;
         for image in &profile.images {
             self.builds.entry(image.path.clone()).or_insert_with(|| (image.identity, name.clone()));
             self.units.extend(image.units.iter().map(|u| (u.unit, u.map.clone())));
@@ -180,7 +180,7 @@ impl Suite {
 }
 
 /// The paths that a run takes.
-fn taken(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
+fn taken_paths(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
     let mut keys = BTreeSet::new();
     for unit in profile.images.iter().flat_map(|i| &i.units) {
         for (at, function) in unit.map.functions.iter().enumerate() {

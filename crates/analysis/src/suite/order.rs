@@ -37,15 +37,15 @@ pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, wor
     };
     let sets_of_interest = sets(interesting);
     let (first, last): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(|t| interesting.is_none() || !sets_of_interest[*t].is_empty());
-    let mut placed = additional(tests, first, &sets_of_interest, worth);
-    let rest = additional(tests, last, &sets(None), worth);
+    let mut placed = order_by_additional(tests, first, &sets_of_interest, worth);
+    let rest = order_by_additional(tests, last, &sets(None), worth);
     placed.extend(rest.into_iter().map(|p| OrderedTest { takes: 0, adds: 0, ..p }));
     placed
 }
 
 /// Greedy order by additional paths. The value of a test only decreases while others are placed, so an outdated value is an upper bound,
 /// and is recomputed only when it reaches the top of the heap.
-fn additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<OrderedTest> {
+fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !left.is_empty() {
         let mut covered: BTreeSet<PathIndex> = BTreeSet::new();

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-/// The queue.
 #[derive(Clone, Debug)]
 pub(super) struct BranchQueue {
     capacity: usize,

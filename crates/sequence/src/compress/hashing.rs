@@ -3,14 +3,14 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(crate) type Mixing = BuildHasherDefault<Mixer>;
+pub(crate) type BuildMixer = BuildHasherDefault<Mixer>;
 
 /// Hashes the words written to it.
 #[derive(Default)]
 pub(crate) struct Mixer(u64);
 
 /// Mixes the bits of a word.
-pub(crate) fn mixed(mut word: u64) -> u64 {
+pub(crate) fn mix(mut word: u64) -> u64 {
     word ^= word >> 33;
     word = word.wrapping_mul(0xff51_afd7_ed55_8ccd);
     word ^= word >> 33;
@@ -32,7 +32,7 @@ impl Hasher for Mixer {
     }
 
     fn write_u64(&mut self, word: u64) {
-        self.0 = mixed(self.0.rotate_left(23) ^ word);
+        self.0 = mix(self.0.rotate_left(23) ^ word);
     }
 
     fn write_u32(&mut self, word: u32) {

@@ -1,19 +1,17 @@
 //! Locally consistent parsing: equal ranges become equal rules in any context, except near their ends.
 //!
 //! On each level, a run of equal items becomes one item. Then a block begins at each item whose hash is smaller than its neighbours'
-//! hashes, and each block becomes one item of the next level. Equal blocks and runs share a rule. After K. Mehlhorn, R. Sundar and C.
-//! Uhrig, "Maintaining dynamic sequences under equality tests in polylogarithmic time" (Algorithmica 1997); with runs: A. Jeż,
-//! "Recompression" (J. ACM 2016). Hashes depend on symbols only, so different windows and runs are parsed alike.
-//!
-//! Each level has at most half the items of the level below: amortised O(1) hash look-ups per symbol, and a depth of O(log n).
+//! hashes, and each block becomes one item of the next level, which has at most half the items. Equal blocks and runs share a rule. Hashes
+//! depend on symbols only, so different windows and runs are parsed alike. After K. Mehlhorn, R. Sundar and C. Uhrig, "Maintaining dynamic
+//! sequences under equality tests in polylogarithmic time" (Algorithmica 1997); with runs: A. Jeż, "Recompression" (J. ACM 2016).
 
 use super::Compressor;
-use super::hashing::{Mixing, mixed};
+use super::hashing::{BuildMixer, mix};
 use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
-/// State of the compressor.
+/// The locally consistent compressor.
 #[derive(Default)]
 pub struct LocallyConsistent {
     rules: Rules,
@@ -43,7 +41,7 @@ struct Rules {
     items: Vec<u32>,
     /// Hashes of the rules' expansions.
     hashes: Vec<u64>,
-    numbers: HashMap<u64, u32, Mixing>,
+    numbers: HashMap<u64, u32, BuildMixer>,
 }
 
 impl LocallyConsistent {
@@ -67,7 +65,7 @@ impl LocallyConsistent {
 
     /// Pushes an item that differs from its predecessor to the block of a level.
     fn extend_block(&mut self, level: usize, item: u32) {
-        let hash = mixed(self.rules.hash(item) ^ (level as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let hash = mix(self.rules.hash(item) ^ (level as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let here = &mut self.levels[level];
         let mut done = None;
         if here.is_falling && here.last < hash {
@@ -127,7 +125,7 @@ impl Compressor for LocallyConsistent {
 
 impl Rules {
     fn hash(&self, item: u32) -> u64 {
-        if item & RULE == 0 { mixed(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE) as usize] }
+        if item & RULE == 0 { mix(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE) as usize] }
     }
 
     /// Returns the item for a block.
@@ -135,7 +133,7 @@ impl Rules {
         if let [item] = block {
             return *item;
         }
-        let hash = block.iter().fold(block.len() as u64, |sum, item| mixed(sum.rotate_left(17) ^ self.hash(*item)));
+        let hash = block.iter().fold(block.len() as u64, |sum, item| mix(sum.rotate_left(17) ^ self.hash(*item)));
         // Hash collisions are resolved by linear probing.
         let mut place = hash;
         while let Some(&rule) = self.numbers.get(&place) {

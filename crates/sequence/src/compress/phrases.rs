@@ -6,7 +6,7 @@
 //! 2001); the hash of shifts and additions to W. Xia and others, "Ddelta" (2014). Equal phrases share a number; they are compared, not only
 //! hashed.
 
-use super::hashing::Mixing;
+use super::hashing::BuildMixer;
 use super::{Compressor, Sequitur};
 use crate::grammar::{GrammarItem, RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
@@ -22,7 +22,7 @@ const CUT_BITS: u32 = 4;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const FOLD: u64 = 0xff51_afd7_ed55_8ccd;
 
-/// State of the compressor.
+/// The phrases compressor.
 #[derive(Default)]
 pub struct Phrases {
     /// Compresses the sequence of phrase numbers.
@@ -37,7 +37,7 @@ pub struct Phrases {
     symbols: Vec<u64>,
     /// End of each phrase in `symbols`.
     ends: Vec<u32>,
-    numbers: HashMap<u64, u32, Mixing>,
+    numbers: HashMap<u64, u32, BuildMixer>,
 }
 
 impl Phrases {

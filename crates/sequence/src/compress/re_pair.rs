@@ -5,7 +5,7 @@
 //! and about 50 bytes of memory per symbol.
 
 use super::Compressor;
-use super::hashing::Mixing;
+use super::hashing::BuildMixer;
 use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::{BinaryHeap, HashMap};
@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, HashMap};
 /// Stands for no place and no item.
 const NONE: u32 = u32::MAX;
 
-/// The symbols of the window so far.
+/// The Re-Pair compressor, which collects the symbols of the window.
 #[derive(Default)]
 pub struct RePair {
     terminals: Terminals,
@@ -57,7 +57,7 @@ struct Pairs {
     next_listed: Vec<u32>,
     previous_listed: Vec<u32>,
     known: Vec<Pair>,
-    numbers: HashMap<u64, u32, Mixing>,
+    numbers: HashMap<u64, u32, BuildMixer>,
     /// Counts and pairs. An entry whose count differs from the pair's is outdated.
     queue: BinaryHeap<(u32, std::cmp::Reverse<u32>)>,
 }

@@ -7,7 +7,7 @@
 //! bounded.
 
 use super::Compressor;
-use super::hashing::Mixing;
+use super::hashing::BuildMixer;
 use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ const GUARD: u32 = 1 << 30;
 /// Value of an unused node. It looks like a guard, so that no digram includes it.
 const FREE: u32 = GUARD | (GUARD - 1);
 
-/// State of the compressor.
+/// The Sequitur compressor.
 pub struct Sequitur {
     terminals: Terminals,
     /// Terminal, `RULE | rule` or `GUARD | rule`.
@@ -31,7 +31,7 @@ pub struct Sequitur {
     rules: Vec<Rule>,
     free_rules: Vec<u32>,
     /// The first node of each digram.
-    digrams: HashMap<u64, Node, Mixing>,
+    digrams: HashMap<u64, Node, BuildMixer>,
     /// Rules that lost uses and may have only one left.
     suspects: Vec<u32>,
 }

@@ -6,7 +6,7 @@
 //! real. After O(items) preparation, a prefix takes O(depth x log n), and the longest common extension of two positions O(depth x log^2 n).
 
 use super::{Grammar, GrammarItem};
-use crate::compress::hashing::mixed;
+use crate::compress::hashing::mix;
 
 const PRIME: u64 = (1 << 61) - 1;
 /// A number below the prime without structure.
@@ -52,7 +52,7 @@ impl<'a> Fingerprints<'a> {
 
     fn of(&self, item: GrammarItem) -> u64 {
         match item {
-            GrammarItem::Terminal(terminal) => mixed(self.grammar.terminals[terminal.0 as usize]) % PRIME,
+            GrammarItem::Terminal(terminal) => mix(self.grammar.terminals[terminal.0 as usize]) % PRIME,
             GrammarItem::Rule(rule) => self.prefixes[self.grammar.places(rule).end - 1],
         }
     }

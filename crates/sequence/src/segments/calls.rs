@@ -8,7 +8,10 @@ use crate::events::{Classify, Convention, EventClass, SubpathEnd, classes};
 use crate::grammar::Grammar;
 use std::collections::HashMap;
 
-/// Counts the call segments of depth `k`.
+/// Counts the call segments of depth `k`, which are those of the example in Vaswani's section 3.4.2. Each executed call starts one segment:
+/// the subpath that ends at the call (or the call's `Enter`, if no subpath leads to it), and what is executed next. The segment ends before
+/// call k + 1, nested or not, after a subpath that ends at a back edge, or before the frame where it began is left. Calls of functions that
+/// record nothing count towards `k`, but start no segment.
 ///
 /// # Errors
 /// `k` is zero or above [`MAX_DEPTH`].
@@ -41,7 +44,8 @@ pub fn call_segments(
     Ok(counts.into_iter().map(|(segment, count)| (segment.iter().map(|t| grammar.terminals()[*t as usize]).collect(), count)).collect())
 }
 
-/// Computes the call segments from supergraph paths of the same depth.
+/// Computes the call segments from the supergraph paths of the same depth. A call at depth 0 starts its segment within one path, which ends
+/// no earlier than the segment. The reverse is impossible, since a segment does not tell what came before its call.
 pub fn project(paths: &SegmentCounts, classify: &impl Classify, convention: Convention, k: usize) -> SegmentCounts {
     let mut counts = SegmentCounts::new();
     for (path, count) in paths {

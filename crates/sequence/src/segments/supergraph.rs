@@ -1,12 +1,10 @@
 //! Supergraph paths: a fold of the grammar into summaries of what each rule does to the frames around it.
 //!
-//! For each frame that is open before a rule, as the root of a supergraph, a summary has what was executed before the first cut and after
-//! the last; for each frame that the rule leaves open, what was executed after the last cut. Ranges between two cuts are complete paths,
-//! recorded where the summaries of two items are joined, which is an associative operation.
-//!
-//! A path of a frame that the rule opens counts as often as the rule occurs. A path of a frame that was open before counts only where the
-//! stack is deep enough; a second pass from the root determines how often. With the length of (acyclic) paths as a factor, time is
-//! proportional to items x (k + closed frames), and memory to rules x (k + closed frames).
+//! For each frame open before a rule, as the root of a supergraph, a summary has what was executed before the first cut and after the last;
+//! for each frame left open, what was executed after the last cut. Ranges between two cuts are complete paths, recorded where summaries are
+//! joined (an associative operation). A path of a frame that the rule opens counts as often as the rule occurs. A path of an earlier frame
+//! counts only where the stack is deep enough, which a second pass from the root determines. Time is proportional to items x (k + closed
+//! frames) x length of a path, memory to rules instead of items.
 
 use super::{MAX_DEPTH, SegmentCounts};
 use crate::SequenceError;
@@ -45,11 +43,11 @@ impl Piece {
 #[derive(Clone, Default)]
 struct RootTrace {
     first: Piece,
-    rest: Rest,
+    state: TraceState,
 }
 
 #[derive(Clone, Default, PartialEq, Eq)]
-enum Rest {
+enum TraceState {
     /// No cut yet.
     #[default]
     Uncut,
@@ -70,7 +68,11 @@ struct Summary {
     opens: Vec<Piece>,
 }
 
-/// Counts the supergraph paths of depth `k`.
+/// Counts the supergraph paths of depth `k`: the acyclic paths of a function's graph with calls replaced by their callees' graphs, to depth
+/// `k`. Each activation is the root of such a graph. Its execution is cut at back edges of frames at depths 0 to `k`, and at its own entry
+/// and return. Each range between two cuts that has an event of the root's own frame (a path, a call from it, a return to it) is one path.
+/// Paths may span siblings, or begin in a callee's loop and return into the root. Counts are sums over all activations, as counted in
+/// inlined code; with `k` = 0, they are the intraprocedural profile.
 ///
 /// # Errors
 /// `k` is above [`MAX_DEPTH`].
@@ -175,12 +177,12 @@ fn summary_of<'s>(item: GrammarItem, leaves: &'s [Summary], summaries: &'s [Summ
 impl Summary {
     /// The summary of a single event. A frame that is n further out than the innermost one sees events at depth n.
     fn from_event(terminal: u32, class: EventClass, k: usize) -> Summary {
-        let seen = |is_own| RootTrace { first: Piece { terminals: vec![terminal], is_own }, rest: Rest::Uncut };
+        let seen = |is_own| RootTrace { first: Piece { terminals: vec![terminal], is_own }, state: TraceState::Uncut };
         let mut summary = Summary::default();
         match class {
             EventClass::Subpath { end, .. } => {
-                let rest = if end == SubpathEnd::BackEdge { Rest::Cut(Piece::default()) } else { Rest::Uncut };
-                summary.outer = (0..=k).map(|distance| RootTrace { rest: rest.clone(), ..seen(distance == 0) }).collect();
+                let state = if end == SubpathEnd::BackEdge { TraceState::Cut(Piece::default()) } else { TraceState::Uncut };
+                summary.outer = (0..=k).map(|distance| RootTrace { state: state.clone(), ..seen(distance == 0) }).collect();
             }
             EventClass::Enter => {
                 summary.outer = (0..k).map(|distance| seen(distance == 0)).collect();
@@ -188,7 +190,7 @@ impl Summary {
             }
             EventClass::Leave => {
                 summary.closes = 1;
-                summary.outer.push(RootTrace { first: Piece::default(), rest: Rest::Closed });
+                summary.outer.push(RootTrace { first: Piece::default(), state: TraceState::Closed });
                 summary.outer.extend((1..=k).map(|distance| seen(distance == 1)));
             }
         }
@@ -218,28 +220,28 @@ impl Summary {
 /// Extends the unfinished path of a frame.
 fn extend_known(path: &mut Piece, trace: &RootTrace, complete: &mut impl FnMut(Piece)) {
     path.extend(&trace.first);
-    match &trace.rest {
-        Rest::Uncut => {}
-        Rest::Cut(piece) => complete(std::mem::replace(path, piece.clone())),
-        Rest::Closed => complete(std::mem::take(path)),
+    match &trace.state {
+        TraceState::Uncut => {}
+        TraceState::Cut(piece) => complete(std::mem::replace(path, piece.clone())),
+        TraceState::Closed => complete(std::mem::take(path)),
     }
 }
 
 impl RootTrace {
     fn extend(&mut self, next: &RootTrace, complete: &mut impl FnMut(Piece)) {
-        match &mut self.rest {
-            Rest::Uncut => {
+        match &mut self.state {
+            TraceState::Uncut => {
                 self.first.extend(&next.first);
-                self.rest = next.rest.clone();
+                self.state = next.state.clone();
             }
-            Rest::Cut(path) => {
+            TraceState::Cut(path) => {
                 extend_known(path, next, complete);
-                if next.rest == Rest::Closed {
-                    self.rest = Rest::Closed;
+                if next.state == TraceState::Closed {
+                    self.state = TraceState::Closed;
                 }
             }
             // Nothing is executed in a frame after it was left.
-            Rest::Closed => {}
+            TraceState::Closed => {}
         }
     }
 }

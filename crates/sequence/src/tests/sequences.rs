@@ -2,12 +2,12 @@
 
 use trodden_testkit::Random;
 
-/// Generates a sequence of at most `most` symbols.
-pub fn sequence(seed: u64, most: usize) -> Vec<u64> {
+/// Generates a sequence of at most `max_symbols` symbols.
+pub fn sequence(seed: u64, max_symbols: usize) -> Vec<u64> {
     let mut random = Random::new(seed);
     let alphabet = [1, 2, 3, 8, 40][random.index(5)];
     let mut symbols = Vec::new();
-    let length = random.index(most + 1);
+    let length = random.index(max_symbols + 1);
     while symbols.len() < length {
         match random.below(5) {
             // Repeat an earlier range.
