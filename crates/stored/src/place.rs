@@ -65,7 +65,7 @@ pub fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates a folder for the streams of flight recorders, and removes all but the latest [`MAX_KEPT`] older ones.
+/// Creates a folder for the streams of flight recorders, and removes all but the latest `MAX_KEPT` older ones.
 pub fn new_last(store: &Path) -> Result<PathBuf> {
     let base = store.join(LAST);
     private::create_folder(&base).with_context(|| format!("cannot create the folder {}", base.display()))?;

@@ -4,7 +4,7 @@
 //! of pieces, each of which begins where its predecessor was cut; these edges close no loop, so chains are finite. Which pieces followed
 //! each other was not counted, but there is a lower bound: if `total` executions pass from piece to piece at a block, `a` of them along the
 //! chain so far and `b` along its next piece, then at least `a + b - total` take both. If no chain of executed pieces matches, no path did;
-//! after [`MAX_CHAINS`] chains the search ends undecided.
+//! after `MAX_CHAINS` chains the search ends undecided.
 
 use super::{Expression, ExpressionSequence, Gap, Matcher};
 use std::collections::HashMap;
