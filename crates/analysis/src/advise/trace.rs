@@ -214,7 +214,7 @@ impl<'a> ValueTracer<'a> {
         one.class.zip(other.class).is_none_or(|(c, d)| self.classes_may_alias(c, d))
     }
 
-    /// Returns true if every store that leaves memory of class `known` unaffected leaves memory of class `wanted` unaffected, too.
+    /// Returns true if every store that cannot affect an access with class `known` cannot affect one with class `wanted` either.
     fn survives_as(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.chain(wanted).any(|c| c == known)))
     }

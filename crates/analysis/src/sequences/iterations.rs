@@ -18,7 +18,7 @@ const MAX_PERIOD: usize = 8;
 pub struct IterationQuestion {
     /// Number of consecutive iterations that form a path.
     pub iterations: usize,
-    /// Minimum share, in percent, of the iterations that continue a pattern.
+    /// Minimum share, in percent, for a pattern to be reported ([`IterationPattern::percent`]).
     pub share: f64,
     /// Maximum number of results; 0 for all.
     pub top: usize,
@@ -59,7 +59,7 @@ pub struct IterationPattern {
     pub period: usize,
     /// Number of paths of k iterations that follow the pattern.
     pub count: u64,
-    /// `count` in percent of the paths that begin with the pattern.
+    /// `count` in percent of the paths of k iterations that contain any path of the pattern.
     pub percent: f64,
     /// The suggested optimisation.
     pub advice: String,

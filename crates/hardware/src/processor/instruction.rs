@@ -5,7 +5,7 @@ use crate::stream::Address;
 /// The functional unit that executes an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InstructionClass {
-    /// An integer ALU. Branches use one as well, and loads and stores for their addresses.
+    /// An integer ALU; also the class of branches, and of loads and stores, which occupy a memory port instead.
     #[default]
     Integer,
     /// The integer multiplier.
