@@ -103,7 +103,7 @@ fn action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers: &mut 
     }
 }
 
-/// One run: the result of each step. A run that the source language forbids is abandoned.
+/// One run: the result of each step. A run that the source language forbids is discarded.
 struct Machine<'a> {
     unit: &'a UnitProperties,
     values: HashMap<ValueId, i64>,
