@@ -1,10 +1,9 @@
-//! How long does it take to add up the reports of many users, and in how much memory?
+//! Measures the time and memory needed to aggregate the reports of many users.
 //!
 //! `cargo run --release --package trodden-analysis --example field_reports -- [REPORTS [USERS [MIB [PATHS]]]]`:
-//! generates REPORTS (1,000,000) reports of USERS (10,000) into a temporary file, adds them up with MIB (256) of memory
-//! for sorting, and prints seconds, peak memory, and the most seen paths. A report has PATHS (20) paths on average;
-//! which ones follows a power law over 200,000 paths in 400 units of 4 builds, as untested paths of programs in the
-//! field do. Sums are checked against those made while generating.
+//! generates REPORTS reports (default 1,000,000) of USERS users (10,000) in a temporary file, aggregates them with MIB (256) MiB of memory
+//! for sorting, and prints the time, the peak memory and the number of paths. A report has PATHS (20) paths on average, drawn from a power
+//! law over 200,000 paths in 400 units of 4 builds. The result is checked against sums computed during generation.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -40,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         found.executions += row.count;
         Ok(())
     })?;
-    println!("added up in {:.1} s, peak memory {} MB", clock.elapsed().as_secs_f64(), peak_kib() / 1024);
+    println!("aggregated in {:.1} s, peak memory {} MB", clock.elapsed().as_secs_f64(), peak_kib() / 1024);
     println!("{} rows became {} paths; the first was seen by {} users", found.rows, sums.paths, sums.top.first().map_or(0, |p| p.users));
     let same = (sums.reports, found.rows, found.executions, sums.paths);
     assert_eq!(same, (reports, expected.rows, expected.executions, expected.paths.len() as u64), "sums are wrong");
@@ -69,7 +68,7 @@ fn generate(file: &Path, reports: u64, users: u64, mean: u64) -> std::io::Result
         let build = random() % BUILDS;
         let mut paths: Vec<u64> = (0..1 + random() % (2 * mean - 1))
             .map(|_| {
-                // Logarithmically even: half of the mass on the first few hundred.
+                // Log-uniform: half of the probability mass is on the first few hundred paths.
                 let unit = (random() >> 11) as f64 / (1u64 << 53) as f64;
                 ((UNITS * PATHS) as f64).powf(unit) as u64 - 1
             })
@@ -95,7 +94,7 @@ fn generate(file: &Path, reports: u64, users: u64, mean: u64) -> std::io::Result
     Ok(sums)
 }
 
-/// Forgets the peak so far (proc_pid_clear_refs(5)), where the kernel can.
+/// Resets the peak resident set size (proc_pid_clear_refs(5)), if the kernel supports it.
 fn reset_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }

@@ -1,9 +1,9 @@
-//! The lines that a change of the sources touches, and the blocks that have code of these lines.
+//! Source lines that a change touches, and the blocks that contain code of these lines.
 //!
-//! The input is a unified diff, as `git diff` prints it. In the *old* files, removed and replaced lines count as changed. If lines were
-//! only added, their neighbours in the old file count, because executions of these may run through the new lines. In the *new* files,
-//! added lines count as changed; if lines were only removed, their neighbours do. [`ChangedLines`] are lines of the old files, unless the
-//! new ones are requested: use the files that the program was built from.
+//! The input is a unified diff, as `git diff` prints it. In the *old* files, removed and replaced lines count as changed. Where lines were
+//! only added, the neighbouring old lines count, because executions of these may now run through the new lines. In the *new* files, added
+//! lines count as changed, and the neighbours of lines that were only removed. Choose the side that the program was built from
+//! ([`ChangedLines::from_diff`] or [`ChangedLines::from_new_files`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
@@ -13,37 +13,35 @@ use trodden_unit::{FunctionMap, Position, UnitMap};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedLines {
     files: BTreeMap<String, BTreeSet<u32>>,
-    /// The folder that names of files are relative to, if it is known.
+    /// The folder that file names are relative to, if known.
     root: Option<String>,
-    /// Changed lines that some block has code of.
+    /// Changed lines for which some block contains code.
     found: BTreeSet<(String, u32)>,
 }
 
-/// The changes of a file.
+/// The changes to one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileChange {
-    /// Its name before, unless it is new.
+    /// Its old name; `None` for a new file.
     pub old_name: Option<String>,
-    /// Its name now, unless it is gone.
+    /// Its new name; `None` for a removed file.
     pub new_name: Option<String>,
-    /// Changed lines of the file as it was.
+    /// Changed lines, numbered as in the old file.
     pub old: BTreeSet<u32>,
-    /// Changed lines of the file as it is now.
+    /// Changed lines, numbered as in the new file.
     pub new: BTreeSet<u32>,
 }
 
 /// A diff that cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiffError {
-    /// The text is no diff.
-    #[error(
-        "the text has no change of a file (`--- FILE` and `@@ ... @@` are missing): it must be a unified diff, as `git diff` prints it"
-    )]
+    /// The text is not a unified diff.
+    #[error("the text is not a unified diff: it has no `--- FILE` and `@@ ... @@` lines. Pass the output of `git diff`")]
     NoDiff,
     /// The diff is damaged.
     #[error("line {line} of the diff: {what}")]
     Damaged {
-        /// Its line, from 1.
+        /// Line number in the diff, from 1.
         line: usize,
         /// What is wrong.
         what: &'static str,
@@ -51,21 +49,16 @@ pub enum DiffError {
 }
 
 impl ChangedLines {
-    /// Reads a unified diff. Names of files are relative to the folder `root`, if that is known. An empty diff changes nothing.
-    ///
-    /// # Errors
-    /// The text is no diff, or is damaged.
+    /// Parses a unified diff and collects the changed lines of the old files. File names are relative to the folder `root`, if known. An
+    /// empty diff changes nothing.
     pub fn from_diff(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         // A new file has no old lines.
         ChangedLines::read(text, root, |file| (file.old_name, file.old))
     }
 
-    /// Reads a unified diff for the lines of the new files. The program was built from these.
-    ///
-    /// # Errors
-    /// See [`ChangedLines::from_diff`].
+    /// Parses a unified diff and collects the changed lines of the new files, for a program that was built from these.
     pub fn from_new_files(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
-        // A file that is gone has no new lines.
+        // A removed file has no new lines.
         ChangedLines::read(text, root, |file| (file.new_name, file.new))
     }
 
@@ -83,17 +76,17 @@ impl ChangedLines {
         Ok(changes)
     }
 
-    /// Whether a line of a file is changed. `file` is the compiler's name of the file.
+    /// Returns true if the line is changed. `file` is the name that the compiler recorded.
     pub fn has(&self, file: &str, line: u32) -> bool {
         self.files.iter().any(|(changed, lines)| is_file_below(self.root.as_deref(), file, changed) && lines.contains(&line))
     }
 
-    /// The blocks of a function that have code of changed lines, inlined code included.
+    /// Returns the blocks of a function that contain code of changed lines, including inlined code.
     pub fn blocks(&mut self, unit: &UnitMap, function: &FunctionMap) -> BTreeSet<Node> {
         let mut blocks = BTreeSet::new();
         for (at, block) in function.blocks.iter().enumerate() {
             for position in block.positions.iter().chain(&block.branch) {
-                if self.finds(unit, *position) {
+                if self.mark_position(unit, *position) {
                     blocks.insert(Node(at as u32));
                 }
             }
@@ -101,7 +94,7 @@ impl ChangedLines {
         blocks
     }
 
-    fn finds(&mut self, unit: &UnitMap, position: Position) -> bool {
+    fn mark_position(&mut self, unit: &UnitMap, position: Position) -> bool {
         let Some(file) = unit.files.get(position.file as usize) else { return false };
         let mut any = false;
         for (changed, lines) in &self.files {
@@ -113,7 +106,7 @@ impl ChangedLines {
         any
     }
 
-    /// Number of changed lines, and of those for which a block with their code was found.
+    /// Returns the number of changed lines, and the number of those for which [`ChangedLines::blocks`] has found a block.
     pub fn lines(&self) -> (usize, usize) {
         (self.files.values().map(BTreeSet::len).sum(), self.found.len())
     }
@@ -124,10 +117,7 @@ impl ChangedLines {
     }
 }
 
-/// Reads the changes of a unified diff. An empty diff has none.
-///
-/// # Errors
-/// The text is no diff, or is damaged.
+/// Parses the file changes of a unified diff. An empty diff has none.
 pub fn of_files(text: &str) -> Result<Vec<FileChange>, DiffError> {
     let mut files: Vec<FileChange> = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
@@ -142,7 +132,7 @@ pub fn of_files(text: &str) -> Result<Vec<FileChange>, DiffError> {
             }
         } else if line.starts_with("@@ ") {
             let damaged = |what| DiffError::Damaged { line: at + 1, what };
-            let (old, new) = hunk(line).ok_or(damaged("it should be `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
+            let (old, new) = parse_hunk_header(line).ok_or(damaged("it should be `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
             let body: Vec<&str> = take_hunk(&mut lines, old.1, new.1).ok_or(damaged("the change is shorter than it says"))?;
             if let Some(file) = files.last_mut() {
                 file.old.extend(changed(b'-', old, &body));
@@ -155,14 +145,14 @@ pub fn of_files(text: &str) -> Result<Vec<FileChange>, DiffError> {
     if seen { Ok(files) } else { Err(DiffError::NoDiff) }
 }
 
-/// Whether a compiler's name of a file means the given file: the given name's components are the last components of the compiler's.
+/// Returns true if a file name recorded by the compiler ends with the components of `named`.
 pub(crate) fn is_file(compiled: &str, named: &str) -> bool {
     let named = named.trim_start_matches("./");
     compiled.strip_suffix(named).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// The same for names relative to a folder that may be known. A file compiled in that folder must be the same file. A file compiled from a
-/// copy of the sources elsewhere must end with the same components.
+/// Like [`is_file`], for names relative to a folder that may be known. A file compiled below that folder must be the very file; for one
+/// compiled from a copy of the sources elsewhere, the last components must match.
 pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> bool {
     let Some(root) = root else { return is_file(compiled, named) };
     match plain(compiled).strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) {
@@ -171,13 +161,13 @@ pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> 
     }
 }
 
-/// Whether a compiler's name of a file is this one, or that of a file below this folder.
+/// Returns true if a file name recorded by the compiler is `place`, or lies below the folder `place`.
 pub fn lies_at(compiled: &str, place: &str) -> bool {
     let place = plain(place);
     plain(compiled).strip_prefix(place.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A name without `.` and `..`; the file system is not read.
+/// Removes `.` and `..` from a path without reading the file system.
 pub fn plain(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for (at, part) in name.split('/').enumerate() {
@@ -191,11 +181,11 @@ pub fn plain(name: &str) -> String {
     parts.join("/")
 }
 
-/// The old and the new name of a file; `None` if the file is new, or was removed. git puts a prefix before each name (`a/` and `b/`, or
-/// with `diff.mnemonicPrefix` a letter for commit, index, object and work tree). The two prefixes differ, while a folder of the sources is
-/// the same in both names. So a first component that differs is removed.
+/// Returns the old and the new name of a file; `None` where the file does not exist on that side. git puts a prefix before each name: `a/`
+/// and `b/`, or, with `diff.mnemonicPrefix`, a letter for commit, index, object or work tree. The two prefixes differ, whereas a source
+/// folder is the same in both names, so a one-letter first component is removed only if it differs.
 fn names(old: &str, new: &str) -> (Option<String>, Option<String>) {
-    let (old, new) = (unquoted(old), unquoted(new));
+    let (old, new) = (decode_name(old), decode_name(new));
     let letter = |name: &Option<String>| {
         let bytes = name.as_deref()?.as_bytes();
         (bytes.len() > 2 && b"abciow".contains(&bytes[0]) && bytes[1] == b'/').then(|| bytes[0])
@@ -214,18 +204,18 @@ fn names(old: &str, new: &str) -> (Option<String>, Option<String>) {
     (name(old), name(new))
 }
 
-/// A file's name: either FILE followed by a tab and a time, or `"FILE"` with escapes as in C. git quotes a name that has non-ASCII bytes,
-/// quotes, backslashes or control characters.
-fn unquoted(name: &str) -> Option<String> {
+/// Decodes a file name: either FILE followed by a tab and a time, or `"FILE"` with C escapes, which git uses for names with non-ASCII
+/// bytes, quotes, backslashes or control characters. Returns `None` for `/dev/null`.
+fn decode_name(name: &str) -> Option<String> {
     let name = match name.strip_prefix('"') {
-        Some(quoted) => of_c_string(quoted),
+        Some(quoted) => decode_c_string(quoted),
         None => name.split('\t').next().unwrap_or(name).trim_end().to_owned(),
     };
     (name != "/dev/null").then_some(name)
 }
 
-/// The text of a string up to its closing quote.
-fn of_c_string(quoted: &str) -> String {
+/// Decodes a C string literal up to its closing quote.
+fn decode_c_string(quoted: &str) -> String {
     let mut out = Vec::new();
     let mut bytes = quoted.bytes().peekable();
     while let Some(byte) = bytes.next().filter(|b| *b != b'"') {
@@ -256,8 +246,8 @@ fn of_c_string(quoted: &str) -> String {
 /// First line and number of lines.
 type Range = (u32, u32);
 
-/// Of the old file, and of the new one.
-fn hunk(line: &str) -> Option<(Range, Range)> {
+/// Parses a hunk header into the ranges in the old and in the new file.
+fn parse_hunk_header(line: &str) -> Option<(Range, Range)> {
     let mut words = line.split(' ');
     let _ = words.next();
     let (old, new) = (words.next()?.strip_prefix('-')?, words.next()?.strip_prefix('+')?);
@@ -278,7 +268,7 @@ fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u3
             Some(b'-') => old = old.checked_sub(1)?,
             Some(b'+') => new = new.checked_sub(1)?,
             Some(b'\\') => {}
-            // Some tools write empty context lines without the leading blank.
+            // Some tools write empty context lines without the leading space.
             Some(b' ') | None => (old, new) = (old.checked_sub(1)?, new.checked_sub(1)?),
             _ => return None,
         }
@@ -287,12 +277,12 @@ fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u3
     Some(body)
 }
 
-/// The changed lines of one of the files; `mark` is the first character of its own lines.
+/// Returns the changed lines of one side of a hunk; `mark` is the character that starts the lines of that side.
 fn changed(mark: u8, (first, count): Range, body: &[&str]) -> BTreeSet<u32> {
     let mut changed = BTreeSet::new();
-    // A hunk without lines of this file is after the line that it names.
+    // The header of a hunk with no lines on this side names the line before the hunk.
     let mut line = if count == 0 { first.saturating_add(1) } else { first };
-    // For each group of changed lines: its lines in this file, and whether the other file has any.
+    // Whether the current group of changed lines has lines on this side, and on the other side.
     let (mut own, mut others) = (false, false);
     let context: &str = " ";
     for text in body.iter().copied().chain([context]) {
@@ -326,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn files_lie_at_their_own_name_and_below_folders() {
+    fn lies_at_accepts_the_file_itself_and_folders_above_it() {
         for (compiled, place, lies) in [
             ("/home/a/src/lib.rs", "/home/a/src", true),
             ("/home/a/src/lib.rs", "/home/a/src/", true),
@@ -341,12 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn old_lines_of_a_diff_are_found() {
+    fn diff_yields_changed_old_lines() {
         let diff = "diff --git a/src/a.c b/src/a.c\n--- a/src/a.c\n+++ b/src/a.c\n@@ -3,6 +3,7 @@ int f(\n x\n-y\n+z\n+z\n u\n-v\n \
             w\n+new\n t\n@@ -20,0 +22,2 @@\n+p\n+q\n--- a/b.c\t2020-01-01\n+++ /dev/null\n@@ -1 +0,0 @@\n-only\n\\ No newline at end of \
             file\n";
         assert_eq!(lines(diff), [("b.c".to_owned(), vec![1]), ("src/a.c".to_owned(), vec![4, 6, 7, 8, 20, 21])]);
-        // A line of code may look like a file's name.
+        // A removed line of code may look like a file header.
         assert_eq!(lines("--- a/x\n+++ b/x\n@@ -1,2 +1,1 @@\n--- c\n d\n"), [("x".to_owned(), vec![1])]);
         assert_eq!(lines("--- /dev/null\n+++ b/new.c\n@@ -0,0 +1 @@\n+x\n"), []);
         assert_eq!(lines(""), []);
@@ -354,26 +344,26 @@ mod tests {
     }
 
     #[test]
-    fn new_lines_of_a_diff_are_found() {
+    fn diff_yields_changed_new_lines() {
         let diff = "--- a/x.c\n+++ b/x.c\n@@ -3,6 +5,6 @@ int f(\n x\n-y\n+z\n+++ b/code.c\n u\n-v\n w\n t\n@@ -20,2 +22,0 \
             @@\n-p\n-q\n--- a/gone.c\n+++ /dev/null\n@@ -1 +0,0 @@\n-only\n";
         let files = of_files(diff).unwrap();
         let names = |f: &FileChange| (f.old_name.clone().unwrap_or_default(), f.new_name.clone().unwrap_or_default());
         assert_eq!(files.iter().map(names).collect::<Vec<_>>(), [("x.c".into(), "x.c".into()), ("gone.c".into(), String::new())]);
-        // Context is not changed; where there are only removed lines, their neighbours are.
+        // Context lines are not changed; where lines were only removed, their neighbours are.
         assert_eq!(files[0].new, BTreeSet::from([6, 7, 8, 9, 22, 23]));
         assert_eq!(files[0].old, BTreeSet::from([4, 6, 20, 21]));
     }
 
     #[test]
-    fn lines_of_new_files_are_known_by_their_compiled_names() {
+    fn new_lines_match_by_compiled_file_name() {
         let changes = ChangedLines::from_new_files("--- a/src/x.c\n+++ b/src/x.c\n@@ -3,0 +4,2 @@\n+p\n+q\n", Some("/p")).unwrap();
         assert!(changes.has("/p/src/x.c", 4) && changes.has("/p/src/x.c", 5));
         assert!(!changes.has("/p/src/x.c", 3) && !changes.has("/p/x.c", 4));
     }
 
     #[test]
-    fn what_is_no_diff_is_an_error() {
+    fn text_that_is_not_a_diff_is_rejected() {
         assert_eq!(ChangedLines::from_diff("hello\n", None), Err(DiffError::NoDiff));
         for (diff, line) in [("--- a\n+++ b\n@@ -1,3 +1 @@\n-x\n", 3), ("--- a\n+++ b\n@@ nothing @@\n", 3)] {
             assert!(matches!(ChangedLines::from_diff(diff, None), Err(DiffError::Damaged { line: l, .. }) if l == line), "{diff}");
@@ -381,14 +371,14 @@ mod tests {
     }
 
     #[test]
-    fn files_are_known_by_their_last_parts() {
+    fn file_names_match_by_last_components() {
         assert!(is_file("/build/prog/src/a.c", "src/a.c") && is_file("a.c", "a.c"));
         assert!(is_file("x.c", "./x.c") && is_file("/a/x.c", "/a/x.c"));
         assert!(!is_file("/build/xsrc/a.c", "src/a.c") && !is_file("/build/a.c", "src/a.c"));
     }
 
     #[test]
-    fn names_are_those_of_the_files() {
+    fn names_are_unquoted_and_prefixes_removed() {
         let names = |old: &str, new: &str| {
             let (old, new) = names(old, new);
             (old.unwrap_or_default(), new.unwrap_or_default())
@@ -397,14 +387,14 @@ mod tests {
         assert_eq!(names(r#""a/src/b\303\244r.c""#, r#""b/src/b\303\244r.c""#), both("src/bär.c"));
         assert_eq!(names(r#""a/a\"b\\c\td.c""#, r#""b/a\"b\\c\td.c""#), both("a\"b\\c\td.c"));
         assert_eq!(names("a/my file.c\t", "b/my file.c\t"), both("my file.c"));
-        // Mnemonic prefixes, and none.
+        // Mnemonic prefixes, and no prefixes.
         assert_eq!((names("i/x.c", "w/x.c"), names("c/b/x.c", "w/b/x.c")), (both("x.c"), both("b/x.c")));
         assert_eq!((names("b/x.c", "b/x.c"), names("x.c", "x.c")), (both("b/x.c"), both("x.c")));
         assert_eq!((names("/dev/null", "w/x.c").1, names("i/x.c", "/dev/null").0), ("x.c".to_owned(), "x.c".to_owned()));
     }
 
     #[test]
-    fn files_are_known_by_their_place_where_that_is_known() {
+    fn file_below_known_root_must_be_the_very_file() {
         let is = |compiled: &str, named: &str| is_file_below(Some("/home/u/p"), compiled, named);
         assert!(is("/home/u/p/m.c", "m.c") && is("/home/u/p/build/../m.c", "m.c") && is("/home/u/p/src/m.c", "src/m.c"));
         assert!(!is("/home/u/p/src/m.c", "m.c") && !is("/home/u/p/build/../src/m.c", "m.c"));

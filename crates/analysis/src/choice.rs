@@ -1,8 +1,8 @@
-//! Sets of interesting paths as values ([`KnownPaths`]): the paths of a profile, the most frequent of them, all paths of some functions,
-//! paths through lines, paths that a change touches.
+//! Sets of interesting paths ([`KnownPaths`]): the most frequent paths of a profile, all paths of given functions, paths through given
+//! lines, and paths that a change touches.
 //!
-//! Sets from a profile have numbers of executions, other sets have none. All sets have complete paths only, and no prefixes up to a call.
-//! Paths are found by trying all paths of a function, so a function with very many paths is refused.
+//! Only sets that come from a profile have execution counts. All sets contain complete paths only, not prefixes that end at a call. Paths
+//! are found by testing every path of a function, so functions with too many paths are rejected.
 
 use crate::changes::{self, DiffError, is_file_below};
 use std::collections::HashSet;
@@ -11,92 +11,89 @@ use trodden_flow::{DagEdgeId, Node};
 use trodden_profile::paths::{blocks, ending};
 use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoNumberings, UnitBlock, UnitMap};
 
-/// A function with more paths is refused.
-const MOST_TRIED: u64 = 1 << 20;
+/// Maximum number of paths of a function that are tested one by one.
+const MAX_TESTED_PATHS: u64 = 1 << 20;
 
-/// Lines of a source file. The file's name may be the end of a longer path.
+/// Lines of a source file. The file name may be the last components of a longer path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineSpan {
     /// The file.
     pub file: String,
-    /// The folder that its name is relative to, if it is known.
+    /// The folder that the file name is relative to, if known.
     pub root: Option<String>,
     /// Its lines.
     pub lines: RangeInclusive<u32>,
 }
 
-/// One step of a sequence that a path must have.
+/// An element of a [`ChosenSequence`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waypoint {
-    /// This block, directly after the one before.
+    /// This block, directly after the previous one.
     Block(u32),
-    /// A block with code of these lines, directly after the one before or later.
+    /// A block with code of these lines, anywhere after the previous place or in the same block.
     Place(LineSpan),
 }
 
-/// Paths of a function, given by its name and either all blocks of a path or places in order.
+/// Paths of one function, given either by all blocks of a path or by places in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenSequence {
     /// The function.
     pub function: String,
-    /// All blocks of the path; or places.
+    /// Either all blocks of the path, or places.
     pub waypoints: Vec<Waypoint>,
-    /// The line of the input that has this sequence.
+    /// The input line that this was parsed from.
     pub text: String,
 }
 
-/// Why a set could not be made.
+/// The reasons why a set of interesting paths cannot be built.
 #[derive(Debug, thiserror::Error)]
-pub enum NoChoice {
-    /// A map is damaged.
+pub enum ChoiceError {
+    /// A unit map is damaged.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// Two sets with different numberings.
+    /// The sets use different numberings.
     #[error(transparent)]
     TwoNumberings(#[from] TwoNumberings),
     /// The function has too many paths.
     #[error(
-        "function `{function}` has {paths} paths, and at most {MOST_TRIED} can be tried: build the program by \
-            `trodden-lab with --max-paths {MOST_TRIED} -- build`"
+        "function `{function}` has {paths} paths, but at most {MAX_TESTED_PATHS} can be tested. Limit the paths with \
+            `trodden-lab with --max-paths {MAX_TESTED_PATHS} -- build`"
     )]
-    TooMany {
+    TooManyPaths {
         /// The function.
         function: String,
         /// How many.
         paths: u64,
     },
-    /// The text is no place.
-    #[error("`{0}` is no place: write FILE:LINE or FILE:FIRST-LAST")]
-    NoPlace(String),
-    /// The line is no sequence.
-    #[error("line {line}: `{text}` is no path: write FUNCTION: and numbers of blocks, or places (FILE:LINE)")]
-    NoSequence {
-        /// The line's number, from 1.
+    /// The text is not a place.
+    #[error("`{0}` is not a place: write FILE:LINE or FILE:FIRST-LAST")]
+    NotAPlace(String),
+    /// The line is not a sequence.
+    #[error("line {line}: `{text}` is not a path: write FUNCTION: and block numbers, or FUNCTION: and places (FILE:LINE)")]
+    NotASequence {
+        /// Line number, from 1.
         line: usize,
-        /// What it says.
+        /// The text of the line.
         text: String,
     },
-    /// No path has the sequence.
-    #[error("no complete path of the program is `{0}`")]
+    /// No path matches the sequence.
+    #[error("no complete path of the program matches `{0}`")]
     NoSuchPath(String),
 }
 
 impl LineSpan {
-    /// Reads `FILE:LINE` or `FILE:FIRST-LAST`.
-    ///
-    /// # Errors
-    /// The text has neither form.
-    pub fn parse(text: &str) -> Result<LineSpan, NoChoice> {
+    /// Parses `FILE:LINE` or `FILE:FIRST-LAST`.
+    pub fn parse(text: &str) -> Result<LineSpan, ChoiceError> {
         let place = || {
             let (file, lines) = text.rsplit_once(':')?;
             let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
             let lines = first.parse().ok()?..=last.parse().ok()?;
             (!file.is_empty() && !lines.is_empty()).then(|| LineSpan { file: file.to_owned(), root: None, lines })
         };
-        place().ok_or_else(|| NoChoice::NoPlace(text.to_owned()))
+        place().ok_or_else(|| ChoiceError::NotAPlace(text.to_owned()))
     }
 
-    /// Whether a block has code of these lines.
+    /// Returns true if the block contains code of these lines.
     fn is_in(&self, map: &UnitMap, block: &UnitBlock) -> bool {
         let at = |p: &trodden_unit::Position| {
             self.lines.contains(&p.line)
@@ -106,11 +103,8 @@ impl LineSpan {
     }
 }
 
-/// The places that a unified diff changes in the new files: added lines, and the neighbours of removed lines. Names of files are relative
-/// to the folder `root`, if that is known.
-///
-/// # Errors
-/// The text is no diff, or is damaged.
+/// Returns the places that a unified diff changes in the new files: added lines, and the neighbours of removed lines. File names are
+/// relative to the folder `root`, if known.
 pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<LineSpan>, DiffError> {
     let mut places = Vec::new();
     for change in changes::of_files(difference)? {
@@ -127,19 +121,17 @@ pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<LineSpan>, Di
     Ok(places)
 }
 
-/// Reads sequences, one a line: `FUNCTION: 0 1 4` or `FUNCTION: a.c:10 a.c:12-14`. Empty lines and lines that begin with `#` are ignored.
-///
-/// # Errors
-/// A line is no sequence.
-pub fn sequences(text: &str) -> Result<Vec<ChosenSequence>, NoChoice> {
+/// Parses sequences, one per line: `FUNCTION: 0 1 4` or `FUNCTION: a.c:10 a.c:12-14`. Empty lines and lines that start with `#` are
+/// ignored.
+pub fn sequences(text: &str) -> Result<Vec<ChosenSequence>, ChoiceError> {
     let mut all = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = || NoChoice::NoSequence { line: number + 1, text: line.to_owned() };
-        // Names of functions may have colons, but no colon before a blank.
+        let wrong = || ChoiceError::NotASequence { line: number + 1, text: line.to_owned() };
+        // Function names may contain colons, but none that is followed by a space.
         let (function, rest) = line.rsplit_once(": ").ok_or_else(wrong)?;
         let waypoint = |word: &str| match word.parse() {
             Ok(block) => Ok(Waypoint::Block(block)),
@@ -155,63 +147,54 @@ pub fn sequences(text: &str) -> Result<Vec<ChosenSequence>, NoChoice> {
     Ok(all)
 }
 
-/// All complete paths of the functions that the predicate holds for.
-///
-/// # Errors
-/// See [`NoChoice`].
-pub fn of_functions(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool) -> Result<KnownPaths, NoChoice> {
-    gather(units, |_, function| included(function).then_some(|_: &[Node]| true))
+/// Returns all complete paths of the functions for which `included` holds.
+pub fn of_functions(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool) -> Result<KnownPaths, ChoiceError> {
+    collect_paths(units, |_, function| included(function).then_some(|_: &[Node]| true))
 }
 
-/// All complete paths that touch one of the places.
-///
-/// # Errors
-/// See [`NoChoice`].
-pub fn touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, NoChoice> {
-    gather(units, |map, function| {
+/// Returns all complete paths that touch at least one of the places.
+pub fn touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
+    collect_paths(units, |map, function| {
         let marked = nodes_in(function, |block| places.iter().any(|p| p.is_in(map, block)));
         (!marked.is_empty()).then_some(move |path: &[Node]| path.iter().any(|n| marked.contains(n)))
     })
 }
 
-/// All complete paths through every one of the places, in any order: pertinent paths.
-///
-/// # Errors
-/// See [`NoChoice`].
-pub fn through(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, NoChoice> {
-    gather(units, |map, function| {
+/// Returns all complete paths through every one of the places, in any order.
+pub fn through(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
+    collect_paths(units, |map, function| {
         let marked: Vec<HashSet<Node>> = places.iter().map(|p| nodes_in(function, |block| p.is_in(map, block))).collect();
         let possible = !marked.is_empty() && marked.iter().all(|m| !m.is_empty());
         possible.then_some(move |path: &[Node]| marked.iter().all(|m| path.iter().any(|n| m.contains(n))))
     })
 }
 
-/// The complete paths that match one of the sequences; `is` says whether a function has a name.
+/// Returns the complete paths that match at least one of the sequences; `is` decides whether a function has a given name.
 ///
 /// # Errors
-/// See [`NoChoice`]; a sequence without a path is an error, too.
-pub fn along(units: &[&UnitMap], sequences: &[ChosenSequence], is: impl Fn(&FunctionMap, &str) -> bool) -> Result<KnownPaths, NoChoice> {
+/// Besides the other reasons in [`ChoiceError`], a sequence that no path matches is an error.
+pub fn along(units: &[&UnitMap], sequences: &[ChosenSequence], is: impl Fn(&FunctionMap, &str) -> bool) -> Result<KnownPaths, ChoiceError> {
     let mut all = KnownPaths::default();
     for sequence in sequences {
-        let found = gather(units, |map, function| {
-            is(function, &sequence.function).then_some(move |path: &[Node]| follows(map, function, path, &sequence.waypoints))
+        let found = collect_paths(units, |map, function| {
+            is(function, &sequence.function).then_some(move |path: &[Node]| matches_waypoints(map, function, path, &sequence.waypoints))
         })?;
         if found.is_empty() {
-            return Err(NoChoice::NoSuchPath(sequence.text.clone()));
+            return Err(ChoiceError::NoSuchPath(sequence.text.clone()));
         }
         all.unite(found)?;
     }
     Ok(all)
 }
 
-/// The most frequent paths of a set.
+/// Reduces a set to its `how_many` most frequent paths.
 pub fn most_frequent(set: &mut KnownPaths, how_many: usize) {
     let mut all = by_frequency(set);
     all.truncate(how_many);
-    keep(set, &all);
+    retain_paths(set, &all);
 }
 
-/// The most frequent paths of a set that together have this share (0 to 1) of all executions.
+/// Reduces a set to the most frequent paths that together make up a share (0 to 1) of all executions.
 pub fn most_of(set: &mut KnownPaths, share: f64) {
     let mut all = by_frequency(set);
     let total: u128 = all.iter().map(|p| u128::from(p.0)).sum();
@@ -221,30 +204,29 @@ pub fn most_of(set: &mut KnownPaths, share: f64) {
         sum as f64 >= share * total as f64
     });
     all.truncate(enough.map_or(all.len(), |at| at + 1));
-    keep(set, &all);
+    retain_paths(set, &all);
 }
 
-/// A path of a set, most frequent first; then by unit, function and number.
-type Frequent = (u64, String, String, u64);
+/// Count, unit, function and number of a path.
+type RankedPath = (u64, String, String, u64);
 
-fn by_frequency(set: &KnownPaths) -> Vec<Frequent> {
+fn by_frequency(set: &KnownPaths) -> Vec<RankedPath> {
     let paths = set.functions().flat_map(|(unit, name, f)| f.known.iter().map(move |(id, n)| (*n, unit.to_owned(), name.to_owned(), *id)));
-    let mut all: Vec<Frequent> = paths.collect();
+    let mut all: Vec<RankedPath> = paths.collect();
     all.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (&a.1, &a.2, a.3).cmp(&(&b.1, &b.2, b.3))));
     all
 }
 
-fn keep(set: &mut KnownPaths, kept: &[Frequent]) {
+fn retain_paths(set: &mut KnownPaths, kept: &[RankedPath]) {
     let kept: HashSet<(&str, &str, u64)> = kept.iter().map(|(_, unit, name, id)| (unit.as_str(), name.as_str(), *id)).collect();
     set.retain(|unit, name, path, _| kept.contains(&(unit, name, path)));
 }
 
-/// The blocks that the predicate holds for.
 fn nodes_in(function: &FunctionMap, is: impl Fn(&UnitBlock) -> bool) -> HashSet<Node> {
     (0u32..).zip(&function.blocks).filter(|(_, block)| is(block)).map(|(n, _)| Node(n)).collect()
 }
 
-fn follows(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Waypoint]) -> bool {
+fn matches_waypoints(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Waypoint]) -> bool {
     if let Some(Waypoint::Block(_)) = waypoints.first() {
         let included = waypoints.iter().filter_map(|w| match w {
             Waypoint::Block(block) => Some(Node(*block)),
@@ -260,16 +242,16 @@ fn follows(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Wa
     left.peek().is_none()
 }
 
-/// The complete paths of functions that a filter keeps. Functions without a filter are left out.
-fn gather<'a, T: Fn(&[Node]) -> bool>(
+/// Collects the complete paths that pass the test of their function. Functions without a test are skipped.
+fn collect_paths<'a, T: Fn(&[Node]) -> bool>(
     units: &[&'a UnitMap],
     test_of: impl Fn(&'a UnitMap, &'a FunctionMap) -> Option<T>,
-) -> Result<KnownPaths, NoChoice> {
+) -> Result<KnownPaths, ChoiceError> {
     let mut set = KnownPaths::default();
     for map in units {
         for function in &map.functions {
             let Some(test) = test_of(map, function) else { continue };
-            let paths = passing(function, &test)?;
+            let paths = paths_that_pass(function, &test)?;
             if !paths.is_empty() {
                 set.add(map, function, paths.into_iter().map(|id| (id, 0)), &vec![0; function.edges.len()])?;
             }
@@ -278,14 +260,14 @@ fn gather<'a, T: Fn(&[Node]) -> bool>(
     Ok(set)
 }
 
-fn passing(function: &FunctionMap, test: &dyn Fn(&[Node]) -> bool) -> Result<Vec<u64>, NoChoice> {
-    if function.counters > MOST_TRIED {
-        return Err(NoChoice::TooMany { function: function.name.clone(), paths: function.counters });
+fn paths_that_pass(function: &FunctionMap, test: &dyn Fn(&[Node]) -> bool) -> Result<Vec<u64>, ChoiceError> {
+    if function.counters > MAX_TESTED_PATHS {
+        return Err(ChoiceError::TooManyPaths { function: function.name.clone(), paths: function.counters });
     }
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;
-    let is_one = |path: &Vec<DagEdgeId>| ending(function, &dag, path).is_some() && test(&blocks(&dag, path));
-    Ok((0..function.counters).filter(|id| numbering.path(&dag, *id).is_some_and(|p| is_one(&p))).collect())
+    let is_included = |path: &Vec<DagEdgeId>| ending(function, &dag, path).is_some() && test(&blocks(&dag, path));
+    Ok((0..function.counters).filter(|id| numbering.path(&dag, *id).is_some_and(|p| is_included(&p))).collect())
 }
 
 #[cfg(test)]
@@ -293,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_read_as_the_newer_files_have_them() {
+    fn diff_yields_lines_of_new_files() {
         let text = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/src/x.c\n@@ -3,3 +5,4 @@ int f\n-a\n+b\n c\n+++ d\n e\n@@ -20,2 +21,0 \
             @@\n-c\n-c\n@@ -30 +28 @@\n-c\n+d\n\
                     --- a/gone.c\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-x\n--- old.c\t2020\n+++ new.c\t2021\n@@ -0,0 +1,2 @@\n+x\n+y\n";
@@ -304,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_blocks_or_places() {
+    fn sequences_are_all_blocks_or_all_places() {
         let read = sequences("# none\n\nns::f(int): 0 2 3\ng: a.c:10 b/a.c:12-14\n").unwrap();
         assert_eq!(
             read[0],
@@ -316,7 +298,7 @@ mod tests {
         );
         assert_eq!(read[1].waypoints[1], Waypoint::Place(LineSpan { file: "b/a.c".into(), root: None, lines: 12..=14 }));
         for wrong in ["f", "f: ", "f: 0 a.c:3", "f: x"] {
-            assert!(matches!(sequences(wrong), Err(NoChoice::NoSequence { line: 1, .. })), "{wrong}");
+            assert!(matches!(sequences(wrong), Err(ChoiceError::NotASequence { line: 1, .. })), "{wrong}");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! What copies of a program cost that share its counting: times of each, hits of its probes as they follow from what all counted, and what
-//! bounds them.
+//! Costs of copies of a program that share its counting: run times, probe hits computed from the merged counts, and lower bounds.
 
 use serde::Serialize;
 use trodden_flow::part::{Measure, Part};
@@ -7,23 +6,23 @@ use trodden_partition::lower_bound::{LowerBound, bound};
 use trodden_partition::{CopyPlan, Procedure, hits};
 use trodden_profile::copies::{CopyMeasurements, CopyTimes};
 
-/// What programs count that know some paths.
+/// Value of `counted` for programs that count unknown paths only.
 const UNKNOWN: &str = "unknown";
-/// What copies count with `--divide edges`.
+/// Value of `counted` for copies of `--divide edges`.
 const EDGES: &str = "edges";
-/// Version of the JSON.
+/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
-/// How copies were asked for, in the words of the command line.
+/// How the copies were requested, in the words of the command line.
 #[derive(Clone, Debug)]
 pub struct CopyChoices {
     /// How the counting was divided.
     pub strategy: &'static str,
-    /// Who ran the copies.
+    /// What ran the copies.
     pub engine: String,
-    /// Which hits were to be small.
+    /// The hits that were minimised.
     pub measure: Measure,
-    /// The word for that.
+    /// Name of that measure.
     pub hits: &'static str,
 }
 
@@ -36,32 +35,32 @@ pub struct Costs {
     /// How the counting was divided.
     pub strategy: &'static str,
     engine: String,
-    /// Which hits were to be small, and are reported: `all`, or `labels`.
+    /// The hits that were minimised and are reported: `all` or `labels`.
     pub hits_counted: &'static str,
-    /// One for each copy.
+    /// Costs of each copy.
     pub copies: Vec<CopyCosts>,
-    /// Place of the copy that took longest.
+    /// Index of the copy with the longest wall time.
     pub slowest_copy: usize,
-    /// Hits of the copy that has most.
+    /// Maximum hits of any copy.
     pub hits_of_slowest: u64,
-    /// Hits of a program that counts everything (sequential Ball-Larus), its labels placed by the frequencies that divided the counting.
+    /// Hits of a program that counts everything (sequential Ball-Larus), with its labels placed by the same frequencies as the copies'.
     pub sequential_hits: u64,
-    /// That divided by the number of copies.
+    /// `sequential_hits` divided by the number of copies, rounded up.
     pub ideal_hits: u64,
-    /// Lower bound for this number of copies: in no plan has the slowest copy fewer hits.
+    /// Lower bound for this number of copies: in every plan, some copy has at least this many hits.
     pub proven_hits: u64,
-    /// By what share of the ideal hits the copy that has most is above them; not known where hits are not.
+    /// `hits_of_slowest` relative to `ideal_hits`, minus 1; `None` if hits are unknown.
     pub distance_from_ideal: Option<f64>,
-    /// What share of the time of one program that counts all the slowest copy saves; negative if it takes longer. Not
-    /// known without that program's run.
+    /// Time that the slowest copy saves, as a share of the time of one program that counts everything; negative if it takes longer. `None`
+    /// if that program was not run.
     pub saving: Option<f64>,
-    /// Paths on whose counts several copies agree.
+    /// Paths for which several copies counted the same.
     pub confirmed_paths: u64,
-    /// The program without counting, and with all of it, each run alone.
+    /// Runs of the program without counting and with all counting, each run alone.
     pub baseline: Option<Baseline>,
-    /// Where copies differ.
+    /// Descriptions of differences between the copies' executions.
     pub diverged: Vec<String>,
-    /// What is counted: `paths`, `unknown` paths only, whose hits are not known, and 0 here, or `edges`.
+    /// What is counted: `paths`, `edges`, or `unknown` (paths not known before; their hits are unknown and reported as 0).
     counted: &'static str,
 }
 
@@ -72,25 +71,25 @@ pub struct CopyCosts {
     pub wall_ns: u64,
     /// Processor time.
     pub cpu_ns: u64,
-    /// Where it ran.
+    /// Host on which it ran.
     pub host: String,
-    /// How often it was started.
+    /// Number of times it was started.
     pub attempts: u32,
-    /// Functions in which it counts.
+    /// Number of functions in which it counts.
     pub functions: usize,
     probes: usize,
-    /// Executions of labels and counts.
+    /// Executions of labels and counting probes.
     pub hits: u64,
-    /// Executions of labels alone.
+    /// Executions of labels only.
     pub label_hits: u64,
-    /// Executions of labels and counts, and of labels alone, as the copy itself counted them.
+    /// `[hits, label_hits]` as measured by the copy itself.
     pub counted: Option<[u64; 2]>,
-    /// By how much of its time it is slower than the program without counting.
+    /// Wall time relative to the program without counting, minus 1.
     pub overhead: Option<f64>,
 }
 
 impl CopyCosts {
-    /// A copy's time, and the hits of its probes as they follow from what all copies counted.
+    /// Computes the hits of a copy's probes from the counts of all copies.
     fn new(procedures: &[Procedure], plan: &CopyPlan, times: &CopyTimes) -> CopyCosts {
         let hits = hits::of_copy(procedures, plan);
         CopyCosts {
@@ -108,7 +107,7 @@ impl CopyCosts {
     }
 }
 
-/// Times without copies.
+/// Times of the original program and of one that counts everything.
 #[derive(Clone, Debug, Serialize)]
 pub struct Baseline {
     /// Wall time without counting.
@@ -122,19 +121,19 @@ pub struct Baseline {
 }
 
 impl Costs {
-    /// Adds up what copies cost.
+    /// Computes the costs of all copies.
     pub fn new(measured: &CopyMeasurements, choices: &CopyChoices) -> Costs {
         let (procedures, copies) = (&measured.procedures, measured.times.len());
-        let bound = if measured.edges { of_edges(measured) } else { of_paths(measured, choices.measure) };
-        let of_copy = |at: usize| {
+        let bound = if measured.edges { edge_bound(measured) } else { path_bound(measured, choices.measure) };
+        let copy_costs = |at: usize| {
             let counted = measured.counted_hits.as_ref().map(|hits| hits[at]);
             let attempts = measured.attempts.get(at).copied().unwrap_or(1);
             CopyCosts { attempts, counted, ..CopyCosts::new(procedures, &measured.plans[at], &measured.times[at]) }
         };
-        let costs: Vec<CopyCosts> = (0..copies).map(of_copy).collect();
+        let costs: Vec<CopyCosts> = (0..copies).map(copy_costs).collect();
         let most = |c: &CopyCosts| if choices.measure == Measure::All { c.hits } else { c.label_hits };
         let hits_of_slowest = costs.iter().map(most).max().unwrap_or(0);
-        // What known paths executed is not counted: no hits follow.
+        // Executions of known paths are not counted, so the hits cannot be computed.
         let is_known = !measured.is_residual && bound.ideal > 0;
         let mut all = Costs {
             schema_version: SCHEMA_VERSION,
@@ -165,12 +164,12 @@ impl Costs {
         all
     }
 
-    /// Whether the hits of probes are known: not of programs that count unknown paths only.
+    /// Returns false for programs that count unknown paths only, whose hits cannot be computed.
     pub fn knows_hits(&self) -> bool {
         self.counted != UNKNOWN
     }
 
-    /// Adds the times of the program without counting and with all of it.
+    /// Adds the baseline, and what depends on it.
     fn add_baseline(&mut self, plain: &CopyTimes, sequential: &CopyTimes) {
         self.baseline = Some(Baseline {
             plain_ns: plain.wall_ns,
@@ -184,12 +183,12 @@ impl Costs {
         self.saving = Some(1.0 - self.slowest().wall_ns as f64 / sequential.wall_ns.max(1) as f64);
     }
 
-    /// The copy that took longest.
+    /// The copy with the longest wall time.
     pub fn slowest(&self) -> &CopyCosts {
         &self.copies[self.slowest_copy]
     }
 
-    /// A copy's hits of the kind that was to be small; not known of programs that count unknown paths only.
+    /// Hits of a copy by the minimised measure; `None` for programs that count unknown paths only.
     pub fn hits(&self, copy: &CopyCosts) -> Option<u64> {
         match (self.counted, self.hits_counted) {
             (UNKNOWN, _) => None,
@@ -199,15 +198,15 @@ impl Costs {
     }
 }
 
-/// What bounds copies that count paths, beside a program that counts all of them by the same knowledge of frequencies.
-fn of_paths(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
+/// Lower bound for copies that count paths. A program that counts all of them with the same frequencies tightens it.
+fn path_bound(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
     let (procedures, copies) = (&measured.procedures, measured.plans.len());
     let bound = bound(procedures, copies, measure);
     measured.whole.as_ref().map_or(bound, |whole| bound.beside(hits::of_copy(procedures, whole).of(measure), copies))
 }
 
-/// What bounds copies that count edges: the counters that one program needs, of which each is in one copy.
-fn of_edges(measured: &CopyMeasurements) -> LowerBound {
+/// Lower bound for copies that count edges: each counter that one program needs is in exactly one copy.
+fn edge_bound(measured: &CopyMeasurements) -> LowerBound {
     let parts = measured.plans.iter().flat_map(|copy| measured.procedures.iter().zip(&copy.parts));
     let all = parts.filter_map(|(p, part)| Some((p, part.as_ref()?)));
     let counters = all.flat_map(|(p, part)| part.counted.iter().zip(&p.frequencies).filter(|(counted, _)| **counted).map(|(_, n)| *n));

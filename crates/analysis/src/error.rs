@@ -1,27 +1,27 @@
-//! Errors of reports of users.
+//! Errors of [`crate::field`].
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a file of reports cannot be read or written.
+/// A file of user reports cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FieldError {
-    /// The system refused to read or write.
+    /// The operating system reported an error.
     #[error("{path}: cannot {action}: {source}")]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried (`read`, `write`).
+        /// The operation (`read`, `write`).
         action: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A report of untested paths is damaged.
+    /// A report is damaged.
     #[error("{path}: damaged at byte {offset}: {what}")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Position of the report in the file, in bytes.
         offset: u64,
         /// What is wrong.
         what: &'static str,

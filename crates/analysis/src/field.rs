@@ -1,8 +1,7 @@
-//! Reports of many users: what a machine sends, and the sums over all reports.
+//! Reports of many users: what each machine sends, and their aggregation.
 //!
-//! A report has identities of builds and of paths, executions, and the sender's number: a hash of the sender's name (a reader who guesses
-//! the name can check it). It has no names, no command lines and no times. Reports follow each other in a file, so files of
-//! reports are joined by appending one to the other.
+//! A report has identities of builds and paths, execution counts, and the hash of the sender's name (anyone who guesses the name can
+//! confirm it). It has no names, command lines or times. A file is a concatenation of reports, so reports are collected by appending.
 //!
 //! ```text
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
@@ -26,43 +25,40 @@ use trodden_unit::{Identity, MapError, parts};
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 8] = *b"TRODFLD\x01";
-/// No report is longer; a larger claim is damage.
-const LONGEST: u32 = 1 << 30;
+/// Maximum length of a report's body; a larger value in the header means damage.
+const MAX_BODY: u32 = 1 << 30;
 
-/// The sender's number; zeros if unknown.
+/// Hash of the sender's name; zero if unknown.
 pub type User = [u8; 16];
 
 /// The counts of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldReport {
-    /// The sender.
+    /// Hash of the sender's name.
     pub user: User,
-    /// Paths by unit.
+    /// Path counts by unit.
     pub units: Vec<UnitReport>,
 }
 
-/// Paths of a unit of an image.
+/// Path counts of one unit of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitReport {
-    /// The build.
+    /// Identity of the image, which identifies the build.
     pub image: Identity,
-    /// The unit.
+    /// Identity of the unit.
     pub unit: Identity,
-    /// Executions by counter, ascending. Empty if the unit ran and counted nothing.
+    /// Executions by counter, ascending. Empty if the unit ran but counted nothing.
     pub counts: Vec<(u64, u64)>,
 }
 
-/// The user's number for a name: its hash.
+/// Hashes a user's name.
 pub fn user_of(name: &str) -> User {
     if name.is_empty() { [0; 16] } else { Identity::from_content(name.as_bytes()).0 }
 }
 
 impl FieldReport {
-    /// The report of a profile that was filtered by known paths ([`crate::untested`]): completed paths, and unfinished ones. A copy that
-    /// counts a part of the paths ([`trodden_profile::copies`]) cannot compute unfinished paths, so all of its counters are reported.
-    ///
-    /// # Errors
-    /// A function's map is damaged.
+    /// Reports a profile from which known paths have been removed ([`crate::untested`]): complete and unfinished paths. A copy that counts
+    /// only a part of the paths ([`trodden_profile::copies`]) cannot compute its unfinished paths, so all of its counters are reported.
     pub fn new(filtered: &Profile, user: User) -> Result<FieldReport, MapError> {
         let mut units = Vec::new();
         for (image, unit) in filtered.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
@@ -75,7 +71,7 @@ impl FieldReport {
                 }
                 let untested: Vec<(u64, u64)> = unit.counts_of(function).collect();
                 let paths = FunctionPaths::decode(function, untested.iter().copied())?;
-                // A known prefix was not counted, so subtraction says nothing about it.
+                // Known prefixes are not counted, so subtraction says nothing about them.
                 let counted = |id: u64| untested.binary_search_by_key(&id, |c| c.0).is_ok();
                 let unfinished = paths.unfinished.iter().filter(|u| u.count > 0 && counted(u.id)).map(|u| (u.id, u.count.unsigned_abs()));
                 let all = paths.complete.iter().map(|p| (p.id, p.count)).chain(unfinished);
@@ -89,28 +85,25 @@ impl FieldReport {
         Ok(FieldReport { user, units })
     }
 
-    /// Adds a unit that ran, even if it counted nothing.
+    /// Records that a unit ran, even if it counted nothing.
     pub fn add_copy(&mut self, image: Identity, unit: Identity) {
         if self.units.iter().all(|u| u.image != image) {
             self.units.push(UnitReport { image, unit, counts: Vec::new() });
         }
     }
 
-    /// Appends it to a file.
-    ///
-    /// # Errors
-    /// Errors of the writer.
+    /// Writes the encoded report.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut body = self.user.to_vec();
-        put(&mut body, self.units.len() as u64);
+        put_leb128(&mut body, self.units.len() as u64);
         for unit in &self.units {
             body.extend(unit.image.0);
             body.extend(unit.unit.0);
-            put(&mut body, unit.counts.len() as u64);
+            put_leb128(&mut body, unit.counts.len() as u64);
             let mut last = 0;
             for (counter, count) in &unit.counts {
-                put(&mut body, counter - std::mem::replace(&mut last, *counter));
-                put(&mut body, *count);
+                put_leb128(&mut body, counter - std::mem::replace(&mut last, *counter));
+                put_leb128(&mut body, *count);
             }
         }
         let length = u32::try_from(body.len()).map_err(std::io::Error::other)?;
@@ -121,7 +114,7 @@ impl FieldReport {
     }
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+fn put_leb128(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -129,7 +122,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Reads reports one by one, into one buffer.
+/// Reader of consecutive reports, which reuses one buffer.
 pub struct Reports<'a, R> {
     path: &'a Path,
     input: R,
@@ -138,16 +131,13 @@ pub struct Reports<'a, R> {
 }
 
 impl<'a, R: BufRead> Reports<'a, R> {
-    /// Reads a file; `path` is for messages.
+    /// `path` is only used in error messages.
     pub fn new(path: &'a Path, input: R) -> Reports<'a, R> {
         Reports { path, input, at: 0, body: Vec::new() }
     }
 
-    /// Reads the next report, and calls `visit` with user, image and unit, first alone, then with counter and
-    /// executions of each path. False at the end.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is damaged here.
+    /// Reads the next report. Calls `visit` for each unit, first with `None`, then with the counter and executions of each path. Returns
+    /// false at the end of the file.
     pub fn next(&mut self, mut visit: impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Result<bool, FieldError> {
         let failed = FieldError::io(self.path, "read");
         if self.input.fill_buf().map_err(failed)?.is_empty() {
@@ -164,10 +154,10 @@ impl<'a, R: BufRead> Reports<'a, R> {
         let mut head = [0; 16];
         self.input.read_exact(&mut head).map_err(short(self.at, "it ends within the head of a report of untested paths"))?;
         let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
-        if head[..8] != MAGIC || half(8) > LONGEST {
-            return Err(damaged(self.at, "no report of untested paths begins here: `trodden fleet pack` makes such files"));
+        if head[..8] != MAGIC || half(8) > MAX_BODY {
+            return Err(damaged(self.at, "not a report of untested paths. `trodden fleet pack` writes such files"));
         }
-        // Memory grows with the bytes that are really there, not with the length in the head.
+        // Memory grows with the bytes that are really there, not with the length that the header claims.
         self.body.clear();
         self.input.by_ref().take(half(8).into()).read_to_end(&mut self.body).map_err(FieldError::io(path, "read"))?;
         if self.body.len() as u64 != u64::from(half(8)) {
@@ -176,19 +166,19 @@ impl<'a, R: BufRead> Reports<'a, R> {
         if xxh3_64(&self.body) as u32 != half(12) {
             return Err(damaged(self.at, "the checksum of a report of untested paths is wrong"));
         }
-        unpack(&self.body, &mut visit).ok_or_else(|| damaged(self.at, "the body of a report of untested paths is damaged"))?;
+        decode_body(&self.body, &mut visit).ok_or_else(|| damaged(self.at, "the body of a report of untested paths is damaged"))?;
         self.at += 16 + self.body.len() as u64;
         Ok(true)
     }
 }
 
-fn unpack(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Option<()> {
+fn decode_body(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Option<()> {
     let (user, mut rest) = body.split_first_chunk::<16>()?;
     let units = take(&mut rest)?;
     for _ in 0..units {
-        let (image, behind) = rest.split_first_chunk::<16>()?;
-        let (unit, behind) = behind.split_first_chunk::<16>()?;
-        rest = behind;
+        let (image, tail) = rest.split_first_chunk::<16>()?;
+        let (unit, tail) = tail.split_first_chunk::<16>()?;
+        rest = tail;
         let (image, unit) = (Identity(*image), Identity(*unit));
         visit(user, image, unit, None);
         let mut counter = 0u64;
@@ -203,8 +193,8 @@ fn unpack(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<
 fn take(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
+        let (byte, tail) = rest.split_first()?;
+        *rest = tail;
         number |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(number);
@@ -218,9 +208,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_that_claims_much_takes_no_memory() {
+    fn claimed_length_does_not_allocate_memory() {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(LONGEST.to_le_bytes());
+        bytes.extend(MAX_BODY.to_le_bytes());
         bytes.extend([0; 12]);
         assert_eq!(bytes.len(), 24);
         let mut reports = Reports::new(Path::new("claim"), &bytes[..]);

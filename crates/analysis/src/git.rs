@@ -1,4 +1,4 @@
-//! What git says of changes.
+//! Diffs from git or from a file.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -9,23 +9,20 @@ use std::process::Command;
 pub struct GitDifference {
     /// Its text.
     pub text: String,
-    /// The folder that its files' names begin in, where it is known.
+    /// The folder that its file names are relative to, if known.
     pub root: Option<String>,
 }
 
-/// The difference in a file.
-///
-/// # Errors
-/// It cannot be read.
+/// Reads a diff from a file.
 pub fn diff_in(file: &Path) -> Result<GitDifference> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None })
 }
 
-/// The difference from a revision to the files as they are, in the repository of the current folder.
+/// Runs `git diff` in the current folder: the difference from a revision to the working tree.
 ///
 /// # Errors
-/// There is no git, no repository, or no such revision.
+/// git is not installed, the current folder is not in a repository, or the revision does not exist.
 pub fn diff(revision: &str) -> Result<GitDifference> {
     let form = [
         "-c",
@@ -38,7 +35,7 @@ pub fn diff(revision: &str) -> Result<GitDifference> {
         "--src-prefix=a/",
         "--dst-prefix=b/",
     ];
-    // What looks like an option is a revision all the same: there are options that write files.
+    // --end-of-options: without it, a revision that looks like an option could write files (`--output=`).
     let words = form.into_iter().chain(["--end-of-options", revision, "--"]);
     let output = Command::new("git").args(words).env("LC_ALL", "C").output().context("cannot run git")?;
     if output.status.success() {
@@ -47,15 +44,15 @@ pub fn diff(revision: &str) -> Result<GitDifference> {
     let said = String::from_utf8_lossy(&output.stderr);
     if said.to_lowercase().contains("not a git repository") {
         bail!(
-            "git diff {revision}: the current folder is in no git repository: change to that of the sources, or name a file with the \
-                difference"
+            "git diff {revision}: the current folder is not in a git repository. Change to the folder of the sources, or pass a file with \
+                the diff"
         );
     }
-    // Help on options may follow.
-    bail!("git diff {revision}: {}", said.lines().next().unwrap_or("it fails and does not say why"))
+    // git may print usage after the first line.
+    bail!("git diff {revision}: {}", said.lines().next().unwrap_or("it failed without a message"))
 }
 
-/// The top folder of the repository.
+/// The top folder of the repository; `None` if git does not tell.
 fn root() -> Result<Option<String>> {
     let output = Command::new("git").args(["rev-parse", "--show-toplevel"]).output().context("cannot run git")?;
     let root = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
@@ -67,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_no_revisions() {
+    fn revision_that_looks_like_an_option_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("written");
         assert!(diff(&format!("--output={}", file.display())).is_err());

@@ -1,50 +1,39 @@
-//! Bug isolation: which paths do failing runs take and passing runs not?
+//! Bug isolation: ranking paths by how well they distinguish failing runs from passing ones ([`Score`]).
 //!
-//! For each run it is known which paths it took. A path is ranked by how well that distinguishes failing runs from passing ones, by
-//! published measures:
-//!
-//! - *Ochiai* (Abreu, Zoeteweij and van Gemund, "On the accuracy of spectrum-based fault localization", TAIC-PART
-//!   2007): `F / sqrt(NF (F + S))`;
-//! - *Tarantula* (Jones and Harrold, ASE 2005): `(F/NF) / (F/NF + S/NS)`;
-//! - *importance* (Liblit et al., "Scalable statistical bug isolation", PLDI 2005): the harmonic mean of the increase,
-//!   `F/(F+S)` less the same of all runs that executed the function at all, and of the share of failures, `log(F + 1) /
-//!   log(NF + 1)` (published without `+ 1`, which leaves a single failure without a value).
-//!
-//! `F` and `S` are the failing and passing runs that took the path, `NF` and `NS` all of them. Frequencies within a run do not matter.
-//!
-//! Paths can show that two branches fail only together; lines and branches cannot. So among equals, a path comes first if passing runs take
-//! all of its edges ([`Suspect::new_edges`]).
+//! In formulas, `F` and `S` are the failing and passing runs that took the path, and `NF` and `NS` all of them; counts within a run do not
+//! matter. Unlike edges, paths can show that two branches fail only together. Among equal scores, paths whose edges all occur in passing
+//! runs rank first ([`Suspect::new_edges`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::DagEdgeId;
 use trodden_profile::model::Profile;
 use trodden_unit::{Identity, MapError};
 
-/// Half the width of a 95 % interval, in standard deviations.
-const WITHIN_95: f64 = 1.96;
+/// Half-width of a 95 % confidence interval, in standard deviations.
+const Z_95: f64 = 1.96;
 
-/// A function: its unit, and its place in the unit's map.
+/// A function: the unit's identity, and the index in the unit's map.
 pub type IsolatedFunction = (Identity, usize);
 
-/// How suspects are ranked.
+/// Measures by which suspects are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Score {
-    /// Ochiai.
+    /// Ochiai: `F / sqrt(NF (F + S))` (Abreu, Zoeteweij and van Gemund, TAIC-PART 2007).
     Ochiai,
-    /// Tarantula.
+    /// Tarantula: `(F/NF) / (F/NF + S/NS)` (Jones and Harrold, ASE 2005).
     Tarantula,
-    /// Statistical importance.
+    /// Statistical importance (Liblit et al., PLDI 2005), see [`Suspect::importance`].
     Importance,
 }
 
 trodden_unit::spell! { Score:
-    Score::Ochiai => "ochiai", "How alike the runs that took it and the failing runs are";
-    Score::Tarantula => "tarantula", "Its share of the failing runs over that and its share of the passing ones";
+    Score::Ochiai => "ochiai", "Similarity of the set of runs that took the path and the set of failing runs";
+    Score::Tarantula => "tarantula", "Share of failing runs that took the path, relative to the sum of both shares (failing, passing)";
     Score::Importance => "importance",
-        "How much likelier it makes a failure than its function does, and how many failures it explains; with confidence";
+        "How much the path raises the probability of failure, and how many failures it explains, with 95 % confidence";
 }
 
-/// Numbers of runs.
+/// Numbers of failing and passing runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTally {
     /// Failing runs.
@@ -59,13 +48,13 @@ impl RunTally {
         *if failed { &mut self.failing } else { &mut self.passing } += 1;
     }
 
-    /// How alike the runs that these are of `all` and the failing runs are: `F / sqrt(NF (F + S))`, from 0 to 1.
+    /// Returns the Ochiai similarity of these runs and the failing ones of `all`: `F / sqrt(NF (F + S))`, from 0 to 1.
     pub fn ochiai(self, all: RunTally) -> f64 {
         let both = (all.failing * (self.failing + self.passing)) as f64;
         if both == 0.0 { 0.0 } else { self.failing as f64 / both.sqrt() }
     }
 
-    /// The share of failing runs, and the variance of that estimate.
+    /// The share of failing runs, and the variance of this estimate.
     fn failure(self) -> (f64, f64) {
         let runs = (self.failing + self.passing) as f64;
         if runs == 0.0 {
@@ -76,20 +65,19 @@ impl RunTally {
     }
 }
 
-/// Runs, seen path by path.
+/// Accumulates the paths of runs.
 #[derive(Debug, Default)]
 pub struct Isolation {
     all: RunTally,
-    functions: BTreeMap<IsolatedFunction, Seen>,
+    functions: BTreeMap<IsolatedFunction, FunctionObservations>,
 }
 
-/// What runs did in a function.
 #[derive(Debug, Default)]
-struct Seen {
+struct FunctionObservations {
     executed: RunTally,
-    /// By whether the path was completed, and its number.
+    /// Keyed by whether the path was completed, and its number.
     paths: BTreeMap<(bool, u64), RunTally>,
-    /// By the numbers of the acyclic graph's edges.
+    /// Keyed by edge of the acyclic graph.
     edges: BTreeMap<u32, RunTally>,
 }
 
@@ -100,27 +88,28 @@ pub struct Suspect {
     pub function: IsolatedFunction,
     /// Its number.
     pub id: u64,
-    /// Whether it was completed; else it is unfinished.
+    /// True for a completed path, false for an unfinished one.
     pub complete: bool,
-    /// Runs that took it.
+    /// Runs that took the path.
     pub runs: RunTally,
     /// Runs that executed the function.
     pub executed: RunTally,
-    /// Edges of it that no passing run took.
+    /// Number of its edges that no passing run took.
     pub new_edges: u64,
     /// `F / sqrt(NF (F + S))`, from 0 to 1.
     pub ochiai: f64,
     /// `(F/NF) / (F/NF + S/NS)`, from 0 to 1.
     pub tarantula: f64,
-    /// The probability of failure of runs with the path, less that of runs with its function: from -1 to 1, with half the width of its 95 %
-    /// interval.
+    /// Probability of failure of runs with the path, minus that of runs with its function (-1 to 1), and the half-width of its 95 %
+    /// confidence interval.
     pub increase: (f64, f64),
-    /// Importance, from 0 to 1; 0 if the increase is not above zero with 95 % confidence, as published.
+    /// Harmonic mean of the increase and of `log(F + 1) / log(NF + 1)`, from 0 to 1. As published, it is 0 unless the increase is above
+    /// zero with 95 % confidence. The published formula has no `+ 1`, which leaves a single failure without a value.
     pub importance: f64,
 }
 
 impl Suspect {
-    /// One of its scores.
+    /// The value of a measure.
     pub fn score(&self, by: Score) -> f64 {
         match by {
             Score::Ochiai => self.ochiai,
@@ -134,14 +123,14 @@ impl Isolation {
     /// Adds a run.
     ///
     /// # Errors
-    /// A function's map is damaged; the run is not added then.
+    /// A function's map is damaged. The run is not added then.
     pub fn add(&mut self, profile: &Profile, failed: bool) -> Result<(), MapError> {
         let mut seen = Vec::new();
         for unit in profile.images.iter().flat_map(|i| &i.units) {
             for (at, function) in unit.map.functions.iter().enumerate() {
                 if let Some(mut paths) = unit.executed_paths(function)? {
                     if unit.map.has_times() || function.is_partial() {
-                        // Unfinished paths are computed from the counts of all paths; this function counts only some.
+                        // Unfinished paths are computed from the counts of all paths, and this function counts only some.
                         paths.unfinished.clear();
                     }
                     seen.push(((unit.unit, at), paths));
@@ -149,7 +138,7 @@ impl Isolation {
             }
         }
         self.all.add(failed);
-        // A unit may be in several images: it counts as one.
+        // A unit that is in several images counts once.
         let mut executed = BTreeMap::<IsolatedFunction, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
         for (key, paths) in seen {
             let (ids, edges) = executed.entry(key).or_default();
@@ -167,12 +156,12 @@ impl Isolation {
         Ok(())
     }
 
-    /// How many runs there are.
+    /// The numbers of runs added.
     pub fn runs(&self) -> RunTally {
         self.all
     }
 
-    /// The paths that failing runs took, most suspicious first. `edges` gives the edges of a path in the acyclic graph.
+    /// Returns the paths that failing runs took, most suspicious first. `edges` returns the edges of a path in the acyclic graph.
     pub fn suspects(&self, by: Score, edges: impl Fn(IsolatedFunction, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         for (key, seen) in &self.functions {
@@ -196,8 +185,8 @@ impl Isolation {
     fn suspect(&self, function: IsolatedFunction, id: u64, complete: bool, runs: RunTally, executed: RunTally, new_edges: u64) -> Suspect {
         let (f, s) = (runs.failing as f64, runs.passing as f64);
         let (nf, ns) = (self.all.failing.max(1) as f64, self.all.passing.max(1) as f64);
-        let ((failure, variance), (context, other)) = (runs.failure(), executed.failure());
-        let (increase, half) = (failure - context, WITHIN_95 * (variance + other).sqrt());
+        let ((failure, variance), (context, context_variance)) = (runs.failure(), executed.failure());
+        let (increase, half) = (failure - context, Z_95 * (variance + context_variance).sqrt());
         let share = (f + 1.0).ln() / (nf + 1.0).ln();
         let importance = if increase - half > 0.0 { 2.0 / (1.0 / increase + 1.0 / share) } else { 0.0 };
         Suspect {
@@ -229,23 +218,23 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_those_of_the_formulas() {
-        // All failing runs and no other take it.
+    fn scores_match_their_formulas() {
+        // Taken by all failing runs and no passing one.
         let one = suspect((4, 12), (4, 0), (4, 12));
         assert_eq!((one.ochiai, one.tarantula), (1.0, 1.0));
         assert!((one.increase.0 - 0.75).abs() < 1e-12);
         // sqrt(0.25 * 0.75 / 16) = 0.108253...
         assert!((one.increase.1 - 1.96 * 0.108_253_175).abs() < 1e-6);
         assert!((one.importance - 2.0 / (1.0 / 0.75 + 1.0)).abs() < 1e-12);
-        // Half of the failing runs, and a quarter of the passing ones.
+        // Taken by half of the failing runs and a quarter of the passing ones.
         let other = suspect((4, 12), (2, 3), (4, 12));
         assert!((other.ochiai - 2.0 / 20f64.sqrt()).abs() < 1e-12);
         assert!((other.tarantula - 0.5 / 0.75).abs() < 1e-12);
-        assert_eq!(other.importance, 0.0, "an increase of 0.15 in 5 runs is not sure");
+        assert_eq!(other.importance, 0.0, "an increase of 0.15 in 5 runs is not significant");
     }
 
     #[test]
-    fn what_every_run_does_is_not_suspicious() {
+    fn path_of_every_run_is_not_suspicious() {
         let all = suspect((4, 12), (4, 12), (4, 12));
         assert_eq!((all.tarantula, all.increase.0, all.importance), (0.5, 0.0, 0.0));
         let single = suspect((1, 9), (1, 0), (1, 9));

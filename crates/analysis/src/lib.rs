@@ -1,21 +1,6 @@
-//! Analyses of path profiles and of sequences of paths. No clock and no environment: what a program's environment names comes as a value
-//! ([`trodden_stored::Folders`]). Profiles, streams and reports are read where a question is about some that are named.
+//! Analyses of path profiles and of sequences of paths. Each module answers one question, which its head states.
 //!
-//! | module | question |
-//! |---|---|
-//! | [`advise`] | what do counts of paths show that counts of edges cannot? |
-//! | [`transformations`] | how should the code be transformed? |
-//! | [`isolate`], [`compared_runs`] | which paths do failing runs take and passing runs not; which runs can be compared? |
-//! | [`suite`] | which tests are redundant, and in which order should they run? |
-//! | [`expression`] | which paths run through given places? |
-//! | [`combinations`] | which paths were not taken, although each of their edges was? |
-//! | [`untested`], [`residual`] | which paths does the field take that no test takes; where are they and what is known? |
-//! | [`segments`] | which segments across calls were executed, counted, tested? |
-//! | [`sequences`] | what does a sequence of paths and calls show: repetition, phases, differences? |
-//! | [`field`] | what do many users report? |
-//! | [`copies`] | what do copies of a program cost that share its counting? |
-//! | [`choice`], [`changes`], [`git`] | which paths are interesting; which lines did a change touch? |
-//! | [`libraries`] | which shared libraries does a program need? |
+//! The analyses read no clock and no environment: folders that the environment names are passed in ([`trodden_stored::Folders`]).
 #![forbid(unsafe_code)]
 
 pub mod advise;

@@ -1,6 +1,7 @@
-//! Which shared libraries a program needs, and whether their paths are counted too.
+//! The shared libraries that a program needs, and whether they are instrumented.
 //!
-//! The dynamic loader itself is asked (`ld.so --list`): it knows run paths, the cache and the environment, and runs nothing of the program.
+//! The list comes from the dynamic loader itself (`ld.so --list`), which knows run paths, the cache and the environment. The loader runs no
+//! code of the program.
 
 use object::{Object, ObjectSection};
 use serde::Serialize;
@@ -16,16 +17,16 @@ const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 pub struct Library {
     /// Its name.
     pub name: String,
-    /// Its file, as far as it is found.
+    /// Its file; `None` if the loader does not find it.
     pub path: Option<PathBuf>,
     /// Number of its instrumented units.
     pub units: usize,
 }
 
-/// The libraries of a program, in the order of loading.
+/// Returns the libraries of a program, in load order.
 ///
 /// # Errors
-/// The loader does not say; its own words.
+/// The program is not an ELF file, its loader is not trusted, or the loader fails; then the text is the loader's message.
 pub fn needed(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
     let file = object::File::parse(bytes).map_err(|e| e.to_string())?;
     if file.section_by_name(".dynamic").is_none() {
@@ -34,30 +35,30 @@ pub fn needed(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
     let interpreter =
         file.section_by_name(".interp").and_then(|s| s.data().ok().map(|d| String::from_utf8_lossy(d).trim_end_matches('\0').to_owned()));
     let loader = interpreter.unwrap_or_else(|| LOADER.to_owned());
-    if !is_systems_loader(&loader) {
-        return Err(format!("its loader `{}` is none of the system's, and is not run", loader.escape_debug()));
+    if !is_system_loader(&loader) {
+        return Err(format!("its loader `{}` is not a known dynamic loader of the system, so it is not run", loader.escape_debug()));
     }
     let program = std::path::absolute(program).map_err(|e| e.to_string())?;
     let output = Command::new(&loader).arg("--list").arg(&program).output().map_err(|e| format!("{loader}: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() && !text.contains("not found") {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        // Static position-independent programs have a dynamic section and need nothing.
+        // Static position-independent executables have a dynamic section, but need no libraries.
         return if said.is_empty() || text.contains("statically linked") { Ok(Vec::new()) } else { Err(said) };
     }
-    Ok(listed(&text).into_iter().map(|(name, path)| library(name, path)).collect())
+    Ok(parse_list(&text).into_iter().map(|(name, path)| library(name, path)).collect())
 }
 
-/// Whether a file is a dynamic loader in a folder of the system: a program can name anything as its own.
-fn is_systems_loader(path: &str) -> bool {
+/// Returns true for a known loader in a system folder. A program could name any file as its loader.
+fn is_system_loader(path: &str) -> bool {
     const FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/nix/store/", "/gnu/store/"];
     const NAMES: &[&str] = &["ld-linux-x86-64.so.2", "ld-musl-x86_64.so.1"];
     let is_below = FOLDERS.iter().any(|folder| path.starts_with(folder)) && !path.contains("/..");
     is_below && path.rsplit('/').next().is_some_and(|name| NAMES.contains(&name))
 }
 
-/// Reads the loader's list. The kernel's own library has no file and is left out.
-fn listed(text: &str) -> Vec<(String, Option<PathBuf>)> {
+/// Parses the loader's list. The vDSO has no file and is left out.
+fn parse_list(text: &str) -> Vec<(String, Option<PathBuf>)> {
     let mut out = Vec::new();
     for line in text.lines().map(str::trim) {
         match line.split_once(" => ") {
@@ -83,10 +84,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loaders_list_is_read() {
+    fn loader_list_is_parsed() {
         let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibx.so => ./lib x/libx.so (0x00007f)\n\tliby.so.1 => not found\n\tlibc.so.6 => \
             /lib/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         let expected = [("libx.so", Some("./lib x/libx.so")), ("liby.so.1", None), ("libc.so.6", Some("/lib/libc.so.6"))];
-        assert_eq!(listed(text), expected.map(|(n, p)| (n.to_owned(), p.map(PathBuf::from))));
+        assert_eq!(parse_list(text), expected.map(|(n, p)| (n.to_owned(), p.map(PathBuf::from))));
     }
 }

@@ -1,15 +1,13 @@
-//! Transformations of code that a profile of paths suggests: from the findings of [`advise`](crate::advise) to a
+//! Code transformations that a path profile suggests: turns the findings of [`advise`](crate::advise) into
 //! [transformations](trodden_unit::transformations) for a build.
 //!
 //! | finding | transformation |
 //! |---|---|
-//! | how often each edge of the optimised code was taken | branch weights are set, for block layout and registers |
-//! | an earlier branch decides whether this iteration is the last | the last one gets a copy of the loop; the others follow one path |
-//! | an earlier branch decides a later one | the blocks between them are copied for executions through the deciding edge |
-//!
-//! Copies and split loops need counts of paths: counts of edges cannot show them. All functions here are pure.
+//! | how often each edge of the optimised code was taken | set branch weights, for block layout and register allocation |
+//! | an earlier branch decides whether this iteration is the last | split the loop: the last iteration gets a copy of its own |
+//! | an earlier branch decides a later one | duplicate the blocks between them for executions through the deciding edge |
 
-use crate::advise::{Advice, AdviseOptions, BlockWalk, Correlated, Given, Walks, advise};
+use crate::advise::{Advice, AdviseOptions, BlockWalk, ConditionalOutcomes, Correlated, Walks, advise};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
@@ -18,49 +16,46 @@ use trodden_profile::paths::FunctionPaths;
 use trodden_unit::transformations::{LastIterations, PathCopy, SplitWeights, Weighed};
 use trodden_unit::{EdgeKind, FunctionMap, MapError, Transformation, TransformationPlan};
 
-/// Thresholds of transformations.
+/// Thresholds for transformations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformationOptions {
-    /// The least share of all executed instructions that a copy must save, from 0 to 1.
+    /// Minimum saving of a copy, as a share (0 to 1) of all executed instructions.
     pub least_saving: f64,
-    /// The least share of all executed instructions that a loop must have for its last iteration to be split off, from 0 to 1.
-    pub least_loop: f64,
-    /// The most instructions that are copied for one edge.
-    pub most_copied: u64,
+    /// Minimum share (0 to 1) of all executed instructions that a loop must have for its last iteration to be split off.
+    pub min_loop_share: f64,
+    /// Maximum number of instructions copied for one edge.
+    pub max_copied: u64,
 }
 
 impl Default for TransformationOptions {
     fn default() -> TransformationOptions {
-        TransformationOptions { least_saving: 0.0005, least_loop: 0.01, most_copied: 80 }
+        TransformationOptions { least_saving: 0.0005, min_loop_share: 0.01, max_copied: 80 }
     }
 }
 
 /// A function with its transformations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformedFunction {
-    /// Its source file, as in the unit's map.
+    /// Its source file, as in the unit map.
     pub source: String,
     /// Its name.
     pub function: String,
-    /// Its shape.
+    /// Hash of its graph's shape.
     pub shape: u64,
-    /// Instructions of its blocks that were executed, as a share of the program's.
+    /// Its executed instructions as a share of the program's.
     pub share: f64,
-    /// The transformations.
+    /// Its transformations.
     pub transformations: Vec<Transformation>,
 }
 
 impl TransformedFunction {
-    /// Whether there is a transformation besides branch weights.
+    /// Returns true if there is any transformation other than branch weights.
     pub fn is_changed(&self) -> bool {
         self.transformations.iter().any(|d| !matches!(d, Transformation::Weights(_)))
     }
 }
 
-/// The executed functions with their transformations; functions with most executed instructions first.
-///
-/// # Errors
-/// A function's map is damaged.
+/// Returns the executed functions with their transformations, in descending order of executed instructions.
 pub fn transformed(profile: &Profile, options: &TransformationOptions) -> Result<Vec<TransformedFunction>, MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
@@ -83,14 +78,14 @@ pub fn transformed(profile: &Profile, options: &TransformationOptions) -> Result
     Ok(out)
 }
 
-/// The transformations as a plan, which can be written to a file.
+/// Collects the transformations in a plan that can be written to a file.
 pub fn plan(transformed: &[TransformedFunction]) -> TransformationPlan {
     let mut transformations = TransformationPlan::default();
     transformed.iter().for_each(|d| transformations.add(&d.source, &d.function, d.shape, d.transformations.clone()));
     transformations
 }
 
-/// The transformations of a function, in a program that executed `total` instructions.
+/// Returns the transformations of one function; `total` is the number of instructions that the program executed.
 pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options: &TransformationOptions) -> Vec<Transformation> {
     let walks = Walks::new(map, paths);
     let (mut copies, mut iterations) = (Vec::new(), Vec::new());
@@ -106,7 +101,7 @@ pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options
         if (finding.saves as f64) < options.least_saving * total as f64 {
             continue;
         }
-        // If some executions took another edge, the copy would have to keep the test.
+        // If some executions took another edge, the copy would have to keep the test, so only certain outcomes are used.
         for given in found.given.iter().filter(|g| g.is_certain()) {
             if let Some(copy) = copy(&walks, &found, given, options)
                 && entries.insert(copy.entry)
@@ -118,31 +113,32 @@ pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options
     copies.into_iter().chain(iterations.into_iter().map(Transformation::LastIterations)).collect()
 }
 
-/// The loop whose last iteration an earlier branch decides, if the finding is of that kind and the loop has enough weight.
+/// Returns the loop whose last iteration an earlier branch decides; `None` if the finding is of another kind or the loop is not hot enough.
 fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
     if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;
     }
-    let (head, body) = innermost(walks, found.earlier, found.later)?;
+    let (head, body) = innermost_loop(walks, found.earlier, found.later)?;
     let leaves = |edge: Edge| !body.contains(&walks.map.edges[edge.index()].to);
     let decided: Vec<Edge> = found.given.iter().filter_map(|g| g.decides).collect();
     let decides = decided.iter().any(|e| leaves(*e)) && decided.iter().any(|e| !leaves(*e));
     let weight = instructions(walks.map, &walks.blocks, body.iter().map(|b| b.0));
     let latches = back_edges(walks.map).filter(|(_, to)| *to == head).map(|(from, _)| from).collect();
-    (decides && weight as f64 >= options.least_loop * total as f64).then_some(LastIterations { head, latches })
+    (decides && weight as f64 >= options.min_loop_share * total as f64).then_some(LastIterations { head, latches })
 }
 
-/// The blocks between two branches, to be copied for executions through a deciding edge; `None` if they cannot be copied or are too many.
-fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &TransformationOptions) -> Option<PathCopy> {
-    let behind: Vec<(&BlockWalk, usize, usize)> =
-        walks.walks.iter().filter_map(|w| stretch(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
-    let blocks: BTreeSet<Node> = behind.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
+/// Copies the blocks between two branches for executions through a deciding edge. Returns `None` if they cannot be copied or have too many
+/// instructions.
+fn copy(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes, options: &TransformationOptions) -> Option<PathCopy> {
+    let matching: Vec<(&BlockWalk, usize, usize)> =
+        walks.walks.iter().filter_map(|w| block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
+    let blocks: BTreeSet<Node> = matching.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
     let copied: u64 = blocks.iter().map(|b| u64::from(walks.map.blocks[b.index()].instructions)).sum();
-    if copied > options.most_copied || found.stretch.obstacle.is_some() || !walks.map.edges[given.edge.index()].cases.is_empty() {
+    if copied > options.max_copied || found.stretch.obstacle.is_some() || !walks.map.edges[given.edge.index()].cases.is_empty() {
         return None;
     }
     let mut through: BTreeMap<Edge, u64> = BTreeMap::new();
-    for (walk, from, to) in &behind {
+    for (walk, from, to) in &matching {
         for edge in walk.edges.get(*from..=*to).unwrap_or_default() {
             *through.entry(*edge).or_default() += walk.count;
         }
@@ -153,25 +149,25 @@ fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &Transformati
         (blocks.contains(&edge.from) && edge.kind != EdgeKind::Reach).then_some(SplitWeights { edge: Edge(number as u32), copied, kept })
     };
     let weights = walks.map.edges.iter().enumerate().filter_map(last).collect();
-    Some(PathCopy { entry: given.edge, blocks: in_order(walks.map, &blocks)?, weights })
+    Some(PathCopy { entry: given.edge, blocks: topological_order(walks.map, &blocks)?, weights })
 }
 
-/// The indices on a path of the block after an edge and of a later block.
-fn stretch(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
+/// Returns the indices, in the walk, of the block after `edge` and of the block `later`.
+fn block_range(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
     let from = walk.edges.iter().position(|e| *e == edge)? + 1;
     let to = walk.blocks.iter().position(|b| *b == later)?;
     (from <= to).then_some((from, to))
 }
 
-/// The innermost loop that two blocks are in, with its blocks.
-fn innermost(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeSet<Node>)> {
+/// Returns the head and the blocks of the innermost loop that contains both blocks.
+fn innermost_loop(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeSet<Node>)> {
     let loops = crate::advise::loops_of(walks.map);
     let both = loops.into_iter().filter(|(_, body)| body.contains(&one) && body.contains(&other));
     both.min_by_key(|(_, body)| body.len())
 }
 
-/// The blocks in topological order; `None` if they have a cycle.
-fn in_order(map: &FunctionMap, blocks: &BTreeSet<Node>) -> Option<Vec<Node>> {
+/// Sorts blocks topologically; `None` if they contain a cycle.
+fn topological_order(map: &FunctionMap, blocks: &BTreeSet<Node>) -> Option<Vec<Node>> {
     let cut: BTreeSet<Edge> = map.cuts.iter().map(|(edge, _)| *edge).collect();
     let inner = |(number, e): &(usize, &trodden_unit::FlowEdge)| {
         e.kind != EdgeKind::Reach && !cut.contains(&Edge(*number as u32)) && blocks.contains(&e.from) && blocks.contains(&e.to)
@@ -191,7 +187,7 @@ fn back_edges(map: &FunctionMap) -> impl Iterator<Item = (Node, Node)> {
     back.map(|(edge, _)| (map.edges[edge.index()].from, map.edges[edge.index()].to))
 }
 
-/// Executed instructions of some blocks.
+/// Number of executed instructions in these blocks.
 fn instructions(map: &FunctionMap, executions: &[u64], blocks: impl IntoIterator<Item = u32>) -> u64 {
     let of = |b: u32| executions.get(b as usize).copied().unwrap_or(0).saturating_mul(u64::from(map.blocks[b as usize].instructions));
     blocks.into_iter().fold(0, |sum, b| sum.saturating_add(of(b)))

@@ -1,15 +1,9 @@
-//! Untested paths: paths that a profile of the field has and a set of known paths (of the tests) does not have.
+//! Untested paths: paths in a profile of the field that are not among the known paths (those of the tests).
 //!
-//! A path is *new although every edge is known* if each edge of it is on some known path. Such paths are what residual
-//! path profiling finds and residual edge profiling cannot (Vaswani, Rajan and Ramalingam: table 3.1 of "Efficient
-//! Online Path Profiling" has how many there are).
-//!
-//! A profile is *filtered by known paths* first: counts of known paths are removed. All paths that remain are untested: complete paths, and
-//! prefixes up to a call that may not return. Of the prefixes, only unfinished paths are reported. (A prefix of a path that a test
-//! completed is known, too, so the result is exact.)
-//!
-//! Of a failing run, some untested paths are likely to be the cause (section 6.2.2 there). They are ranked by the measure of Ochiai
-//! ([`crate::isolate`]), then by how near the failure they are: unfinished ones first, then those that were taken for the first time last.
+//! Known paths are first removed from the profile. What remains is untested: complete paths, and prefixes up to a call that may not return,
+//! which are reported only if the path ended there. A path can be *new although every edge is known*; only residual path profiling finds
+//! those (Vaswani, Rajan and Ramalingam, "Efficient Online Path Profiling", table 3.1). Untested paths of failing runs are ranked by Ochiai
+//! ([`crate::isolate`]), then by closeness to the failure (section 6.2.2 there): unfinished ones first, then those first executed latest.
 
 use crate::isolate::RunTally;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,73 +12,73 @@ use trodden_profile::model::{ProcessEnding, Profile, UnitProfile};
 use trodden_profile::paths::{FunctionPaths, Walks};
 use trodden_unit::{EdgeKind, FunctionMap, Identity, InterestingWords, KnownFunction, KnownPaths, MapError, UnitMap};
 
-/// A function: its unit, and its place in the unit's map.
+/// A function: the unit's identity, and the index in the unit's map.
 pub type UntestedFunction = (Identity, usize);
-/// A counter: its unit, and its place in the unit.
+/// A counter: the unit's identity, and the index in the unit.
 pub type CounterKey = (Identity, u64);
 
 /// The runs that took an untested path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sighting {
-    /// Runs (profiles) that took it.
+    /// Number of runs (profiles) that took it.
     pub runs: u64,
-    /// Those of them of which it is known whether they failed.
+    /// Those among them whose outcome is known.
     pub ended: RunTally,
-    /// Time of its first execution in nanoseconds since 1970, as the program noted it; else the time when the run began; 0 if unknown.
+    /// Time of its first execution, in nanoseconds since 1970, if the program recorded it, or else the start time of the run; 0 if unknown.
     pub first_ns: u64,
-    /// The run that took it first, by the number under which it was added.
+    /// The number, as passed to [`Sightings::add`], of the run that took it first.
     pub first_run: usize,
 }
 
-/// The sum of profiles of the field, filtered by known paths.
+/// Untested paths of all profiles of the field.
 #[derive(Debug, Default)]
 pub struct Sightings {
-    /// By counter.
+    /// Keyed by counter.
     pub paths: BTreeMap<CounterKey, Sighting>,
-    /// Executions of complete paths that were counted, of known paths too where the program counts those.
+    /// Counted executions of complete paths, including known paths if the program counts those.
     pub executions: u128,
-    /// Different complete paths that were counted.
+    /// Distinct complete paths that were counted.
     pub counted: BTreeSet<CounterKey>,
-    /// Whether any unit counts known paths as well, so that shares are known.
+    /// Whether any unit counts known paths as well, so that shares can be computed.
     pub counts_known: bool,
-    /// All runs of which it is known whether they failed.
+    /// Numbers of runs whose outcome is known.
     pub ended: RunTally,
-    /// Executions that builds of `--interesting` counted without their paths.
+    /// Executions that builds with `--interesting` counted without distinguishing their paths.
     pub without_path: WithoutPath,
 }
 
-/// Executions of paths that are not interesting to the build that counted them, all of a function in one counter.
+/// Executions of paths that are not interesting to the build; it counts all of a function's in one counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WithoutPath {
-    /// Of functions all of whose known paths have counters of their own: these are of untested paths.
+    /// In functions whose known paths all have counters of their own, so these executions took untested paths.
     pub untested: u128,
-    /// Of others: these may be of known paths.
+    /// In other functions; these executions may have taken known paths.
     pub unclear: u128,
 }
 
 /// Untested paths and edges of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewInFunction {
-    /// Complete untested paths, and executions of them.
+    /// Untested complete paths.
     pub paths: u64,
-    /// Executions.
+    /// Executions of these paths.
     pub executions: u128,
-    /// Those of the paths all of whose edges are known.
+    /// Those of these paths whose edges are all known.
     pub old_edges_only: u64,
-    /// Edges of the function's graph that untested paths take, and no known one.
+    /// Edges of the function's graph that untested paths take and no known path does.
     pub edges: BTreeSet<Edge>,
 }
 
-/// Sums over functions, as in table 3.1.
+/// Sums over functions, as in table 3.1 of Vaswani's thesis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UntestedSummary {
     /// Untested complete paths.
     pub paths: u64,
-    /// Their executions.
+    /// Executions of these paths.
     pub executions: u128,
-    /// Those all of whose edges are known.
+    /// Those of these paths whose edges are all known.
     pub old_edges_only: u64,
-    /// Those in functions without an untested edge.
+    /// Those of these paths that are in functions without untested edges.
     pub in_functions_without_new_edges: u64,
     /// Untested edges.
     pub edges: u64,
@@ -94,7 +88,7 @@ pub struct UntestedSummary {
     pub functions_with_new_edges: u64,
 }
 
-/// The known paths of a function, if there are any.
+/// Returns the known paths of a function; `None` if there are none with the same cuts and numbering.
 pub fn known_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMap) -> Option<&'k KnownFunction> {
     known
         .of(&unit.source, &function.name, function.version())
@@ -102,15 +96,12 @@ pub fn known_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMa
 }
 
 impl Sightings {
-    /// Removes known paths from the profile of a run, and notes the others.
-    ///
-    /// # Errors
-    /// A function's map is damaged.
+    /// Removes known paths from the profile of a run, and records the remaining ones.
     pub fn add(&mut self, run: usize, profile: &mut Profile, known: &KnownPaths) -> Result<(), MapError> {
         let started = profile.run.started_ns;
         let failed = profile.run.ending.map(|ending| ending != ProcessEnding::Exit(0));
         failed.iter().for_each(|failed| self.ended.add(*failed));
-        // A unit may be in several images of the run.
+        // A unit may be in several images of one run.
         let mut in_run = BTreeSet::new();
         for unit in profile.images.iter_mut().flat_map(|i| &mut i.units) {
             self.counts_known |= !unit.map.has_times();
@@ -129,7 +120,7 @@ impl Sightings {
                     seen.runs += 1;
                     failed.iter().for_each(|failed| seen.ended.add(*failed));
                 }
-                // 0 means an unknown time, which is not earlier.
+                // A time of 0 is unknown, not early.
                 if first_ns != 0 && (seen.first_ns == 0 || first_ns < seen.first_ns) {
                     (seen.first_ns, seen.first_run) = (first_ns, run);
                 }
@@ -138,7 +129,7 @@ impl Sightings {
         Ok(())
     }
 
-    /// Adds executions whose path the build does not distinguish.
+    /// Adds executions whose paths the build does not distinguish.
     fn tally_without_path(&mut self, unit: &UnitProfile, known: &KnownPaths) -> Result<(), MapError> {
         for function in &unit.map.functions {
             let Some(words) = function.interesting() else { continue };
@@ -152,7 +143,7 @@ impl Sightings {
         Ok(())
     }
 
-    /// Adds the sums over all counted paths.
+    /// Adds all counted paths, known or not.
     fn tally(&mut self, unit: &UnitProfile) -> Result<(), MapError> {
         for function in &unit.map.functions {
             let Some(paths) = unit.executed_paths(function)? else { continue };
@@ -163,7 +154,8 @@ impl Sightings {
     }
 }
 
-/// Whether all known paths of a function have counters of their own. Paths up to calls are not counted at all there.
+/// Returns true if all known complete paths of the function have counters of their own. Paths that end at calls are not counted in such
+/// builds.
 fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Option<&KnownFunction>) -> Result<bool, MapError> {
     let counted: BTreeSet<u64> = words.paths.iter().map(|(_, path)| *path).collect();
     let mut others = known.iter().flat_map(|k| &k.known).map(|(path, _)| *path).filter(|path| !counted.contains(path)).peekable();
@@ -174,7 +166,7 @@ fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Opt
     Ok(others.all(|path| walks.walk(path).is_some_and(|walk| walk.end.is_none())))
 }
 
-/// Removes counts of known paths, and counters that belong to no path.
+/// Removes the counts of known paths, and counters that belong to no function.
 fn filter_known(unit: &mut UnitProfile, known: &KnownPaths) {
     let mut left = Vec::new();
     for function in &unit.map.functions {
@@ -186,11 +178,11 @@ fn filter_known(unit: &mut UnitProfile, known: &KnownPaths) {
     unit.counts.retain(|counter| left.binary_search_by_key(&counter, |c| c.0).is_ok());
 }
 
-/// The edges of a path that no known path takes.
+/// Returns the edges of a path that no known path takes.
 pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
     let edges = dag.iter().filter_map(|id| match function.dag.get(id.index())?.origin {
         Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
-        // The cut edge before a path's beginning is the last edge of another path. If several cut edges lead there, it is unknown which.
+        // The cut edge before a path's first block is the last edge of another path, and not even unique if several cut edges lead there.
         Origin::Enter(_) | Origin::Stop(_) => None,
     });
     let taken = |edge: &Edge| known.is_some_and(|k| k.edges.get(edge.index()).is_some_and(|n| *n > 0));
@@ -198,7 +190,7 @@ pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[D
     edges.filter(|edge| is_control_flow(edge) && !taken(edge)).collect()
 }
 
-/// Sums over the untested paths of a function; `paths` has only these.
+/// Sums over the untested paths of a function; `paths` must contain only these.
 pub fn new_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &FunctionPaths) -> NewInFunction {
     let mut new = NewInFunction::default();
     for path in &paths.complete {
@@ -212,7 +204,7 @@ pub fn new_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &Fun
 }
 
 impl UntestedSummary {
-    /// Adds a function's.
+    /// Adds the sums of one function.
     pub fn add(&mut self, new: &NewInFunction) {
         self.paths += new.paths;
         self.executions += new.executions;
@@ -225,10 +217,7 @@ impl UntestedSummary {
         }
     }
 
-    /// The sums of a profile that was filtered by known paths.
-    ///
-    /// # Errors
-    /// A function's map is damaged.
+    /// Sums up a profile from which known paths have been removed.
     pub fn new(filtered: &Profile, known: &KnownPaths) -> Result<UntestedSummary, MapError> {
         let mut summary = UntestedSummary::default();
         for (_, unit, function) in filtered.functions() {
@@ -247,19 +236,16 @@ pub struct HotPath {
     pub function: UntestedFunction,
     /// Its number.
     pub path: u64,
-    /// Executions in the tests.
+    /// Number of executions in the tests.
     pub tested: u64,
-    /// Executions in the field.
+    /// Number of executions in the field.
     pub field: u64,
-    /// Its place among the field's paths by executions, from 1; `None` if the field did not take it.
+    /// Rank among the field's paths by executions, from 1; `None` if the field did not take it.
     pub rank: Option<usize>,
 }
 
-/// Do hot paths stay hot: the `top` complete paths that tests executed most, in a profile that counts all paths; and
-/// the share of the field's executions that is theirs, from 0 to 1.
-///
-/// # Errors
-/// A function's map is damaged.
+/// Checks whether hot paths stay hot. Returns the `top` complete paths that the tests executed most, and the share (0 to 1) of the field's
+/// executions that they account for. `field` must count all paths.
 pub fn hot(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<HotPath>, f64), MapError> {
     let (mut tested, mut all) = (Vec::new(), BTreeMap::<(UntestedFunction, u64), u64>::new());
     for unit in field.images.iter().flat_map(|i| &i.units) {

@@ -1,5 +1,5 @@
-//! Findings against a plain enumeration: every execution is a list of edges, found by walking the graph in all outcomes,
-//! and every number is counted by going through the list again. Functions and counts are random.
+//! Checks findings on random functions with random counts against brute force: every execution is a list of edges, and every number is
+//! recomputed from that list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::advise::{Advice, AdviseOptions, Correlated, LoopPatterns, Never, advise};
@@ -9,10 +9,10 @@ use trodden_testkit::{FunctionSubject, Random};
 use trodden_unit::{EdgeKind, FunctionMap};
 
 const FUNCTIONS: u64 = 12_000;
-const MOST_PATHS: u64 = 200;
+const MAX_PATHS: u64 = 200;
 const OPTIONS: AdviseOptions = AdviseOptions { decided: 0.9, min_count: 20 };
 
-/// A path, and how often it was executed.
+/// A path, and the number of its executions.
 struct Execution {
     count: u64,
     blocks: Vec<Node>,
@@ -25,16 +25,16 @@ struct Case {
     executions: Vec<Execution>,
 }
 
-/// A random function with random counts; a few frequent paths, so that there is something to find.
+/// Creates a random function with random counts. A few paths are frequent, so that there is something to find.
 fn case(random: &mut Random) -> Option<Case> {
     let mut map = FunctionSubject::random(random, "f", 8).map;
-    // All branches decide: calls that might not return have no part in this.
+    // Turn calls that may not return into returns, so that every branch has outcomes.
     let stops = |map: &FunctionMap, path: &[DagEdge]| {
         matches!(path.last().map(|e| e.origin),
         Some(Origin::Real(e)) if map.edges[e.index()].kind == EdgeKind::Reach)
     };
     map.edges.iter_mut().filter(|e| e.kind == EdgeKind::NoReturn).for_each(|e| e.kind = EdgeKind::Return);
-    if map.counters > MOST_PATHS {
+    if map.counters > MAX_PATHS {
         return None;
     }
     let mut all = Vec::new();
@@ -65,7 +65,7 @@ fn case(random: &mut Random) -> Option<Case> {
     Some(Case { map, paths, executions })
 }
 
-/// All paths with their numbers.
+/// Enumerates all paths with their numbers.
 fn walk(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge>, all: &mut Vec<(i64, Vec<DagEdge>)>) {
     if at == map.exit() {
         all.push((sum, path.clone()));
@@ -79,12 +79,12 @@ fn walk(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge>, all: &mu
 }
 
 impl Case {
-    /// Executions in which something holds.
+    /// Number of executions for which a predicate holds.
     fn number(&self, holds: impl Fn(&Execution) -> bool) -> u64 {
         self.executions.iter().filter(|e| holds(e)).map(|e| e.count).sum()
     }
 
-    /// Branches that were taken in several outcomes, with these outcomes.
+    /// Branches with several executed outcomes, and these outcomes.
     fn branches(&self) -> BTreeMap<Node, BTreeSet<Edge>> {
         let mut branches: BTreeMap<Node, BTreeSet<Edge>> = BTreeMap::new();
         for edge in self.executions.iter().flat_map(|e| &e.edges) {
@@ -101,7 +101,7 @@ impl Case {
         self.map.edges[edge.index()].from
     }
 
-    /// Blocks from which a back edge to the head is reached without passing it, and the head.
+    /// Blocks from which a back edge to the head can be reached without passing the head, and the head itself.
     fn loop_of(&self, head: Node) -> BTreeSet<Node> {
         let back = |e: &Edge| self.map.cuts.contains(&(*e, CutReason::Back)) && self.map.edges[e.index()].to == head;
         let tails: BTreeSet<Node> = (0..self.map.edges.len() as u32).map(Edge).filter(back).map(|e| self.block(e)).collect();
@@ -119,7 +119,7 @@ impl Case {
         (0..self.map.blocks.len() as u32).map(Node).filter(|b| *b == head || reaches(*b)).collect()
     }
 
-    /// All natural loops by their heads.
+    /// All natural loops by head.
     fn loops(&self) -> BTreeMap<Node, BTreeSet<Node>> {
         let heads = self.map.cuts.iter().filter(|(_, r)| *r == CutReason::Back).map(|(e, _)| self.map.edges[e.index()].to);
         let loops = heads.map(|h| (h, self.loop_of(h)));
@@ -135,7 +135,7 @@ fn place(execution: &Execution, edge: Edge) -> Option<usize> {
     execution.edges.iter().position(|e| *e == edge)
 }
 
-/// Whether both edges are taken, the first before the second.
+/// Returns true if both edges are taken, the first one first.
 fn both(execution: &Execution, first: Edge, second: Edge) -> bool {
     matches!((place(execution, first), place(execution, second)), (Some(a), Some(b)) if a < b)
 }
@@ -145,11 +145,11 @@ fn entropy(counts: &[u64]) -> f64 {
     counts.iter().filter(|c| **c > 0).map(|c| *c as f64 / total as f64).map(|p| -p * p.log2()).sum()
 }
 
-fn near(a: f64, b: f64) -> bool {
+fn is_close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6 * (1.0 + a.abs())
 }
 
-/// Executions of the later branch that an earlier one decides, and the mean distance between them.
+/// Number of executions of the later branch that an earlier one decides, and the mean distance between the two.
 fn decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u64, f64) {
     let (mut decided, mut all, mut distance) = (0, 0u64, 0.0);
     for a in earlier {
@@ -167,8 +167,8 @@ fn decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u6
     (decided, distance / all as f64)
 }
 
-/// What is left of the later branch's entropy when the earlier is known, which may not have been executed.
-fn left(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> f64 {
+/// Entropy of the later branch that remains if the outcome of the earlier one is known, including that it was not executed.
+fn remaining_entropy(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> f64 {
     let total = case.number(|e| later.iter().any(|c| place(e, *c).is_some())) as f64;
     let mut bits = 0.0;
     for a in earlier.iter().map(Some).chain([None]) {
@@ -195,11 +195,11 @@ fn check_correlated(case: &Case, found: &[&Correlated]) {
         let most = all.iter().map(|c| c.1).max().unwrap_or(0);
         let nearest = all.iter().filter(|c| c.1 == most).map(|c| c.2).fold(f64::INFINITY, f64::min);
         let reported = found.iter().find(|c| c.later == *later);
-        let best: Vec<&Node> = all.iter().filter(|c| c.1 == most && near(c.2, nearest)).map(|c| c.0).collect();
+        let best: Vec<&Node> = all.iter().filter(|c| c.1 == most && is_close(c.2, nearest)).map(|c| c.0).collect();
         let bits = entropy(&counts);
-        let enough = |a: &Node| bits - left(case, &branches[a], outcomes) >= 0.1 * bits;
+        let enough = |a: &Node| bits - remaining_entropy(case, &branches[a], outcomes) >= 0.1 * bits;
         let expected = executions >= OPTIONS.min_count && undecided && most >= OPTIONS.min_count && most as f64 >= 0.1 * executions as f64;
-        // Of several that are equally good and near, any may be the one that is looked at.
+        // Of several equally good and near branches, any may be reported.
         match reported {
             None => assert!(!expected || !best.iter().all(|a| enough(a)), "the branch in block {} is not found", later.0),
             Some(reported) => {
@@ -209,7 +209,8 @@ fn check_correlated(case: &Case, found: &[&Correlated]) {
                     (most, executions, case.first_iteration(reported.earlier, *later))
                 );
                 assert!(
-                    near(reported.entropy, bits) && near(reported.information, bits - left(case, &branches[&reported.earlier], outcomes))
+                    is_close(reported.entropy, bits)
+                        && is_close(reported.information, bits - remaining_entropy(case, &branches[&reported.earlier], outcomes))
                 );
                 let between = |e: &Execution, d: Edge| -> Vec<Node> {
                     let Some(from) = place(e, d) else { return Vec::new() };
@@ -234,14 +235,14 @@ fn check_never(case: &Case, found: &[&Never], reported: &BTreeSet<Node>) {
             let seconds = case.number(|e| place(e, *second).is_some());
             for (earlier, firsts) in branches.iter().filter(|(a, _)| !case.first_iteration(**a, *later)) {
                 for first in firsts.iter().filter(|_| earlier != later) {
-                    let behind = case.number(|e| outcomes.iter().any(|c| both(e, *first, *c)));
-                    let chance = behind as f64 * seconds as f64 / executions as f64;
+                    let after_first = case.number(|e| outcomes.iter().any(|c| both(e, *first, *c)));
+                    let chance = after_first as f64 * seconds as f64 / executions as f64;
                     let often = seconds >= OPTIONS.min_count
                         && seconds as f64 >= 0.01 * executions as f64
-                        && behind as f64 >= 0.05 * executions as f64;
+                        && after_first as f64 >= 0.05 * executions as f64;
                     if case.number(|e| both(e, *first, *second)) == 0 && often && chance >= 100.0 {
-                        // Drawn one by one, none marked; the smaller number is drawn.
-                        let (drawn, marked) = (behind.min(seconds), behind.max(seconds));
+                        // Draw the smaller number one by one; none may be marked.
+                        let (drawn, marked) = (after_first.min(seconds), after_first.max(seconds));
                         let one = |i: u64| ((executions - marked - i) as f64 / (executions - i) as f64).log10();
                         let surprise: f64 = -(0..drawn).map(one).sum::<f64>();
                         let best = expected.entry(*second).or_insert(0.0);
@@ -255,7 +256,7 @@ fn check_never(case: &Case, found: &[&Never], reported: &BTreeSet<Node>) {
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (edge, surprise) in found {
         let naive = expected[&edge];
-        assert!(near(surprise, naive) || (surprise.is_infinite() && naive > 300.0), "{surprise} is not {naive}");
+        assert!(is_close(surprise, naive) || (surprise.is_infinite() && naive > 300.0), "{surprise} is not {naive}");
     }
 }
 
@@ -301,14 +302,14 @@ fn check_loops(case: &Case, found: &[&LoopPatterns]) {
         expected.insert(head);
         let reported = found.iter().find(|l| l.head == head).unwrap_or_else(|| panic!("the loop at block {} is not found", head.0));
         assert_eq!((reported.iterations, reported.distinct, reported.patterns.len()), (iterations, patterns.len(), needed));
-        assert!(near(reported.entropy, entropy(&counts)) && near(reported.branches_entropy, sum), "{reported:?}");
+        assert!(is_close(reported.entropy, entropy(&counts)) && is_close(reported.branches_entropy, sum), "{reported:?}");
         assert!(reported.patterns.iter().all(|p| patterns.get(&p.edges) == Some(&p.count)));
     }
     assert!(found.iter().all(|l| expected.contains(&l.head)));
 }
 
 #[test]
-fn findings_are_those_of_a_plain_enumeration() {
+fn findings_equal_those_of_brute_force() {
     let mut random = Random::new(20);
     let mut reported = [0; 3];
     for _ in 0..FUNCTIONS {
@@ -330,5 +331,5 @@ fn findings_are_those_of_a_plain_enumeration() {
         let found = [correlated.len(), loops.len(), never.len()];
         reported.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
     }
-    assert!(reported.iter().all(|n| *n > 10), "the test tests too little: {reported:?}");
+    assert!(reported.iter().all(|n| *n > 10), "too few findings were tested: {reported:?}");
 }

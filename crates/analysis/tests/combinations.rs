@@ -1,4 +1,4 @@
-//! Untested combinations of random functions, compared with a search through all of their paths.
+//! Checks untested combinations of random functions against a search through all of their paths.
 
 use std::collections::BTreeSet;
 use trodden_analysis::combinations::{Combinations, untested};
@@ -7,7 +7,7 @@ use trodden_profile::{FunctionPaths, PathCount};
 use trodden_testkit::functions::FunctionSubject;
 use trodden_testkit::random::Random;
 
-/// The complete paths among the numbers that are wanted.
+/// The complete paths whose number satisfies a predicate.
 fn complete(subject: &FunctionSubject, wanted: impl Fn(u64) -> bool) -> Vec<PathCount> {
     let counts = (0..subject.map.counters).filter(|id| wanted(*id)).map(|id| (id, 1));
     let mut paths = FunctionPaths::decode(&subject.map, counts).unwrap().complete;
@@ -16,7 +16,7 @@ fn complete(subject: &FunctionSubject, wanted: impl Fn(u64) -> bool) -> Vec<Path
 }
 
 #[test]
-fn combinations_are_the_paths_over_executed_edges_that_were_not_taken() {
+fn combinations_are_untaken_paths_over_executed_edges() {
     let (mut random, mut with_untested) = (Random::new(32), 0);
     for _ in 0..300 {
         let subject = FunctionSubject::random(&mut random, "f", 9);
@@ -26,14 +26,14 @@ fn combinations_are_the_paths_over_executed_edges_that_were_not_taken() {
         let share = 5 + random.below(60);
         let taken: BTreeSet<u64> = complete(&subject, |_| true).iter().map(|p| p.id).filter(|_| random.below(100) < share).collect();
         let paths = FunctionPaths::decode(&subject.map, taken.iter().map(|id| (*id, 3))).unwrap();
-        // Nothing else is executed: each complete path begun came to its end.
+        // Only complete paths are executed, so none is unfinished.
         let executed: BTreeSet<DagEdgeId> = paths.complete.iter().flat_map(|p| p.path.clone()).collect();
         let all = complete(&subject, |_| true);
         let is_untested = |p: &&PathCount| !taken.contains(&p.id) && p.path.iter().all(|e| executed.contains(e));
         let expected: BTreeSet<u64> = all.iter().filter(is_untested).map(|p| p.id).collect();
         let dag = subject.map.dag().unwrap();
         let unfinished = paths.unfinished.iter().any(|u| u.count > 0);
-        assert!(!unfinished, "what goes on is not unfinished");
+        assert!(!unfinished, "only complete paths were executed");
         let found = Combinations::new(&subject.map, &dag, &paths);
         assert_eq!((found.possible, found.taken, found.untested), (all.len() as u128, taken.len() as u64, expected.len() as u128));
         let listed: BTreeSet<u64> = untested(&subject.map, &dag, &paths, usize::MAX).iter().map(|p| p.id).collect();

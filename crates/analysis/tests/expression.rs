@@ -1,4 +1,4 @@
-//! Path expressions on random functions, against all ways to give their places to blocks.
+//! Checks matching of path expressions on random functions against trying all assignments of places to blocks.
 
 use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
 use trodden_flow::{CutReason, Node};
@@ -37,7 +37,7 @@ fn gap(random: &mut Random, blocks: u64) -> Gap {
     match random.below(3) {
         0 => Gap::Nothing,
         1 => Gap::Without(Vec::new()),
-        // A gap without any block is that of neighbours.
+        // A gap without places is generated above.
         _ => Gap::Without((0..1 + random.below(2)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect()),
     }
 }
@@ -57,16 +57,16 @@ fn is(place: &BlockSet, block: Node) -> bool {
     *place == BlockSet::Any || *place == BlockSet::Block(block.0)
 }
 
-fn free(gap: &Gap, between: &[Node]) -> bool {
+fn allows(gap: &Gap, between: &[Node]) -> bool {
     match gap {
         Gap::Nothing => between.is_empty(),
         Gap::Without(places) => !between.iter().any(|b| places.iter().any(|p| is(p, *b))),
     }
 }
 
-/// Tries every block for the place `step`, behind the place before it at block `last`.
-fn can(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: Option<usize>) -> bool {
-    let behind = |last: Option<usize>| last.map_or(walk, |l| &walk[l + 1..]);
+/// Tries every block for the place at index `step`, after the previous place at index `last` of the walk.
+fn can_assign(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: Option<usize>) -> bool {
+    let rest_after = |last: Option<usize>| last.map_or(walk, |l| &walk[l + 1..]);
     let before = match step {
         0 => &sequence.before,
         _ => &sequence.steps[step - 1].1,
@@ -74,16 +74,16 @@ fn can(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: Option<u
     let Some((place, _)) = sequence.steps.get(step) else {
         return match (step, before) {
             (0, Gap::Nothing) => true,
-            _ => free(before, behind(last)),
+            _ => allows(before, rest_after(last)),
         };
     };
     (0..walk.len()).any(|at| {
         let fits = match last {
-            None => free(before, &walk[..at]),
+            None => allows(before, &walk[..at]),
             Some(last) if last == at => *place != BlockSet::Any && sequence.steps[step - 1].0 != BlockSet::Any,
-            Some(last) => at > last && free(before, &walk[last + 1..at]),
+            Some(last) => at > last && allows(before, &walk[last + 1..at]),
         };
-        fits && is(place, walk[at]) && can(sequence, walk, step + 1, Some(at))
+        fits && is(place, walk[at]) && can_assign(sequence, walk, step + 1, Some(at))
     })
 }
 
@@ -100,11 +100,11 @@ fn expected(sequence: &ExpressionSequence, function: &FunctionMap, walk: &PathWa
         Some(End::Back) => matches!(walk.end, Some(PathEnd::Cut(e)) if back(e)),
         Some(End::Call) => walk.end.is_none(),
     };
-    begin && end && !walk.blocks.iter().any(|b| sequence.never.iter().any(|p| is(p, *b))) && can(sequence, &walk.blocks, 0, None)
+    begin && end && !walk.blocks.iter().any(|b| sequence.never.iter().any(|p| is(p, *b))) && can_assign(sequence, &walk.blocks, 0, None)
 }
 
 #[test]
-fn matching_is_what_trying_everything_finds() {
+fn matcher_agrees_with_trying_all_assignments() {
     let mut random = Random::new(7);
     let (mut matched, mut tried) = (0u64, 0u64);
     for round in 0..4000 {
@@ -116,17 +116,17 @@ fn matching_is_what_trying_everything_finds() {
         let (matcher, walks) = (Matcher::new(&expression, &unit(), &subject.map), Walks::from_function(&subject.map).unwrap());
         for id in (0..subject.map.counters).take(40) {
             let walk = walks.walk(id).unwrap();
-            let right = expression.patterns.iter().any(|p| p.iter().all(|s| expected(s, &subject.map, &walk)));
+            let should_match = expression.patterns.iter().any(|p| p.iter().all(|s| expected(s, &subject.map, &walk)));
             let found = matcher.matches(&walk.blocks, walk.beginning, walk.end);
-            assert_eq!(found, right, "{expression:?} on {walk:?}");
-            (matched, tried) = (matched + u64::from(right), tried + 1);
+            assert_eq!(found, should_match, "{expression:?} on {walk:?}");
+            (matched, tried) = (matched + u64::from(should_match), tried + 1);
         }
     }
     assert!(matched * 10 > tried && matched * 2 < tried, "{matched} of {tried}");
 }
 
 #[test]
-fn places_that_are_nowhere_are_reported() {
+fn places_in_no_block_are_reported() {
     let subject = FunctionSubject::random(&mut Random::new(1), "f", 3);
     let expression: Expression = "b0 .. !b77 12 !inlined()".parse().unwrap();
     let unit = unit();

@@ -1,4 +1,4 @@
-//! Path expressions in functions whose paths are cut, against executions whose whole paths are known.
+//! Checks path expressions in functions with cut paths against executions whose whole paths are known.
 
 use std::collections::HashMap;
 use trodden_analysis::expression::joined::{is_cut, is_whole, join};
@@ -8,26 +8,26 @@ use trodden_profile::{Beginning, FunctionPaths, PathEnd};
 use trodden_testkit::{FunctionSubject, Random};
 use trodden_unit::EdgeKind;
 
-/// A piece of an execution, or a whole path of it.
+/// A piece of an execution, or one of its whole paths.
 #[derive(Clone, Debug)]
-struct Stretch {
+struct Fragment {
     blocks: Vec<Node>,
     beginning: Beginning,
     end: PathEnd,
-    /// Numbers of its pieces.
+    /// Path numbers of its pieces.
     ids: Vec<u64>,
 }
 
-/// What one run of a function leaves: its whole paths, their pieces, and the counts of all numbers.
+/// The whole paths of a function's executions, their pieces, and the counts of all path numbers.
 #[derive(Default)]
 struct Executed {
-    paths: Vec<Stretch>,
-    pieces: Vec<Stretch>,
+    paths: Vec<Fragment>,
+    pieces: Vec<Fragment>,
     counts: HashMap<u64, u64>,
 }
 
 impl Executed {
-    /// Adds a walk from the entry to the exit; nothing if it takes too long.
+    /// Adds a random execution, unless it is too long.
     fn add(&mut self, subject: &FunctionSubject, random: &mut Random) {
         let map = &subject.map;
         let Some(edges) = walk(subject, random) else { return };
@@ -57,11 +57,11 @@ impl Executed {
             sum += value(&|e| e.origin == Origin::Leave(edge) || cut.is_none() && e.origin == Origin::Real(edge));
             *self.counts.entry(sum as u64).or_default() += 1;
             ids.push(sum as u64);
-            self.pieces.push(Stretch { blocks: std::mem::take(&mut piece), beginning, end, ids: vec![sum as u64] });
+            self.pieces.push(Fragment { blocks: std::mem::take(&mut piece), beginning, end, ids: vec![sum as u64] });
             beginning = if to == Node(0) { Beginning::Entry } else { Beginning::After(edge) };
             if cut.is_none_or(|(_, reason)| !matches!(reason, CutReason::Limit | CutReason::EachEdge)) {
                 let ids = std::mem::take(&mut ids);
-                self.paths.push(Stretch { blocks: std::mem::take(&mut path), beginning: path_beginning, end, ids });
+                self.paths.push(Fragment { blocks: std::mem::take(&mut path), beginning: path_beginning, end, ids });
                 path_beginning = beginning;
             }
             sum = 0;
@@ -72,7 +72,7 @@ impl Executed {
     }
 }
 
-/// The edges of a random walk to the exit.
+/// The edges of a random walk to the exit; `None` if it is too long.
 fn walk(subject: &FunctionSubject, random: &mut Random) -> Option<Vec<Edge>> {
     let (map, mut at, mut edges) = (&subject.map, Node(0), Vec::new());
     while at.index() < map.blocks.len() {
@@ -91,7 +91,7 @@ fn walk(subject: &FunctionSubject, random: &mut Random) -> Option<Vec<Edge>> {
 
 fn sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
     let places =
-        |random: &mut Random, most: u64| (0..random.below(most + 1)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect();
+        |random: &mut Random, limit: u64| (0..random.below(limit + 1)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect();
     let steps = 1 + random.below(2);
     ExpressionSequence {
         begin: random.pick(&[None, None, Some(Begin::Entry), Some(Begin::Head)]),
@@ -103,7 +103,7 @@ fn sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
 }
 
 #[test]
-fn answers_hold_whatever_followed_each_other() {
+fn join_is_sound_for_known_executions() {
     let mut random = Random::new(23);
     let (mut certain, mut none, mut open, mut matched, mut whole) = (0u64, 0u64, 0u64, 0u64, 0u64);
     for _ in 0..6000 {
@@ -126,24 +126,24 @@ fn answers_hold_whatever_followed_each_other() {
         let expression = Expression { function: None, patterns: vec![vec![sequence(&mut random, map.blocks.len() as u64)]] };
         let unit = trodden_testkit::functions::unit(&mut random, "a.c", 1, 1).0;
         let matcher = Matcher::new(&expression, &unit, map);
-        let right = |p: &&Stretch| matcher.matches(&p.blocks, p.beginning, Some(p.end));
-        let is_right = executed.paths.iter().any(|p| right(&p));
+        let matches = |p: &&Fragment| matcher.matches(&p.blocks, p.beginning, Some(p.end));
+        let is_matched = executed.paths.iter().any(|p| matches(&p));
         if !expression.needs_whole_paths(map) {
             for piece in paths.complete.iter().filter(|p| matcher.matches(&p.blocks, p.beginning, Some(p.end))) {
-                assert!(is_right, "{expression:?}: {piece:?} of {map:?}");
+                assert!(is_matched, "{expression:?}: {piece:?} of {map:?}");
                 matched += 1;
             }
         }
         let found = join(&matcher, map, &paths);
         for chain in &found.certain {
             let ids: Vec<u64> = chain.pieces.iter().map(|(_, id)| *id).collect();
-            let times = executed.paths.iter().filter(|p| p.ids == ids && right(p)).count() as u64;
+            let times = executed.paths.iter().filter(|p| p.ids == ids && matches(p)).count() as u64;
             assert!(times >= chain.at_least, "{expression:?}: {chain:?} was executed {times} times: {map:?}");
             certain += 1;
         }
         match (found.certain.is_empty(), found.is_open) {
             (true, false) => {
-                assert!(!is_right, "{expression:?} of {map:?}");
+                assert!(!is_matched, "{expression:?} of {map:?}");
                 none += 1;
             }
             (true, true) => open += 1,
@@ -151,5 +151,5 @@ fn answers_hold_whatever_followed_each_other() {
         }
     }
     let all = [certain, none, open, matched, whole];
-    assert!(all.iter().all(|n| *n > 20), "each kind of answer occurs: {all:?}");
+    assert!(all.iter().all(|n| *n > 20), "each kind of answer must occur: {all:?}");
 }

@@ -1,4 +1,4 @@
-//! Suites: covers against all subsets, orders against the rule that makes them, paths of changed lines.
+//! Checks covers against all subsets, orders against their definition, and merging of runs into tests.
 
 #[path = "../../profile/tests/common/profiles.rs"]
 mod profiles;
@@ -36,7 +36,7 @@ fn check(problem: &Problem, cover: &Cover) {
 }
 
 #[test]
-fn the_exact_cover_is_the_cheapest_of_all_subsets() {
+fn exact_cover_is_cheapest_of_all_subsets() {
     let mut random = Random::new(1);
     let mut better = 0;
     for pass in 0..1500 {
@@ -51,11 +51,11 @@ fn the_exact_cover_is_the_cheapest_of_all_subsets() {
         assert!(quick.bound <= least);
         better += u32::from(best.cost < quick.cost);
     }
-    assert!(better > 20, "greedy is not always the best: {better}");
+    assert!(better > 20, "greedy must be worse in some cases: {better}");
 }
 
 #[test]
-fn what_is_proven_up_to_the_limit_holds() {
+fn bound_of_stopped_search_is_valid() {
     let mut random = Random::new(2);
     let mut unproven = 0;
     for _ in 0..20 {
@@ -72,7 +72,7 @@ fn what_is_proven_up_to_the_limit_holds() {
         assert!(stopped.bound <= best.cost && best.cost <= stopped.cost, "{stopped:?} {best:?}");
         unproven += u32::from(!stopped.is_proven());
     }
-    assert!(unproven > 0, "nothing was stopped");
+    assert!(unproven > 0, "no search was stopped before its end");
 }
 
 fn test(name: &str, duration_ns: u64, paths: &[u32]) -> SuiteTest {
@@ -90,13 +90,13 @@ fn tests_with_most_new_paths_come_first() {
     // When no test adds a new path, another pass orders the rest.
     assert_eq!(places(&tests, None, Worth::Paths), [(1, 3, 3), (2, 2, 2), (0, 2, 2), (4, 1, 1), (3, 0, 0)]);
     assert_eq!(places(&tests, None, Worth::PathsPerTime)[0], (2, 2, 2));
-    // Only e and c take path 5; the others follow by all that they take.
+    // Only e and c take path 5. The others are ordered by all of their paths.
     assert_eq!(places(&tests, Some(&[5]), Worth::Paths), [(2, 1, 1), (4, 1, 1), (1, 0, 0), (0, 0, 0), (3, 0, 0)]);
 }
 
 #[test]
-fn the_average_of_paths_covered_is_that_of_the_formula() {
-    // Paths 1 and 2 at place 1, 3 at place 2: 1 - (1 + 1 + 2) / (2 * 3) + 1 / 4.
+fn average_covered_matches_its_formula() {
+    // Paths 1 and 2 are covered at position 1, path 3 at position 2: 1 - (1 + 1 + 2) / (2 * 3) + 1 / 4.
     let tests = [test("a", 1, &[1, 2]), test("b", 1, &[2, 3])];
     assert!((average_covered(&tests, 0..2, None).unwrap() - 100.0 * (1.0 - 4.0 / 6.0 + 0.25)).abs() < 1e-9);
     let wanted = BTreeSet::from([PathIndex(3)]);
@@ -105,7 +105,7 @@ fn the_average_of_paths_covered_is_that_of_the_formula() {
 }
 
 #[test]
-fn greedy_orders_hold_to_their_rule_on_random_suites() {
+fn order_is_greedy_on_random_suites() {
     let mut random = Random::new(3);
     for _ in 0..300 {
         let tests: Vec<SuiteTest> = (0..1 + random.below(12))

@@ -1,7 +1,6 @@
-//! What the paths of a program look like: how few of them hold most of it, how long they are, what profiles of events
-//! have in common with that of frequency, and whether the power models order paths alike.
-//!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, figures 5.2 and 5.3, sections 5.3 and 5.5.2.
+//! Characteristics of a program's paths: how few of them account for most of the execution, their lengths, the overlap of event profiles
+//! with the frequency profile, and whether the two power models rank paths alike (K. Vaswani, *Efficient Online Path Profiling*, figures
+//! 5.2 and 5.3, sections 5.3 and 5.5.2).
 
 use crate::processor::ProcessorEvent;
 use crate::profile::{PathProfile, overlap};
@@ -9,17 +8,17 @@ use crate::profiler::{Metric, Profiler};
 use crate::statistics::{cumulative, rank_correlation};
 use serde::Serialize;
 
-/// The character of a program's paths.
+/// Characteristics of a program's paths.
 #[derive(Clone, Debug, Serialize)]
 pub struct Character {
-    /// Cumulative distributions over the hottest paths (figure 5.2).
+    /// Cumulative distribution of each metric over the hottest paths (figure 5.2).
     pub skew: Vec<Skew>,
-    /// Instructions on paths of at most so many branches (figure 5.3).
+    /// Cumulative distribution of instructions over path lengths (figure 5.3).
     pub lengths: Vec<LengthPoint>,
-    /// Profiles of events beside that of frequency (section 5.3).
+    /// Comparison of each event's profile with the frequency profile (section 5.3).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventProfile>,
-    /// The analytical power model beside the cycle-level one, where both were counted.
+    /// Comparison of the analytical power model with the cycle-level one; `None` unless both were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_models: Option<Agreement>,
 }
@@ -27,49 +26,49 @@ pub struct Character {
 /// The cumulative distribution of a metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct Skew {
-    /// Its name; `instructions-executed` are counted in full, without the hardware's counter.
+    /// Name of the metric. `instructions-executed` is exact, without the limits of a hardware counter.
     pub metric: String,
-    /// Ascending.
+    /// Points in ascending order.
     pub points: Vec<SkewPoint>,
 }
 
-/// So many of the hottest paths have so much of the metric.
+/// A point of the distribution over the hottest paths.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SkewPoint {
-    /// Number of paths.
+    /// Number of hottest paths.
     pub paths: usize,
-    /// Percent of the metric's total.
+    /// Their percentage of the metric's total.
     pub percent: f64,
 }
 
-/// Paths of at most so many branches have so many of the instructions.
+/// A point of the distribution over path lengths.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LengthPoint {
-    /// Number of branches.
+    /// Maximum number of branches.
     pub branches: usize,
-    /// Percent of the instructions on paths.
+    /// Percentage of instructions that are on such paths.
     pub percent: f64,
 }
 
-/// A profile of an event.
+/// Comparison of an event's profile with the frequency profile.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventProfile {
-    /// The event.
+    /// Name of the event.
     pub metric: String,
-    /// Overlap percentage of its complete profile with the complete frequency profile.
+    /// Overlap percentage of the two complete profiles; `None` if one is empty.
     pub overlap_with_frequency: Option<f64>,
 }
 
-/// How alike two profiles are.
+/// Agreement of two profiles.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Agreement {
-    /// Spearman's rank correlation, from -1 to 1.
+    /// Spearman's rank correlation, from -1 to 1; `None` if undefined.
     pub rank_correlation: Option<f64>,
-    /// Overlap percentage.
+    /// Overlap percentage; `None` if one profile is empty.
     pub overlap: Option<f64>,
 }
 
-/// The character of the paths that a profiler saw, of these metrics.
+/// Computes the characteristics of the paths that a profiler saw, for the given metrics.
 pub fn character(profiler: &Profiler, metrics: &[Metric]) -> Character {
     let mut shown = vec![Metric::Instructions, Metric::Frequency];
     shown.extend(metrics.iter().filter(|m| **m != Metric::Frequency));

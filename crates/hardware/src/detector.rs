@@ -1,55 +1,50 @@
-//! The path detector: retired branches of one thread come in, paths go out (section 5.2).
+//! The path detector: turns the retired branches of one thread into paths (section 5.2).
 //!
-//! For each branch the operations of its class are done in the fixed order: update or update of the event counter, pop,
-//! push. A path whose length reaches the limit is popped, and another begins behind the branch. Constant time for each
-//! branch, but for repairs, which search the stack.
-//!
-//! What the paper leaves open, and what is done here:
-//! - *Extended calls.* An entry that begins in a procedure that its path was extended into keeps the number of
-//!   extensions: were it reset, the return of that procedure would take the entry of another one off the stack.
-//! - *Repair.* If the source says where return addresses lie, `program_stacks.rs` keeps the path stack consistent. If not,
-//!   a return that leads elsewhere than its call says is taken to end a `longjmp` or an exception: the entry that does
-//!   belong to it is searched, and all above it go. If there is none, the return is treated like an indirect branch. That
-//!   is a guess, and late: until then, entries of frames that are gone take room. Repair can be switched off.
-//! - *Underflow.* A return of a procedure whose call was not seen leaves an empty stack. A path then begins where it returns to.
+//! Each branch performs the operations of its class in fixed order: update of the path or of its event counter, pop, push. A path that
+//! reaches the length limit is popped, and another begins after the branch. The paper leaves some cases open: for a damaged stack, see
+//! [`Repair`]; when a procedure returns whose call was not seen, a path begins at the return's target; an entry that begins in a procedure
+//! that its path was extended into keeps the number of extensions, as otherwise the return of that procedure would pop the entry of another
+//! one.
 
-use crate::descriptor::{MOST_BRANCHES, PathDescriptor};
+use crate::descriptor::{MAX_BRANCHES, PathDescriptor};
 use crate::error::HardwareError;
 use crate::events::{CounterWidth, EventCounts};
 use crate::mapping::{BranchType, Extension, OperationMapping, Operations};
 use crate::path_stack::{Overflow, PathEntry};
-use crate::program_stacks::{Arrival, ProgramStacks};
+use crate::program_stacks::{ProgramStacks, ReturnTarget};
 use crate::stream::{Address, RetiredBranch, StreamEvent};
 
-/// Whether the path stack is kept consistent after `longjmp` and exceptions.
+/// How the path stack is kept consistent after `longjmp` and exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Repair {
-    /// By where return addresses lie; where the source does not say, by the addresses alone.
+    /// By the locations of return addresses. If the source does not provide them, by guessing: a return to an unexpected address is assumed
+    /// to follow a `longjmp` or an exception. The stack is searched for the matching entry, and all entries above it are discarded. Without
+    /// a match, the return acts as an indirect branch.
     #[default]
     Frames,
     /// Not at all: each return pops one entry.
     None,
 }
 
-/// Everything that is programmable about a detector.
+/// The programmable parameters of a detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetectorParameters {
-    /// Operations of each class of branches.
+    /// Operations of each branch class.
     pub mapping: OperationMapping,
-    /// Branches of a path at most.
+    /// Maximum number of branches in a path.
     pub length_limit: u8,
-    /// Entries of the path stack.
+    /// Capacity of the path stack.
     pub stack_entries: usize,
-    /// What happens when it is full.
+    /// What happens when the path stack is full.
     pub overflow: Overflow,
-    /// Whether it is repaired.
+    /// How it is repaired.
     pub repair: Repair,
-    /// Bits of an entry's event counter.
+    /// Width of an entry's event counter.
     pub counter_width: CounterWidth,
 }
 
 impl DetectorParameters {
-    /// As published: 32 branches, 32 entries that drop the oldest, counters of 8 bits.
+    /// The published configuration: 32 branches, 32 entries of which the oldest is dropped, counters of 8 bits.
     pub fn published(mapping: OperationMapping) -> DetectorParameters {
         DetectorParameters {
             mapping,
@@ -61,12 +56,9 @@ impl DetectorParameters {
         }
     }
 
-    /// Checks the numbers.
-    ///
-    /// # Errors
-    /// One is out of its range.
+    /// Checks that all parameters are in range.
     pub fn check(&self) -> Result<(), HardwareError> {
-        if !(1..=MOST_BRANCHES).contains(&self.length_limit) {
+        if !(1..=MAX_BRANCHES).contains(&self.length_limit) {
             return Err(HardwareError::parameter("branches of a path", self.length_limit, "1 to 64"));
         }
         if self.stack_entries == 0 {
@@ -79,14 +71,14 @@ impl DetectorParameters {
 /// Why a path ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathEnd {
-    /// By the operation pop of this class of branches.
+    /// The pop operation of a branch of this class.
     Branch(BranchType),
-    /// It had as many branches as a descriptor holds.
+    /// It reached the length limit.
     Limit,
 }
 
 impl PathEnd {
-    /// Its name in files: that of the class of branches, or `limit`.
+    /// Name in files: the branch class, or `limit`.
     pub fn name(self) -> &'static str {
         match self {
             PathEnd::Branch(class) => class.name(),
@@ -95,20 +87,20 @@ impl PathEnd {
     }
 }
 
-/// A path that ended.
+/// A completed path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletedPath {
-    /// Which path.
+    /// Its descriptor.
     pub path: PathDescriptor,
     /// Events along it.
     pub events: EventCounts,
-    /// Instructions along it: for statistics, not of the hardware.
+    /// Instructions along it, for statistics; the hardware does not know them.
     pub instructions: u32,
     /// Why it ended.
     pub end: PathEnd,
 }
 
-/// What a detector did, beside the paths.
+/// Statistics of a detector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetectorCounts {
     /// Branches processed.
@@ -117,34 +109,34 @@ pub struct DetectorCounts {
     pub operations: u64,
     /// Paths completed.
     pub paths: u64,
-    /// Paths split at the limit.
+    /// Paths split at the length limit.
     pub splits: u64,
-    /// Pushes that found the stack full.
+    /// Pushes while the stack was full.
     pub overflows: u64,
-    /// Most entries at a time.
+    /// Maximum number of entries.
     pub deepest: u64,
     /// Returns that left the stack empty.
     pub underflows: u64,
     /// Repairs of the path stack after `longjmp` and exceptions.
     pub repairs: u64,
-    /// Those of them that were guessed: at a return that matches a call further down.
+    /// Repairs that were guessed, at returns that match a call further down.
     pub guessed_repairs: u64,
-    /// Switches between stacks of the program: coroutines.
+    /// Switches between stacks of the program (coroutines).
     pub switches: u64,
-    /// Returns that match no call under way.
+    /// Returns that match no open call.
     pub unmatched_returns: u64,
-    /// Paths under way that were discarded: by repairs, gaps, ends of threads.
+    /// Unfinished paths that were discarded, by repairs, gaps or ends of threads.
     pub unfinished: u64,
-    /// Entries into signal handlers.
+    /// Signal handlers entered.
     pub interrupts: u64,
-    /// Places where the stream is not continuous.
+    /// Gaps in the stream.
     pub gaps: u64,
-    /// Event counters that were held at their largest value.
+    /// Event counters that saturated.
     pub saturated: u64,
 }
 
 impl DetectorCounts {
-    /// Adds those of another thread.
+    /// Adds the statistics of another thread.
     pub fn add(&mut self, other: &DetectorCounts) {
         self.branches += other.branches;
         self.operations += other.operations;
@@ -164,7 +156,7 @@ impl DetectorCounts {
     }
 }
 
-/// A detector, for one thread.
+/// A path detector for one thread.
 #[derive(Clone, Debug)]
 pub struct Detector {
     parameters: DetectorParameters,
@@ -174,12 +166,12 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// Bytes of memory.
+    /// Memory used, in bytes.
     pub fn memory(&self) -> u64 {
         size_of::<Self>() as u64 + self.stacks.memory()
     }
 
-    /// A detector with an empty stack.
+    /// Creates a detector with an empty stack.
     ///
     /// # Errors
     /// A parameter is out of its range.
@@ -191,7 +183,7 @@ impl Detector {
         Ok(Detector { parameters, repairs, stacks, counts: DetectorCounts::default() })
     }
 
-    /// What it did so far.
+    /// The statistics so far.
     pub fn counts(&self) -> DetectorCounts {
         let of_stacks = self.stacks.counts;
         DetectorCounts {
@@ -204,7 +196,8 @@ impl Detector {
         }
     }
 
-    /// Takes what a thread does. `events` are those of the instructions since the branch before, and only branches have them.
+    /// Processes an event of the thread. `events` counts what occurred since the last branch, and is only used for branches. Calls `emit`
+    /// for each completed path.
     pub fn take(&mut self, event: &StreamEvent, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
         match event {
             StreamEvent::Branch(branch) => self.branch(branch, events, emit),
@@ -222,7 +215,7 @@ impl Detector {
         }
     }
 
-    /// Takes a branch.
+    /// Processes a branch.
     pub fn branch(&mut self, branch: &RetiredBranch, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
         self.counts.branches += 1;
         let class = BranchType::from_branch(branch);
@@ -230,8 +223,8 @@ impl Detector {
         if frame.is_none() && matches!(class, BranchType::Call | BranchType::Return) {
             self.stacks.place_handler(None);
         }
-        let arrival = frame.map_or(Arrival::Caller, |at| self.follow(class, at, branch.target));
-        let (mut operations, unwound) = self.operations(class, arrival, frame, branch);
+        let return_target = frame.map_or(ReturnTarget::Caller, |at| self.follow(class, at, branch.target));
+        let (mut operations, unwound) = self.operations(class, return_target, frame, branch);
         if unwound == Unwound::Unknown {
             operations.push = true;
         }
@@ -242,13 +235,13 @@ impl Detector {
             self.stacks.discard(number);
         }
         if is_split {
-            // The path of a caller goes on behind the call.
+            // The caller's path continues after the call.
             let start = if class == BranchType::Call && operations.push { branch.fall_through } else { branch.next() };
             self.push(start, replaced);
         }
         match (operations.push, class) {
-            (false, _) => frame.into_iter().for_each(|at| self.stacks.arrive(arrival, replaced, at, branch.target)),
-            (true, BranchType::Call) if !operations.pop => self.stacks.paths().push(called(branch)),
+            (false, _) => frame.into_iter().for_each(|at| self.stacks.complete_return(return_target, replaced, at, branch.target)),
+            (true, BranchType::Call) if !operations.pop => self.stacks.paths().push(callee_entry(branch)),
             (true, _) => self.push(branch.next(), replaced),
         }
         self.counts.operations += 1 + u64::from(operations.pop || is_split) + u64::from(operations.push) + u64::from(is_split);
@@ -261,34 +254,40 @@ impl Detector {
         }
     }
 
-    /// Repairs the path stack before a branch, if there is need; where a return leads.
-    fn follow(&mut self, class: BranchType, at: Address, target: Address) -> Arrival {
+    /// Repairs the path stack before a branch if necessary, and returns where a return leads.
+    fn follow(&mut self, class: BranchType, at: Address, target: Address) -> ReturnTarget {
         match class {
             BranchType::Call => self.stacks.before_call(at),
             BranchType::Return => {
-                let arrival = self.stacks.before_return(at, target);
-                self.counts.unmatched_returns += u64::from(arrival == Arrival::Jump);
-                return arrival;
+                let return_target = self.stacks.before_return(at, target);
+                self.counts.unmatched_returns += u64::from(return_target == ReturnTarget::Jump);
+                return return_target;
             }
             _ => {}
         }
-        Arrival::Caller
+        ReturnTarget::Caller
     }
 
-    /// The operations of a branch, and what a return unwinds by a guess.
-    fn operations(&mut self, class: BranchType, arrival: Arrival, frame: Option<Address>, branch: &RetiredBranch) -> (Operations, Unwound) {
-        if arrival == Arrival::Jump {
+    /// The operations of a branch, and what a return unwinds by guessed repair.
+    fn operations(
+        &mut self,
+        class: BranchType,
+        return_target: ReturnTarget,
+        frame: Option<Address>,
+        branch: &RetiredBranch,
+    ) -> (Operations, Unwound) {
+        if return_target == ReturnTarget::Jump {
             return (Operations { pop: true, push: true, ..self.parameters.mapping.operations(class) }, Unwound::Nothing);
         }
         let is_extended = self.stacks.paths().top().is_some_and(|top| top.extensions > 0);
-        let operations = self.qualified(class);
+        let operations = self.extended_operations(class);
         match (class, frame) {
             (BranchType::Call, Some(at)) if !operations.push => self.stacks.extend(at, branch.fall_through),
             (BranchType::Return, Some(_)) if !operations.pop => {
                 self.stacks.end_extended();
-                if is_extended && arrival != Arrival::Caller {
-                    // The rest of the caller is no continuation of this path.
-                    return (Operations { pop: true, push: arrival == Arrival::Landing, ..operations }, Unwound::Nothing);
+                if is_extended && return_target != ReturnTarget::Caller {
+                    // The rest of the caller does not continue this path.
+                    return (Operations { pop: true, push: return_target == ReturnTarget::Landing, ..operations }, Unwound::Nothing);
                 }
             }
             (BranchType::Return, None) if operations.pop && self.repairs => return (operations, self.unwound(branch.target)),
@@ -298,17 +297,17 @@ impl Detector {
         (operations, Unwound::Nothing)
     }
 
-    /// The operations of a class, as the extension counter on top of the stack qualifies them.
-    fn qualified(&mut self, class: BranchType) -> Operations {
+    /// The operations of a class, as modified by the extension counter of the entry on top.
+    fn extended_operations(&mut self, class: BranchType) -> Operations {
         let default = self.parameters.mapping.operations(class);
         let Some(top) = self.stacks.paths().top() else { return default };
         let extended = Operations { pop: false, push: false, ..default };
         match (self.parameters.mapping.extension, class) {
-            (Extension::Loops(most), BranchType::Backward | BranchType::BackwardNotTaken) if default.pop && top.extensions < most => {
+            (Extension::Loops(limit), BranchType::Backward | BranchType::BackwardNotTaken) if default.pop && top.extensions < limit => {
                 top.extensions += 1;
                 Operations { update: true, ..extended }
             }
-            (Extension::Calls(most), BranchType::Call) if top.extensions < most => {
+            (Extension::Calls(limit), BranchType::Call) if top.extensions < limit => {
                 top.extensions += 1;
                 extended
             }
@@ -320,7 +319,7 @@ impl Detector {
         }
     }
 
-    /// Updates the entry on top; says whether the path has as many branches as it may have.
+    /// Updates the entry on top. Returns [`PathEnd::Limit`] if the path reached the length limit.
     fn update(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEnd> {
         let top = self.stacks.paths().top()?;
         self.counts.saturated += u64::from(top.events.add(events, self.parameters.counter_width));
@@ -340,7 +339,7 @@ impl Detector {
         Some(entry)
     }
 
-    /// Pushes a path that begins behind a branch. If it takes the place of an entry, it belongs to the same procedure.
+    /// Pushes a path that begins after a branch. If it replaces an entry, it belongs to the same procedure.
     fn push(&mut self, start: Address, replaced: Option<PathEntry>) {
         let mut entry = PathEntry::starting_at(start);
         if let Some(before) = replaced {
@@ -354,7 +353,7 @@ impl Detector {
         self.stacks.paths().push(entry);
     }
 
-    /// What a return to an address unwinds beside the entry on top.
+    /// What a return to an address unwinds besides the entry on top.
     fn unwound(&mut self, target: Address) -> Unwound {
         match self.stacks.paths().top().and_then(|top| top.return_address) {
             Some(expected) if expected != target => {}
@@ -378,19 +377,19 @@ impl Detector {
     }
 }
 
-/// The entry of a procedure that is called.
-fn called(branch: &RetiredBranch) -> PathEntry {
+/// The entry for a called procedure.
+fn callee_entry(branch: &RetiredBranch) -> PathEntry {
     PathEntry { return_address: Some(branch.fall_through), stack: branch.stack, ..PathEntry::starting_at(branch.next()) }
 }
 
-/// What a return does to the stack beside its operations.
+/// What a return does to the stack besides its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unwound {
-    /// It belongs to the entry on top.
+    /// Nothing: it belongs to the entry on top.
     Nothing,
-    /// It belongs to an entry below so many others.
+    /// It belongs to an entry below this many others.
     Entries(usize),
-    /// It belongs to none.
+    /// It belongs to no entry.
     Unknown,
 }
 

@@ -13,7 +13,7 @@ fn conditional(address: u64, target: u64, is_taken: bool) -> RetiredBranch {
     branch(BranchKind::Conditional, address, target, is_taken)
 }
 
-/// `main` at 0x100 calls a loop at 0x200 of two iterations: forward branch not taken, then taken; backward branch taken, then not.
+/// `main` at 0x100 calls a loop at 0x200 with two iterations: forward branch not taken, then taken; backward branch taken, then not.
 fn execution() -> Vec<RetiredBranch> {
     vec![
         conditional(0x104, 0x110, true),
@@ -49,21 +49,20 @@ fn paths(mapping: OperationMapping, branches: &[RetiredBranch]) -> Vec<String> {
 }
 
 #[test]
-fn ball_larus_paths() {
+fn ball_larus_paths_end_at_backward_branches() {
     let found = paths(OperationMapping::preset(Preset::BallLarus, 1), &execution());
-    // The caller's path is not broken by the call and does not record it. What is behind the last backward branch is a
-    // path without branches.
+    // The caller's path spans the call without recording it. After the last backward branch there is a path without branches.
     assert_eq!(found, ["200:011", "200:10", "21e:", "100:101", "140:"]);
 }
 
 #[test]
-fn paths_of_a_whole_program_path() {
+fn whole_program_paths_also_end_at_calls() {
     let found = paths(OperationMapping::preset(Preset::WholeProgram, 1), &execution());
     assert_eq!(found, ["100:1", "200:011", "200:10", "21e:", "11a:01", "140:"]);
 }
 
 #[test]
-fn extended_loop_paths() {
+fn extended_loop_paths_span_backward_branches() {
     let found = paths(OperationMapping::preset(Preset::ExtendedLoops, 1), &execution());
     assert_eq!(found, ["200:01110", "21e:", "100:101", "140:"]);
     let found = paths(OperationMapping::preset(Preset::ExtendedLoops, 2), &execution());
@@ -71,14 +70,14 @@ fn extended_loop_paths() {
 }
 
 #[test]
-fn extended_call_paths() {
-    // The path of `main` goes on into the callee; what begins there goes on into `main` when the callee returns.
+fn extended_call_paths_span_calls() {
+    // The path of `main` continues in the callee, and a path that begins there continues in `main` after the return.
     let found = paths(OperationMapping::preset(Preset::ExtendedCalls, 1), &execution());
     assert_eq!(found, ["100:1011", "200:10", "21e:01", "140:"]);
 }
 
 #[test]
-fn events_are_added_along_paths() {
+fn events_are_summed_along_paths() {
     let mut detector = Detector::new(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1))).unwrap();
     let mut sums = Vec::new();
     let mut emit = |p: &CompletedPath| sums.push(p.events.0[0]);
@@ -90,18 +89,18 @@ fn events_are_added_along_paths() {
 }
 
 #[test]
-fn long_paths_are_split() {
+fn long_paths_are_split_at_the_limit() {
     let branches: Vec<RetiredBranch> = (0..70).map(|at| conditional(0x104 + 4 * at, 0x900, at % 2 == 0)).collect();
     let (found, detector) = run_with(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)), 0x100, &branches);
     assert_eq!(found.len(), 2);
     assert_eq!(found[0], format!("100:{}", "10".repeat(16)));
-    // The last branch of the first path was not taken: the next one begins behind it.
+    // The last branch of the first path was not taken, so the next path begins after it.
     assert_eq!(found[1], format!("{:x}:{}", 0x104 + 4 * 31 + 2, "10".repeat(16)));
     assert_eq!(detector.counts().splits, 2);
 }
 
 #[test]
-fn a_path_of_just_the_limit_is_not_split() {
+fn path_of_exactly_the_limit_is_not_split() {
     let mut branches: Vec<RetiredBranch> = (0..31).map(|at| conditional(0x104 + 4 * at, 0x900, false)).collect();
     branches.push(conditional(0x200, 0x100, true));
     let (found, detector) = run_with(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)), 0x100, &branches);
@@ -109,9 +108,9 @@ fn a_path_of_just_the_limit_is_not_split() {
 }
 
 #[test]
-fn longjmp_and_exceptions_are_repaired() {
+fn stack_is_repaired_after_longjmp() {
     let call = |at: u64, to: u64| branch(BranchKind::Call, at, to, true);
-    // 0x100 calls 0x200, which calls 0x300, which jumps back into 0x100; that returns to its own caller's caller.
+    // 0x100 calls 0x200, which calls 0x300, which jumps back into 0x100, which returns to its caller.
     let branches = [
         call(0x80, 0x100),
         call(0x108, 0x200),
@@ -130,7 +129,7 @@ fn longjmp_and_exceptions_are_repaired() {
 }
 
 #[test]
-fn a_return_to_nowhere_ends_the_path_only() {
+fn unmatched_return_ends_only_the_path() {
     let branches = [branch(BranchKind::Call, 0x80, 0x100, true), branch(BranchKind::Return, 0x110, 0x500, true)];
     let (found, mut detector) = run_with(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)), 0x70, &branches);
     assert_eq!(found, ["100:"]);
@@ -138,7 +137,7 @@ fn a_return_to_nowhere_ends_the_path_only() {
 }
 
 #[test]
-fn handlers_do_not_disturb_what_they_interrupt() {
+fn handler_does_not_disturb_the_interrupted_path() {
     let mut detector = Detector::new(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1))).unwrap();
     let mut found = Vec::new();
     let mut emit = |p: &CompletedPath| found.push(text(&p.path));
@@ -155,7 +154,7 @@ fn handlers_do_not_disturb_what_they_interrupt() {
 }
 
 #[test]
-fn recursion_deeper_than_the_stack() {
+fn recursion_deeper_than_the_stack_overflows_or_spills() {
     let mut branches: Vec<RetiredBranch> = (0..40).map(|_| branch(BranchKind::Call, 0x110, 0x100, true)).collect();
     branches.extend((0..40).map(|_| branch(BranchKind::Return, 0x120, 0x112, true)));
     let published = DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1));
@@ -168,7 +167,7 @@ fn recursion_deeper_than_the_stack() {
 }
 
 #[test]
-fn parameters_out_of_range_are_refused() {
+fn parameters_out_of_range_are_rejected() {
     let published = DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1));
     assert!(Detector::new(DetectorParameters { length_limit: 65, ..published }).is_err());
     assert!(Detector::new(DetectorParameters { stack_entries: 0, ..published }).is_err());

@@ -1,19 +1,19 @@
-//! What is wrong with a configuration: each message names the parameter and what it may be.
+//! Errors of configurations.
 
-/// A configuration that no hardware could have.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HardwareError {
-    /// A file of parameters is not understood.
-    #[error("parameters: {0}")]
+    /// A parameter file cannot be parsed.
+    #[error("invalid parameters: {0}")]
     Syntax(String),
-    /// A parameter has a value that it cannot have.
-    #[error("{parameter} = {value}: {remedy}")]
+    /// A parameter is out of range.
+    #[error("{parameter} = {value}: must be {remedy}")]
     Parameter {
-        /// Its name.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// What it was given.
+        /// The rejected value.
         value: String,
-        /// What it may be.
+        /// The permitted values.
         remedy: &'static str,
     },
 }

@@ -1,43 +1,41 @@
-//! Counters of events: of the block that retires, and of the path on top of the stack (section 5.3).
-//!
-//! The hardware has one event at a time, in a counter of 8 bits. Several are counted here side by side; that stands for
-//! as many runs, or as many copies of the counters. Counters saturate.
+//! Event counters of the retiring block and of the path on top of the stack (section 5.3). The hardware counts one event at a time, in 8
+//! bits. Here, several are counted side by side, which stands for several runs or copies of the counters. Counters saturate.
 
-/// Events that are counted side by side at most.
-pub const MOST_EVENTS: usize = 8;
+/// Maximum number of events that are counted side by side.
+pub const MAX_EVENTS: usize = 8;
 
-/// Counts of up to [`MOST_EVENTS`] events; which event is which is the user's business.
+/// Counts of up to [`MAX_EVENTS`] events. The caller assigns the events to indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventCounts(pub [u32; MOST_EVENTS]);
+pub struct EventCounts(pub [u32; MAX_EVENTS]);
 
 impl EventCounts {
-    /// Adds other counts, and holds each at the largest value of the width. Returns whether one was cut off.
+    /// Adds other counts, saturating at the given width. Returns true if any counter saturated.
     pub fn add(&mut self, other: &EventCounts, width: CounterWidth) -> bool {
-        let most = width.largest();
-        let mut is_cut = false;
+        let max = width.largest();
+        let mut is_saturated = false;
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             let exact = sum.saturating_add(more);
-            is_cut |= exact > most;
-            *sum = exact.min(most);
+            is_saturated |= exact > max;
+            *sum = exact.min(max);
         }
-        is_cut
+        is_saturated
     }
 }
 
-/// Bits of a path's event counter.
+/// Width of a path's event counter, in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CounterWidth(u8);
 
 impl CounterWidth {
-    /// As published: 8 bits.
+    /// The published width: 8 bits.
     pub const PUBLISHED: CounterWidth = CounterWidth(8);
-    /// The widest: 32 bits.
+    /// The maximum width: 32 bits.
     pub const WIDEST: CounterWidth = CounterWidth(32);
 
-    /// So many bits.
+    /// Creates a width of 1 to 32 bits.
     ///
     /// # Errors
-    /// They are 0 or more than 32.
+    /// `bits` is out of range.
     pub fn new(bits: u8) -> Result<CounterWidth, crate::HardwareError> {
         match bits {
             1..=32 => Ok(CounterWidth(bits)),
@@ -50,7 +48,7 @@ impl CounterWidth {
         self.0
     }
 
-    /// Largest value.
+    /// The greatest value of a counter.
     pub fn largest(self) -> u32 {
         u32::MAX >> (32 - self.0)
     }

@@ -1,43 +1,42 @@
-//! Designs of experiments: which combinations of levels are tried, and which factors matter (section 5.5.2, table 5.4).
+//! Designs of experiments: the combinations of levels to try, and the effects of factors (section 5.5.2, table 5.4).
 //!
-//! Source of the designs with two levels and few runs: R. L. Plackett and J. P. Burman, *The design of optimum
-//! multifactorial experiments*, Biometrika 33,
-//! 1946. Rows are the cyclic shifts of a published one, and one of low levels only; so each pair of factors meets each
-//!       pair of levels equally often.
+//! Two-level designs with few runs follow R. L. Plackett and J. P. Burman, *The design of optimum multifactorial experiments*, Biometrika
+//! 33, 1946: the rows are the cyclic shifts of a published row, and one row of low levels. Each pair of factors meets each pair of levels
+//! equally often.
 
 use crate::error::HardwareError;
 
 /// First rows, for 8, 12, 16, 20 and 24 runs; `+` is the high level.
 const FIRST_ROWS: [&str; 5] = ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
 
-/// Which combinations are tried.
+/// A design of experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Design {
-    /// All of them.
+    /// All combinations.
     FullFactorial,
-    /// Few; factors have two levels. With `foldover` each combination is tried with all levels exchanged as well, which
-    /// keeps pairs of factors that act together out of the effects.
+    /// Few combinations of two-level factors. With `foldover`, each combination is also tried with all levels exchanged, which removes
+    /// two-factor interactions from the effects.
     PlackettBurman {
-        /// Twice the runs.
+        /// Whether to double the number of runs.
         foldover: bool,
     },
 }
 
-/// How much a factor matters.
+/// The effect of a factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// Its place among the factors.
+    /// Index of the factor.
     pub factor: usize,
-    /// Mean response at its last level less that at its first.
+    /// Mean response at its last level minus that at its first.
     pub effect: f64,
-    /// 1 for the factor with the largest effect.
+    /// Rank by absolute effect, from 1.
     pub rank: usize,
 }
 
-/// The combinations of a design, each with the level of every factor, from 0; `levels` has the number of levels of each.
+/// Returns the combinations of a design, each with a level (from 0) for every factor. `levels` has the number of levels of each factor.
 ///
 /// # Errors
-/// A factor has no levels, or not two in a design that wants two; there are more than 23 factors, or too many combinations.
+/// A factor has no levels, or not the two that the design needs; there are more than 23 factors, or too many combinations.
 pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
     match design {
         Design::FullFactorial => full(levels),
@@ -46,11 +45,10 @@ pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>,
 }
 
 fn full(levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
-    // Combinations: each is a simulation.
-    const MOST: usize = 1 << 16;
+    const MAX: usize = 1 << 16;
     let number = levels.iter().try_fold(1usize, |all, level| all.checked_mul(*level)).unwrap_or(usize::MAX);
-    if !(1..=MOST).contains(&number) {
-        return Err(HardwareError::parameter("combinations", number, "between 1 and 65536: give each factor a level, and fewer levels"));
+    if !(1..=MAX).contains(&number) {
+        return Err(HardwareError::parameter("combinations", number, "between 1 and 65536, so reduce factors or levels"));
     }
     let combination = |mut number: usize| {
         let digit = |level: &usize| {
@@ -81,7 +79,7 @@ fn plackett_burman(levels: &[usize], foldover: bool) -> Result<Vec<Vec<usize>>, 
     Ok(rows)
 }
 
-/// The effect of each factor on a response, in the factors' order.
+/// Computes the effect of each factor on a response.
 pub fn effects(combinations: &[Vec<usize>], levels: &[usize], responses: &[f64]) -> Vec<Effect> {
     let mean = |factor: usize, level: usize| {
         let of_level = combinations.iter().zip(responses).filter(|(c, _)| c[factor] == level);
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_combination_comes_once() {
+    fn every_combination_occurs_once() {
         let rows = combinations(Design::FullFactorial, &[3, 1, 2]).unwrap();
         let all: std::collections::BTreeSet<&Vec<usize>> = rows.iter().collect();
         assert_eq!((rows.len(), all.len()), (6, 6));

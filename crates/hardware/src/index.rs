@@ -1,26 +1,26 @@
-//! Which set of the hot path table a path belongs to (section 5.4).
+//! Index functions of the hot path table, which map a path to a set (section 5.4).
 
 use crate::descriptor::PathDescriptor;
 use crate::names::names;
 
-/// How the index is made of a descriptor.
+/// How the set is computed from a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexFunction {
     /// Low bits of the start address.
     Start,
-    /// Low bits of start address, length and outcomes, exclusive-or: the published choice.
+    /// Exclusive or of the low bits of start address, length and outcomes; the published choice.
     #[default]
     Xor,
-    /// All bits of the three, folded by exclusive-or: long paths differ in their last outcomes only.
+    /// Exclusive or of all bits of the three, folded. Long paths differ only in late outcomes, which this includes.
     Fold,
-    /// All bits of the three, mixed by multiplication: what a perfect hash function would give.
+    /// All bits of the three, mixed by multiplication: an approximation of a perfect hash.
     Mix,
 }
 
 names! { IndexFunction { Start "start", Xor "xor", Fold "fold", Mix "mix" } }
 
 impl IndexFunction {
-    /// The set of a path among `sets`, which is a power of two.
+    /// The set of a path. `sets` must be a power of two.
     pub fn set(self, path: &PathDescriptor, sets: usize) -> usize {
         let bits = sets.trailing_zeros();
         let (start, length) = (path.start.0, u64::from(path.length));
@@ -34,7 +34,7 @@ impl IndexFunction {
     }
 }
 
-/// Exclusive-or of all groups of so many bits.
+/// Exclusive or of all groups of `bits` bits.
 fn fold(mut value: u64, bits: u32) -> u64 {
     let mut folded = 0;
     while value != 0 && bits != 0 {
@@ -44,7 +44,7 @@ fn fold(mut value: u64, bits: u32) -> u64 {
     folded
 }
 
-/// A multiplication by 2^64 over the golden ratio, with its high half folded in (Knuth, volume 3, section 6.4).
+/// Multiplicative hash by 2^64 over the golden ratio, with the high half folded in (Knuth, volume 3, section 6.4).
 fn mix(value: u64) -> u64 {
     let product = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ product >> 32
@@ -56,14 +56,14 @@ mod tests {
     use crate::stream::Address;
 
     #[test]
-    fn the_published_functions() {
+    fn published_index_functions_are_reproduced() {
         let path = PathDescriptor { start: Address(0x1234), length: 5, outcomes: 0b10110 };
         assert_eq!(IndexFunction::Start.set(&path, 128), 0x34);
         assert_eq!(IndexFunction::Xor.set(&path, 128), 0x34 ^ 5 ^ 0b10110);
     }
 
     #[test]
-    fn every_function_stays_in_the_table() {
+    fn every_set_is_in_the_table() {
         for function in IndexFunction::ALL {
             for sets in [1, 2, 128, 1 << 14] {
                 for at in 0..200u64 {

@@ -1,4 +1,4 @@
-//! One configuration that is fed from a source: the profiler and, if it is asked for, the processor around it.
+//! A lane: one configuration that is fed from a source, consisting of a profiler and, on request, the processor around it.
 
 use crate::detector::CompletedPath;
 use crate::error::HardwareError;
@@ -8,23 +8,23 @@ use crate::profiler::{Profiler, ProfilerParameters};
 use crate::stream::{RetiredBranch, StreamEvent, ThreadId};
 use std::collections::VecDeque;
 
-/// A profiler and a processor.
+/// A profiler, and optionally a processor.
 pub struct Lane {
     /// The profiler.
     pub profiler: Profiler,
     processor: Option<Processor>,
     /// Instructions whose branch is in the next batch.
     carried: Vec<Instruction>,
-    /// What threads did, and no model has committed yet.
+    /// Events that no processor model has committed yet.
     waiting: VecDeque<(ThreadId, StreamEvent)>,
 }
 
 struct Processor {
-    /// Bytes of memory of all models.
+    /// Memory used by all models, in bytes.
     memory: u64,
     main: MainModel,
-    /// With a branch queue: the same without one, and with one and the predictions of that.
-    bare: Option<FastModel>,
+    /// With a branch queue, two more models: without the queue, and with the queue but with the former's predictions.
+    without_queue: Option<FastModel>,
     frozen: Option<FastModel>,
 }
 
@@ -33,19 +33,19 @@ enum MainModel {
     Reference(Box<ReferenceModel>),
 }
 
-/// What the processor models say.
+/// Results of the processor models.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneTiming {
-    /// With the profiler.
+    /// Totals with the profiler.
     pub totals: ProcessorTotals,
-    /// Slow-down by the profiler in percent; with a branch queue only.
+    /// Slowdown by the profiler, in percent; `None` without a branch queue.
     pub slowdown: Option<f64>,
-    /// The same with predictions frozen.
+    /// Slowdown with the predictions of the run without the profiler, in percent.
     pub frozen_slowdown: Option<f64>,
 }
 
 impl Lane {
-    /// A lane that was fed nothing.
+    /// Creates a lane.
     ///
     /// # Errors
     /// A parameter is out of its range.
@@ -54,17 +54,16 @@ impl Lane {
         Ok(Lane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
     }
 
-    /// Bytes of memory.
+    /// Memory used, in bytes.
     pub fn memory(&self) -> u64 {
         let waiting = self.waiting.capacity() * size_of::<(ThreadId, StreamEvent)>() + self.carried.capacity() * size_of::<Instruction>();
         self.profiler.memory() + self.processor.as_ref().map_or(0, |p| p.memory) + waiting as u64
     }
 
-    /// Feeds what threads did, with the instructions that these events count if the source knows them; paths that end are handed to
-    /// `observe`.
+    /// Feeds events, along with the instructions that they cover if the source has them. Calls `observe` for each completed path.
     ///
     /// # Errors
-    /// None with parameters that were checked.
+    /// A parameter is out of range, which [`Lane::new`] excludes.
     pub fn feed(
         &mut self,
         events: &[(ThreadId, StreamEvent)],
@@ -108,7 +107,7 @@ impl Lane {
     /// Ends the run.
     ///
     /// # Errors
-    /// As [`Lane::feed`].
+    /// As for [`Lane::feed`].
     pub fn finish(&mut self, observe: &mut impl FnMut(ThreadId, &CompletedPath)) -> Result<(), HardwareError> {
         let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
         if let Some(Processor { main: MainModel::Reference(model), .. }) = &mut self.processor {
@@ -121,21 +120,21 @@ impl Lane {
         Ok(())
     }
 
-    /// What the processor models say, if there are any.
+    /// Results of the processor models; `None` without a processor.
     pub fn timing(&self) -> Option<LaneTiming> {
         let processor = self.processor.as_ref()?;
         let totals = match &processor.main {
             MainModel::Fast(model) => model.totals(),
             MainModel::Reference(model) => model.totals(),
         };
-        let bare = processor.bare.as_ref().map(|m| m.totals().cycles as f64);
-        let slowdown = |cycles: u64| bare.map(|bare| 100.0 * (cycles as f64 - bare) / bare);
+        let without_queue = processor.without_queue.as_ref().map(|m| m.totals().cycles as f64);
+        let slowdown = |cycles: u64| without_queue.map(|without_queue| 100.0 * (cycles as f64 - without_queue) / without_queue);
         let frozen_slowdown = processor.frozen.as_ref().and_then(|m| slowdown(m.totals().cycles));
         Some(LaneTiming { totals, slowdown: slowdown(totals.cycles), frozen_slowdown })
     }
 }
 
-/// Without a processor the number of instructions is the one event that is known.
+/// Event counts without a processor, when only the number of instructions is known.
 fn instructions_of(event: &StreamEvent) -> EventCounts {
     let mut counts = EventCounts::default();
     if let StreamEvent::Branch(branch) = event {
@@ -144,7 +143,7 @@ fn instructions_of(event: &StreamEvent) -> EventCounts {
     counts
 }
 
-/// Hands what threads did, up to the next branch, to the profiler; the cycles that it needs for that branch.
+/// Passes waiting events to the profiler, up to and including the next branch. Returns the cycles that the profiler needs for that branch.
 fn take_waiting(
     profiler: &mut Profiler,
     waiting: &mut VecDeque<(ThreadId, StreamEvent)>,
@@ -166,14 +165,14 @@ impl Processor {
     fn new(model: ProcessorModel, parameters: ProcessorParameters) -> Result<Processor, HardwareError> {
         let has_queue = parameters.branch_queue > 0 && model == ProcessorModel::Fast;
         let fast = |parameters| FastModel::new(parameters);
-        let bare = has_queue.then(|| fast(ProcessorParameters { branch_queue: 0, ..parameters })).transpose()?;
+        let without_queue = has_queue.then(|| fast(ProcessorParameters { branch_queue: 0, ..parameters })).transpose()?;
         let frozen = has_queue.then(|| fast(parameters)).transpose()?;
         let main = match model {
             ProcessorModel::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
             ProcessorModel::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
         };
         let models = if has_queue { 3 } else { 1 };
-        Ok(Processor { memory: models * parameters.memory(), main, bare, frozen })
+        Ok(Processor { memory: models * parameters.memory(), main, without_queue, frozen })
     }
 
     fn retire(
@@ -183,17 +182,17 @@ impl Processor {
         profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32,
     ) {
         let mut cycles = 0;
-        let mut noted = |branch: &RetiredBranch, events: &EventCounts| {
+        let mut profile_once = |branch: &RetiredBranch, events: &EventCounts| {
             cycles = profile(branch, events);
             cycles
         };
         match &mut self.main {
-            MainModel::Fast(model) => model.retire(instruction, branch, &mut noted),
-            MainModel::Reference(model) => model.retire(instruction, branch, &mut noted),
+            MainModel::Fast(model) => model.retire(instruction, branch, &mut profile_once),
+            MainModel::Reference(model) => model.retire(instruction, branch, &mut profile_once),
         }
-        if let (Some(bare), Some(frozen)) = (&mut self.bare, &mut self.frozen) {
-            bare.retire(instruction, branch, &mut |_, _| 0);
-            if let Some(outcome) = branch.and_then(|_| bare.last_outcome()) {
+        if let (Some(without_queue), Some(frozen)) = (&mut self.without_queue, &mut self.frozen) {
+            without_queue.retire(instruction, branch, &mut |_, _| 0);
+            if let Some(outcome) = branch.and_then(|_| without_queue.last_outcome()) {
                 frozen.freeze_next(outcome);
             }
             frozen.retire(instruction, branch, &mut |_, _| cycles);

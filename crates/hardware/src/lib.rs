@@ -1,27 +1,8 @@
-//! A model of the programmable hardware path profiler: path detector, hot path table, the quality of what the table holds.
+//! A model of the programmable hardware path profiler: path detector, hot path table, and the quality of the table's content.
 //!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, chapter 5 (HPP, CGO 2005). The crate is pure: records of
-//! retired branches come in, path descriptors and profiles go out. Where branches come from is the crate
-//! `trodden-trace`'s business.
-//!
-//! | file | what | section |
-//! |---|---|---|
-//! | `stream.rs` | retired branches, interruptions, gaps of one thread | - |
-//! | `descriptor.rs` | [`PathDescriptor`]: start, number of branches, outcomes | 5.2 |
-//! | `mapping.rs` | which branch does what to the path stack: presets, files in TOML | 5.2, tables 5.1 and 5.2 |
-//! | `names.rs` | names of enumerations | - |
-//! | `path_stack.rs` | [`PathStack`]: entries, overflow | 5.2 |
-//! | `program_stacks.rs` | the stacks of a thread, repairs after `longjmp` and exceptions | 5.2 |
-//! | `detector.rs` | [`Detector`]: branches to paths | 5.2 |
-//! | `events.rs` | counters of events along blocks and paths | 5.3 |
-//! | `index.rs`, `replacement.rs`, `table.rs` | [`HotPathTable`] | 5.4 |
-//! | `processor/` | the processor around it | table 5.3 |
-//! | `profiler.rs` | [`Profiler`]: all of it on a stream of threads | 5.5 |
-//! | `lane.rs` | [`Lane`]: profiler and processor together, fed from one stream | 5.3 |
-//! | `character.rs` | skew and length of paths, profiles of events beside frequency | 5.3, 5.5.2 |
-//! | `experiment.rs` | designs of experiments, effects of factors | 5.5.2 |
-//! | `statistics.rs` | cumulative distributions, rank correlation | 5.1, 5.5 |
-//! | `profile.rs` | [`PathProfile`] without bounds, overlap percentages | 5.5 |
+//! After K. Vaswani, *Efficient Online Path Profiling*, chapter 5 (HPP, CGO 2005), whose sections the modules cite. The crate is pure: it
+//! takes records of retired branches, which `trodden-trace` provides, and returns path descriptors and profiles. [`Detector`] turns
+//! branches into paths, [`Profiler`] feeds them to [`HotPathTable`]s, and [`Lane`] adds a model of the processor.
 #![forbid(unsafe_code)]
 
 pub mod character;
@@ -44,10 +25,10 @@ mod statistics;
 mod stream;
 mod table;
 
-pub use descriptor::{MOST_BRANCHES, PathDescriptor};
+pub use descriptor::{MAX_BRANCHES, PathDescriptor};
 pub use detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters, PathEnd, Repair};
 pub use error::HardwareError;
-pub use events::{CounterWidth, EventCounts, MOST_EVENTS};
+pub use events::{CounterWidth, EventCounts, MAX_EVENTS};
 pub use index::IndexFunction;
 pub use lane::{Lane, LaneTiming};
 pub use mapping::{BranchType, Extension, OperationMapping, Operations, Preset};

@@ -1,13 +1,9 @@
-//! Which branch does what to the path stack: the content of the profiler's control register (section 5.2).
+//! The operations of each branch class on the path stack: the content of the profiler's control register (section 5.2).
 //!
-//! The mapping is programmable under two restrictions, which the types here keep: a branch updates the path or its
-//! event counter only, never both, and the order is fixed: update, then pop, then push. Presets: tables 5.1
-//! (`ball-larus`) and 5.2 (`whole-program`), and the two extended kinds of paths, which use table 5.1 with an extension
-//! counter.
-//!
-//! A backward branch is one whose target is not behind it. The paper does not say what one does that is not taken. Its
-//! class is known from its address and target alone, so with the presets it ends the path as well, and the next path
-//! begins at the instruction behind it. The row `backward-not-taken` of a file changes that.
+//! The mapping is programmable within two restrictions: a branch updates the path or its event counter, never both, and the order is fixed:
+//! update, pop, push. A backward branch is one whose target is not after it. The paper does not say what it does when not taken. As its
+//! class follows from its address and target alone, with the presets it ends the path as well, and the next path begins at the next
+//! instruction.
 
 use crate::error::HardwareError;
 use crate::names::names;
@@ -15,20 +11,20 @@ use crate::stream::{BranchKind, RetiredBranch};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The profiler's classes of branches.
+/// Branch classes of the profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BranchType {
-    /// A call, of a fixed address or not.
+    /// A direct or indirect call.
     Call,
     /// A return.
     Return,
-    /// A conditional branch or jump to an address behind it.
+    /// A conditional branch or jump to a later address.
     Forward,
-    /// A conditional branch or jump to its own or an earlier address, taken.
+    /// A taken conditional branch or jump to its own or an earlier address.
     Backward,
-    /// A conditional branch to its own or an earlier address, not taken.
+    /// A conditional branch to its own or an earlier address that is not taken.
     BackwardNotTaken,
-    /// A jump to an address from a register or memory.
+    /// An indirect jump.
     Indirect,
 }
 
@@ -39,7 +35,7 @@ names! {
 }
 
 impl BranchType {
-    /// The class of a branch.
+    /// Classifies a branch.
     pub fn from_branch(branch: &RetiredBranch) -> BranchType {
         match branch.kind {
             BranchKind::Call | BranchKind::IndirectCall => BranchType::Call,
@@ -52,30 +48,30 @@ impl BranchType {
     }
 }
 
-/// What a branch does, in this order.
+/// The operations of a branch, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operations {
-    /// The branch is recorded in the path on top; if not, only the path's event counter is updated.
+    /// Whether the branch is recorded in the path on top. If not, only the path's event counter is updated.
     pub update: bool,
-    /// The path on top ends.
+    /// Whether the path on top ends.
     pub pop: bool,
-    /// A path begins at the instruction executed next.
+    /// Whether a path begins at the next instruction executed.
     pub push: bool,
 }
 
-/// What paths may be extended across.
+/// What paths are extended across.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Extension {
     /// Nothing.
     #[default]
     None,
-    /// So many backward branches.
+    /// At most this many backward branches.
     Loops(u16),
-    /// So many calls that did not return.
+    /// At most this many open calls.
     Calls(u16),
 }
 
-/// A row of operations for each class, and the extension.
+/// The operations of all classes, and the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationMapping {
     rows: [Operations; 6],
@@ -83,12 +79,12 @@ pub struct OperationMapping {
     pub extension: Extension,
 }
 
-/// A mapping with a name.
+/// A named mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
     /// Acyclic intraprocedural paths: table 5.1.
     BallLarus,
-    /// Paths for a whole program path, which end at calls as well: table 5.2.
+    /// Paths for a whole program path, which also end at calls: table 5.2.
     WholeProgram,
     /// Table 5.1, extended across backward branches.
     ExtendedLoops,
@@ -106,7 +102,7 @@ const fn row(update: bool, pop: bool, push: bool) -> Operations {
     Operations { update, pop, push }
 }
 
-/// Table 5.1; rows in the order of [`BranchType::ALL`].
+/// Table 5.1, in the order of [`BranchType::ALL`].
 const BALL_LARUS: [Operations; 6] = [
     row(false, false, true),
     row(false, true, false),
@@ -126,8 +122,8 @@ const WHOLE_PROGRAM: [Operations; 6] = [
 ];
 
 impl OperationMapping {
-    /// The mapping of a preset. `extensions` is the most backward branches or calls that a path is extended across;
-    /// only the extended presets use it.
+    /// The mapping of a preset. `extensions` is the maximum number of backward branches or calls that a path is extended across; only the
+    /// extended presets use it.
     pub fn preset(preset: Preset, extensions: u16) -> OperationMapping {
         match preset {
             Preset::BallLarus => OperationMapping { rows: BALL_LARUS, extension: Extension::None },
@@ -137,7 +133,7 @@ impl OperationMapping {
         }
     }
 
-    /// Reads a mapping in TOML: a preset to start from, and rows that differ.
+    /// Parses a mapping from TOML: a preset, and the rows that differ from it.
     ///
     /// ```toml
     /// preset = "ball-larus"     # the default
@@ -149,25 +145,24 @@ impl OperationMapping {
     /// ```
     ///
     /// # Errors
-    /// The text is no TOML, or names what there is not, or breaks a restriction of the hardware.
+    /// The text is not valid TOML, has an unknown name, or violates a restriction of the hardware.
     pub fn from_toml(text: &str) -> Result<OperationMapping, HardwareError> {
         let file: MappingFile = toml::from_str(text).map_err(|e| HardwareError::Syntax(e.to_string()))?;
         file.mapping()
     }
 
-    /// What a branch of a class does.
+    /// The operations of a class.
     pub fn operations(&self, class: BranchType) -> Operations {
         self.rows[class as usize]
     }
 
-    /// Whether the stack has one entry for each procedure under way, so that an entry belongs to one return address.
+    /// Returns true if the stack has one entry for each open procedure, so that each entry belongs to one return address.
     pub fn follows_procedures(&self) -> bool {
         let (call, back) = (self.operations(BranchType::Call), self.operations(BranchType::Return));
         call.push && !call.pop && back.pop && !back.push
     }
 }
 
-/// A mapping as files have it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct MappingFile {
@@ -194,11 +189,11 @@ impl MappingFile {
         }
         for (class, operations) in &self.mapping {
             let class = BranchType::named(class).ok_or_else(|| {
-                HardwareError::parameter("mapping", class, "a class: call, return, forward, backward, backward-not-taken or indirect")
+                HardwareError::parameter("mapping", class, "one of call, return, forward, backward, backward-not-taken and indirect")
             })?;
             mapping.rows[class as usize] = operations_of(class, operations)?;
         }
-        // Unless it has a row of its own, a backward branch that is not taken does what one does that is.
+        // Without a row of its own, a backward branch that is not taken has the operations of one that is taken.
         if !self.mapping.contains_key(BranchType::BackwardNotTaken.name()) {
             mapping.rows[BranchType::BackwardNotTaken as usize] = mapping.rows[BranchType::Backward as usize];
         }
@@ -209,17 +204,17 @@ impl MappingFile {
 fn operations_of(class: BranchType, names: &[String]) -> Result<Operations, HardwareError> {
     let has = |name: &str| names.iter().any(|n| n == name);
     if let Some(other) = names.iter().find(|n| !["update", "update-count", "pop", "push"].contains(&n.as_str())) {
-        return Err(HardwareError::parameter(class.name(), other, "operations: update or update-count, then pop, then push"));
+        return Err(HardwareError::parameter(class.name(), other, "one of the operations update, update-count, pop and push"));
     }
     if has("update") && has("update-count") {
-        return Err(HardwareError::parameter(class.name(), "update and update-count", "one of the two: the hardware does not do both"));
+        return Err(HardwareError::parameter(class.name(), "update and update-count", "one of the two, as the hardware cannot do both"));
     }
     let place = |name: &String| ["update", "update-count", "pop", "push"].iter().position(|o| o == name);
     if names.windows(2).any(|pair| place(&pair[0]) >= place(&pair[1])) {
         return Err(HardwareError::parameter(
             class.name(),
             names.join(", "),
-            "the hardware's order, each once: update or update-count, pop, push",
+            "in the hardware's order, each at most once: update or update-count, pop, push",
         ));
     }
     Ok(Operations { update: has("update"), pop: has("pop"), push: has("push") })
@@ -229,7 +224,7 @@ fn operations_of(class: BranchType, names: &[String]) -> Result<Operations, Hard
 mod tests {
     use super::*;
 
-    /// Rows as the paper prints them: update, update-count, pop, push.
+    /// Rows as printed in the paper: update, update-count, pop, push.
     fn printed(mapping: &OperationMapping) -> Vec<(&'static str, [bool; 4])> {
         let row = |class: BranchType| {
             let o = mapping.operations(class);
@@ -239,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn table_5_1() {
+    fn ball_larus_preset_is_table_5_1() {
         let (x, o) = (false, true);
         let expected = vec![
             ("call", [x, o, x, o]),
@@ -253,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn table_5_2() {
+    fn whole_program_preset_is_table_5_2() {
         let (x, o) = (false, true);
         let expected = vec![
             ("call", [x, o, o, o]),
@@ -281,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_hardware_cannot_do_is_refused() {
+    fn what_the_hardware_cannot_do_is_rejected() {
         for (text, word) in [
             ("preset = \"x\"", "ball-larus"),
             ("extend = \"x\"", "loops or calls"),

@@ -1,7 +1,5 @@
-//! The path stack: one entry for each path under way (section 5.2).
-//!
-//! The published stack has 32 entries. What happens to the oldest when it is full is left to the implementation: it is
-//! dropped, or spilled to memory. Each operation takes constant time; dropping uses a ring.
+//! The path stack: one entry for each unfinished path (section 5.2). The published stack has 32 entries. What happens to the oldest when it
+//! is full is left to the implementation: it is dropped, or spilled to memory.
 
 use crate::descriptor::PathDescriptor;
 use crate::events::EventCounts;
@@ -11,34 +9,34 @@ use std::collections::VecDeque;
 /// What happens to the oldest entry when the stack is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Overflow {
-    /// It is lost, and so is the path it describes.
+    /// It is lost, along with its path.
     #[default]
     Drop,
-    /// It goes to memory and comes back when it is wanted; spills are counted.
+    /// It is written to memory, and read back when needed. Spills are counted.
     Spill,
 }
 
-/// A path under way.
+/// An unfinished path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathEntry {
-    /// What was seen of it.
+    /// The path so far.
     pub path: PathDescriptor,
     /// Events along it.
     pub events: EventCounts,
-    /// Instructions along it. The hardware does not need to know.
+    /// Instructions along it, for statistics; the hardware does not know them.
     pub instructions: u32,
     /// Backward branches or calls that it was extended across.
     pub extensions: u16,
-    /// Where its procedure returns to, if its call was seen.
+    /// Return address of its procedure; `None` if the call was not seen.
     pub return_address: Option<Address>,
-    /// Where in memory that is stored, if the source says.
+    /// Where the return address is stored; `None` if the source does not tell.
     pub stack: Option<Address>,
-    /// It is a signal handler's first.
+    /// Whether it belongs to the first procedure of a signal handler.
     pub is_handler: bool,
 }
 
 impl PathEntry {
-    /// A path that begins, with everything else zero.
+    /// A path that begins at an address.
     pub fn starting_at(start: Address) -> PathEntry {
         let path = PathDescriptor::starting_at(start);
         PathEntry {
@@ -52,7 +50,7 @@ impl PathEntry {
         }
     }
 
-    /// The frame of its procedure: where the return address lies, and what it is.
+    /// The frame of its procedure: the location of the return address, and the return address.
     pub fn frame(&self) -> Option<(Address, Address)> {
         self.stack.zip(self.return_address)
     }
@@ -62,7 +60,7 @@ impl PathEntry {
 #[derive(Clone, Debug)]
 pub struct PathStack {
     entries: VecDeque<PathEntry>,
-    /// Entries in the hardware: the topmost of `entries`. All others were spilled.
+    /// Number of entries in the hardware: the topmost of `entries`. All others are spilled.
     resident: usize,
     capacity: usize,
     overflow: Overflow,
@@ -71,7 +69,7 @@ pub struct PathStack {
 }
 
 impl PathStack {
-    /// A stack of so many entries, at least one.
+    /// Creates a stack with the given capacity, at least 1.
     pub fn new(capacity: usize, overflow: Overflow) -> PathStack {
         PathStack {
             entries: VecDeque::with_capacity(capacity.min(1024)),
@@ -83,7 +81,7 @@ impl PathStack {
         }
     }
 
-    /// Bytes of memory.
+    /// Memory used, in bytes.
     pub fn memory(&self) -> u64 {
         (self.entries.capacity() * size_of::<PathEntry>()) as u64
     }
@@ -93,7 +91,7 @@ impl PathStack {
         self.entries.back_mut()
     }
 
-    /// Puts an entry on top.
+    /// Pushes an entry.
     pub fn push(&mut self, entry: PathEntry) {
         if self.resident == self.capacity {
             self.overflows += 1;
@@ -107,10 +105,10 @@ impl PathStack {
         self.deepest = self.deepest.max(self.entries.len());
     }
 
-    /// Takes the entry off the top.
+    /// Pops the entry on top.
     pub fn pop(&mut self) -> Option<PathEntry> {
         let entry = self.entries.pop_back()?;
-        // An entry comes back from memory when it is on top and the hardware holds none.
+        // When the hardware has no entry left, the top one is read back from memory.
         self.resident = (self.resident - 1).max(1).min(self.entries.len());
         Some(entry)
     }
@@ -120,27 +118,27 @@ impl PathStack {
         self.entries.len()
     }
 
-    /// Entries, the topmost first.
+    /// The entries, topmost first.
     pub fn from_top(&self) -> impl Iterator<Item = &PathEntry> {
         self.entries.iter().rev()
     }
 
-    /// The same, to be changed.
+    /// The entries, topmost first, for modification.
     pub fn from_top_mut(&mut self) -> impl Iterator<Item = &mut PathEntry> {
         self.entries.iter_mut().rev()
     }
 
-    /// Entries above the topmost one of which the condition holds, that one excluded; `None` if there is none.
-    pub fn above(&self, is_it: impl Fn(&PathEntry) -> bool) -> Option<usize> {
-        self.entries.iter().rev().position(is_it)
+    /// Number of entries above the topmost one that satisfies the condition; `None` if there is none.
+    pub fn above(&self, matches: impl Fn(&PathEntry) -> bool) -> Option<usize> {
+        self.entries.iter().rev().position(matches)
     }
 
-    /// Entries dropped, or spilled to memory; one that comes back and is spilled again counts twice.
+    /// Number of entries dropped or spilled. An entry that is spilled twice counts twice.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }
 
-    /// Most entries at a time.
+    /// Maximum number of entries so far.
     pub fn deepest(&self) -> usize {
         self.deepest
     }
@@ -157,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_stack_drops_or_spills_its_oldest() {
+    fn full_stack_drops_or_spills_its_oldest_entry() {
         let starts = |mut stack: PathStack| std::iter::from_fn(move || stack.pop()).map(|e| e.path.start.0).collect::<Vec<_>>();
         let dropping = filled(Overflow::Drop);
         assert_eq!((dropping.overflows(), dropping.deepest()), (2, 3));
@@ -170,13 +168,13 @@ mod tests {
     #[test]
     fn entries_in_memory_are_not_spilled_again() {
         let mut stack = filled(Overflow::Spill);
-        // Five entries, three of them in the hardware: there is room after a pop.
+        // Of five entries, three are in the hardware: there is room after a pop.
         for _ in 0..10 {
             stack.pop();
             stack.push(PathEntry::starting_at(Address(9)));
         }
         assert_eq!(stack.overflows(), 2);
-        // Three pops empty the hardware, and the fourth entry comes back alone: two more fit.
+        // Three pops empty the hardware, and only the fourth entry is read back: there is room for two more.
         (0..3).for_each(|_| _ = stack.pop());
         (0..2).for_each(|at| stack.push(PathEntry::starting_at(Address(at))));
         assert_eq!((stack.depth(), stack.overflows()), (4, 2));
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_found_from_the_top() {
+    fn above_counts_from_the_top() {
         let stack = filled(Overflow::Spill);
         assert_eq!(stack.above(|e| e.path.start == Address(3)), Some(1));
         assert_eq!(stack.above(|e| e.path.start == Address(9)), None);

@@ -1,4 +1,4 @@
-//! The two processor models: worked examples, agreement on random programs, and every parameter moves both.
+//! The two processor models: worked examples, agreement on random programs, and the effect of every parameter.
 
 use super::*;
 use crate::replacement::Generator;
@@ -6,7 +6,7 @@ use crate::stream::{Address, BranchKind, RetiredBranch};
 
 type Stream = Vec<(Instruction, Option<RetiredBranch>)>;
 
-/// A random program that is executed: blocks of a few instructions in loops and calls, with data of some locality.
+/// Generates the execution of a random program: blocks of a few instructions with loops, and data accesses with some locality.
 fn program(seed: u64, length: usize) -> Stream {
     let mut generator = Generator::default();
     (0..seed * 7 + 1).for_each(|_| {
@@ -80,11 +80,11 @@ fn reference(parameters: ProcessorParameters, stream: &Stream) -> ProcessorTotal
     model.totals()
 }
 
-fn apart(one: u64, other: u64) -> f64 {
+fn relative_difference(one: u64, other: u64) -> f64 {
     (one as f64 - other as f64).abs() / other as f64
 }
 
-/// A variant of each number, by name.
+/// A variant of each parameter, by name.
 fn variants() -> Vec<(&'static str, ProcessorParameters)> {
     let base = ProcessorParameters::default();
     let change = |change: &dyn Fn(&mut ProcessorParameters)| {
@@ -126,7 +126,7 @@ fn variants() -> Vec<(&'static str, ProcessorParameters)> {
 }
 
 #[test]
-fn a_chain_of_additions_takes_a_cycle_each() {
+fn chain_of_additions_takes_one_cycle_each() {
     let add = |at: u64| {
         let instruction =
             Instruction { address: Address(0x1000 + at % 8 * 4), sources: [1, 0, 0, 0], destinations: [1, 0], ..Instruction::default() };
@@ -144,12 +144,12 @@ fn a_chain_of_additions_takes_a_cycle_each() {
 }
 
 #[test]
-fn the_models_agree_within_three_percent() {
+fn models_agree_within_three_percent_on_random_programs() {
     for seed in 0..2 {
         let stream = program(seed, 20_000);
         for (name, parameters) in [("published", ProcessorParameters::default())].into_iter().chain(variants()) {
             let (one, other) = (fast(parameters, &stream), reference(parameters, &stream));
-            let differs = apart(one.cycles, other.cycles);
+            let differs = relative_difference(one.cycles, other.cycles);
             assert!(differs < 0.03, "seed {seed}, {name}: {one:?} {other:?}: {:.2} %", 100.0 * differs);
             assert_eq!(one.instructions, other.instructions);
         }
@@ -157,7 +157,7 @@ fn the_models_agree_within_three_percent() {
 }
 
 #[test]
-fn every_parameter_moves_both_models_the_same_way() {
+fn every_parameter_moves_both_models_in_the_same_direction() {
     let streams: Vec<Stream> = (0..2).map(|seed| program(seed, 20_000)).collect();
     let base = ProcessorParameters::default();
     for (name, parameters) in variants() {
@@ -170,7 +170,7 @@ fn every_parameter_moves_both_models_the_same_way() {
 }
 
 #[test]
-fn a_larger_branch_queue_stalls_less_and_frozen_predictions_are_kept() {
+fn larger_branch_queue_stalls_less_with_frozen_predictions() {
     let stream = program(9, 20_000);
     let mut base = FastModel::new(ProcessorParameters::default()).unwrap();
     let mut outcomes = Vec::new();
@@ -195,7 +195,7 @@ fn a_larger_branch_queue_stalls_less_and_frozen_predictions_are_kept() {
 }
 
 #[test]
-fn parameters_are_read_and_checked() {
+fn parameters_are_parsed_and_checked() {
     let read = ProcessorParameters::from_toml(
         "width = 8\n[predictor]\nhistory-bits = 4\n[l2]\nsize = 1048576\nassociativity = 8\nblock = 64\nlatency = 12\n",
     )

@@ -1,10 +1,10 @@
-//! Profiles of paths without bounds, and how much two of them have in common (section 5.5).
+//! Unbounded path profiles, and the overlap of two profiles (section 5.5).
 
 use crate::descriptor::PathDescriptor;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Counts of paths: what a table of any size would hold.
+/// Counts of paths, as in a table of unlimited size.
 #[derive(Clone, Debug, Default)]
 pub struct PathProfile {
     counts: HashMap<PathDescriptor, u64, BuildHasherDefault<DescriptorHasher>>,
@@ -18,7 +18,7 @@ impl PathProfile {
         self.total += count;
     }
 
-    /// The count of a path.
+    /// The count of a path; 0 if it has none.
     pub fn count(&self, path: &PathDescriptor) -> u64 {
         self.counts.get(path).copied().unwrap_or(0)
     }
@@ -33,55 +33,54 @@ impl PathProfile {
         self.counts.len()
     }
 
-    /// Bytes of memory.
+    /// Memory used, in bytes.
     pub fn memory(&self) -> u64 {
-        // A hash map fills seven of eight buckets, and keeps a byte of control beside each.
+        // A hash map fills seven of eight buckets, and has a control byte for each.
         (self.counts.capacity() as u64 / 7 * 8) * (size_of::<(PathDescriptor, u64)>() as u64 + 1)
     }
 
-    /// Whether there is no path.
+    /// Returns true if there is no path.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// All paths, in no order.
+    /// All paths, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (&PathDescriptor, u64)> {
         self.counts.iter().map(|(path, count)| (path, *count))
     }
 
-    /// All paths, the hottest first; paths of equal count by descriptor.
+    /// All paths, hottest first; paths with equal counts are ordered by descriptor.
     pub fn hottest(&self) -> Vec<(PathDescriptor, u64)> {
         let mut paths: Vec<(PathDescriptor, u64)> = self.iter().map(|(path, count)| (*path, count)).collect();
         paths.sort_by_key(|(path, count)| (std::cmp::Reverse(*count), *path));
         paths
     }
 
-    /// Adds all counts of another profile.
+    /// Adds the counts of another profile.
     pub fn merge(&mut self, other: &PathProfile) {
         other.iter().for_each(|(path, count)| self.add(path, count));
     }
 
-    /// Forgets everything.
+    /// Removes all paths.
     pub fn clear(&mut self) {
         self.counts.clear();
         self.total = 0;
     }
 }
 
-/// The overlap percentage of two profiles: the sum over all paths of the smaller of their two shares. Between 0 and
-/// 100; `None` if one has no counts.
+/// Overlap percentage (0 to 100) of two profiles: the sum over all paths of the smaller of the two shares. `None` if one profile is empty.
 pub fn overlap(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     if one.total == 0 || other.total == 0 {
         return None;
     }
     let (few, many) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     let share = |count: u64, of: &PathProfile| count as f64 / of.total as f64;
-    // Sorted, so that the sum does not depend on the order of a hash table.
+    // Sort, so that the sum does not depend on the order of the hash table.
     let shared: f64 = few.hottest().iter().map(|(path, count)| share(*count, few).min(share(many.count(path), many))).sum();
     Some(100.0 * shared)
 }
 
-/// A quick hash of descriptors: three words, multiplied and folded.
+/// A fast hash for descriptors: three words, multiplied and folded.
 #[derive(Clone, Copy, Debug, Default)]
 struct DescriptorHasher(u64);
 
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_add_up_and_the_hottest_comes_first() {
+    fn merged_counts_are_added_and_hottest_comes_first() {
         let mut sum = profile(&[(1, 2), (2, 5)]);
         sum.merge(&profile(&[(1, 4), (3, 5)]));
         assert_eq!(sum.hottest().iter().map(|(p, c)| (p.start.0, *c)).collect::<Vec<_>>(), [(1, 6), (2, 5), (3, 5)]);

@@ -1,43 +1,41 @@
-//! The whole profiler on a stream: a detector for each thread, tables beside the complete profile, overlap of the whole
-//! run and of windows (section 5.5).
-//!
-//! All tables see the same paths, so one reading of a stream serves many. For each metric there is a set of tables of
-//! its own; hardware would need as many tables, or runs.
+//! The whole profiler: a detector for each thread, hot path tables, the complete profile, and their overlap for the whole run and for
+//! windows (section 5.5). All tables see the same paths, so one pass over a stream serves many. Each metric has tables of its own, for
+//! which the hardware would need several tables or runs.
 
 use crate::descriptor::PathDescriptor;
 use crate::detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters};
 use crate::error::HardwareError;
-use crate::events::{EventCounts, MOST_EVENTS};
+use crate::events::{EventCounts, MAX_EVENTS};
 use crate::profile::{PathProfile, overlap};
 use crate::stream::{BranchKind, StreamEvent, ThreadId};
 use crate::table::{HotPathTable, TableCounts, TableParameters, TableUpdate};
 use std::collections::HashMap;
 
-/// What a table accumulates.
+/// What a table accumulates for each path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Metric {
-    /// Executions of the path.
+    /// Executions.
     Frequency,
-    /// The event at this place of [`EventCounts`].
+    /// The event at this index of [`EventCounts`].
     Event(usize),
-    /// Instructions along the path, in full: for statistics, not of the hardware. It has no tables.
+    /// Exact instructions, for statistics; it has no tables.
     Instructions,
 }
 
-/// Everything that is a parameter of a profiler.
+/// The parameters of a profiler.
 #[derive(Clone, Debug)]
 pub struct ProfilerParameters {
     /// The detectors.
     pub detector: DetectorParameters,
-    /// Tables for each metric.
+    /// The tables for each metric.
     pub tables: Vec<TableParameters>,
-    /// What is accumulated.
+    /// The metrics.
     pub metrics: Vec<Metric>,
-    /// Instructions of a window of the dynamic overlap; as published 100 million.
+    /// Length of a window for the dynamic overlap, in instructions; 100 million in the paper.
     pub window: u64,
 }
 
-/// A table beside what it held in the windows.
+/// A table of the whole run, and one of the current window.
 #[derive(Clone, Debug)]
 struct TableRun {
     table: HotPathTable,
@@ -46,18 +44,18 @@ struct TableRun {
     sum: f64,
 }
 
-/// What is known of a table at the end.
+/// The results of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableResult {
-    /// Its parameters.
+    /// Parameters of the table.
     pub parameters: TableParameters,
-    /// Bits of storage, for paths of as many branches as the detector allows.
+    /// Storage in bits, for paths up to the detector's length limit.
     pub storage_bits: usize,
-    /// What it did.
+    /// Statistics of the updates.
     pub counts: TableCounts,
-    /// Overlap percentage with the complete profile; `None` without counts.
+    /// Overlap percentage with the complete profile; `None` if one is empty.
     pub overlap: Option<f64>,
-    /// Mean of the overlap percentages of all windows.
+    /// Mean overlap percentage of all windows.
     pub dynamic_overlap: Option<f64>,
     /// Number of windows.
     pub windows: u64,
@@ -82,15 +80,15 @@ impl MetricRun {
         Ok(MetricRun { metric, complete: PathProfile::default(), window: PathProfile::default(), tables })
     }
 
-    /// Adds a path; the cycles that the first table needs for it (section 5.5.3): one for a hit, the binary logarithm
-    /// of the associativity for a miss.
+    /// Adds a path. Returns the cycles that the first table needs for it (section 5.5.3): one for a hit, the binary logarithm of the
+    /// associativity (at least 1) for a miss.
     fn add(&mut self, completed: &CompletedPath) -> u32 {
         let count = match self.metric {
             Metric::Frequency => 1,
             Metric::Event(at) => completed.events.0[at],
             Metric::Instructions => completed.instructions,
         };
-        // A path without the event updates nothing.
+        // A path without the event causes no update.
         if count == 0 {
             return 0;
         }
@@ -98,8 +96,8 @@ impl MetricRun {
         let mut cycles = None;
         for run in &mut self.tables {
             let update = run.table.update(&completed.path, count);
-            let of_miss = run.table.parameters().associativity.trailing_zeros().max(1);
-            cycles.get_or_insert(if update == TableUpdate::Hit { 1 } else { of_miss });
+            let miss_cycles = run.table.parameters().associativity.trailing_zeros().max(1);
+            cycles.get_or_insert(if update == TableUpdate::Hit { 1 } else { miss_cycles });
             run.in_window.update(&completed.path, count);
         }
         cycles.unwrap_or(0)
@@ -129,7 +127,7 @@ impl MetricRun {
     }
 }
 
-/// A profiler.
+/// A hardware path profiler.
 #[derive(Debug)]
 pub struct Profiler {
     parameters: ProfilerParameters,
@@ -140,12 +138,12 @@ pub struct Profiler {
     branches: [[u64; 2]; 6],
     instructions: u64,
     window_began: u64,
-    /// Instructions along paths of each number of branches.
+    /// Instructions on paths of each length in branches.
     by_length: Vec<u64>,
 }
 
 impl ProfilerParameters {
-    /// Bytes of memory that the tables take. Profiles of all paths come on top, and grow with the program.
+    /// Memory of the tables, in bytes. Complete profiles need additional memory, which grows with the program.
     pub fn table_memory(&self) -> u64 {
         let of_metric: u64 = self.tables.iter().map(|t| 2 * HotPathTable::memory(t)).sum();
         of_metric * self.metrics.iter().filter(|m| **m != Metric::Instructions).count() as u64
@@ -153,13 +151,13 @@ impl ProfilerParameters {
 }
 
 impl Profiler {
-    /// Bytes of memory.
+    /// Memory used, in bytes.
     pub fn memory(&self) -> u64 {
         let profiles: u64 = self.metrics.iter().map(|m| m.complete.memory() + m.window.memory()).sum();
         self.parameters.table_memory() + profiles + self.detectors.values().map(Detector::memory).sum::<u64>()
     }
 
-    /// A profiler that has seen nothing.
+    /// Creates a profiler.
     ///
     /// # Errors
     /// A parameter is out of its range.
@@ -168,8 +166,8 @@ impl Profiler {
         if parameters.window == 0 {
             return Err(HardwareError::parameter("window", 0, "at least 1 instruction"));
         }
-        if parameters.metrics.iter().any(|m| matches!(m, Metric::Event(at) if *at >= MOST_EVENTS)) {
-            return Err(HardwareError::parameter("events", parameters.metrics.len(), "at most 8 of them"));
+        if parameters.metrics.iter().any(|m| matches!(m, Metric::Event(at) if *at >= MAX_EVENTS)) {
+            return Err(HardwareError::parameter("events", parameters.metrics.len(), "at most 8"));
         }
         let metrics = parameters.metrics.iter().map(|m| MetricRun::new(*m, &parameters.tables)).collect::<Result<_, _>>()?;
         Ok(Profiler {
@@ -185,12 +183,11 @@ impl Profiler {
         })
     }
 
-    /// Takes what a thread does, with the events since its last branch; paths that end are handed to `observe` as well.
-    /// Returns the cycles that the hardware needs: one for each operation on the path stack, and those of the first
-    /// metric's first table.
+    /// Processes an event of a thread, with the event counts since its last branch. Calls `observe` for each completed path. Returns the
+    /// cycles that the hardware needs: one for each operation on the path stack, and those of the first metric's first table.
     ///
     /// # Errors
-    /// Never with parameters that [`Profiler::new`] took.
+    /// A parameter is out of range, which [`Profiler::new`] excludes.
     pub fn take(
         &mut self,
         thread: ThreadId,
@@ -237,7 +234,7 @@ impl Profiler {
         Ok(cycles)
     }
 
-    /// Ends the stream. The last window counts for the dynamic overlap only if it is the only one, or whole.
+    /// Ends the stream. The last, incomplete window counts for the dynamic overlap only if it is the only one.
     pub fn finish(&mut self) {
         for (_, detector) in self.detectors.drain() {
             self.ended.add(&detector.counts());
@@ -246,42 +243,42 @@ impl Profiler {
         self.metrics.iter_mut().for_each(|m| m.end_window(is_only));
     }
 
-    /// Instructions so far.
+    /// Number of instructions so far.
     pub fn instructions(&self) -> u64 {
         self.instructions
     }
 
-    /// Threads so far.
+    /// Number of threads so far.
     pub fn threads(&self) -> u64 {
         self.threads
     }
 
-    /// Branches of a kind: not taken, taken.
+    /// Number of branches of a kind, `[not taken, taken]`.
     pub fn branches(&self, kind: BranchKind) -> [u64; 2] {
         self.branches[kind as usize]
     }
 
-    /// What all detectors of ended threads did; after [`Profiler::finish`], all.
+    /// Statistics of the detectors of ended threads; after [`Profiler::finish`], of all.
     pub fn detector_counts(&self) -> DetectorCounts {
         self.ended
     }
 
-    /// Instructions along paths of 0, 1, 2, ... branches (figure 5.3).
+    /// Instructions on paths of 0, 1, 2, ... branches (figure 5.3).
     pub fn instructions_by_length(&self) -> &[u64] {
         &self.by_length
     }
 
-    /// The complete profile of a metric, of all windows that ended.
+    /// The complete profile of a metric, up to the end of the last window; `None` for other metrics.
     pub fn complete(&self, metric: Metric) -> Option<&PathProfile> {
         self.metrics.iter().find(|m| m.metric == metric).map(|m| &m.complete)
     }
 
-    /// What the table at a place holds of a metric.
+    /// The content of a table of a metric, by index.
     pub fn table_profile(&self, metric: Metric, table: usize) -> Option<PathProfile> {
         self.metrics.iter().find(|m| m.metric == metric)?.tables.get(table).map(|run| run.table.profile())
     }
 
-    /// What is known of all tables of a metric.
+    /// The results of all tables of a metric.
     pub fn results(&self, metric: Metric) -> Vec<TableResult> {
         let limit = self.parameters.detector.length_limit;
         let of_metric = self.metrics.iter().filter(|m| m.metric == metric);
@@ -289,7 +286,7 @@ impl Profiler {
     }
 }
 
-/// How many of the hottest paths account for a share of all counts (figure 5.2).
+/// Returns how many of the hottest paths account for a share (0 to 1) of all counts (figure 5.2).
 pub fn paths_for_share(hottest: &[(PathDescriptor, u64)], share: f64) -> usize {
     let total: u64 = hottest.iter().map(|(_, count)| count).sum();
     let mut sum = 0;
@@ -308,7 +305,7 @@ mod tests {
     use crate::mapping::{OperationMapping, Preset};
     use crate::stream::{Address, RetiredBranch};
 
-    /// A loop of two iterations of each of two paths, in a thread.
+    /// A loop that alternates between two paths, one of them three times as frequent, in one thread.
     fn events() -> Vec<StreamEvent> {
         let conditional = |address: u64, target: u64, is_taken: bool| {
             StreamEvent::Branch(RetiredBranch {
@@ -348,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reading_serves_all_tables_and_metrics() {
+    fn one_pass_serves_all_tables_and_metrics() {
         let profiler = profiler(1000);
         assert_eq!((profiler.instructions(), profiler.threads()), (403, 1));
         assert_eq!(profiler.branches(BranchKind::Conditional), [30, 50]);
@@ -360,7 +357,7 @@ mod tests {
         // 512 entries: start, length of at most 32, outcomes, accumulator.
         assert_eq!(results[0].storage_bits, 512 * (48 + 6 + 32 + 32));
         assert_eq!(results[0].parameters.storage_bits(64), 512 * (48 + 7 + 64 + 32));
-        // One entry holds the path that came last.
+        // The single entry has the path that came last.
         assert_eq!((results[1].overlap, results[1].windows), (Some(75.0), 1));
         assert_eq!(profiler.instructions_by_length()[..3], [0, 0, 400]);
         assert_eq!(paths_for_share(&complete.hottest(), 0.7), 1);

@@ -1,42 +1,38 @@
-//! The stacks that a thread of the program runs on, and the path stack of each: repairs by the addresses of frames.
+//! The stacks of the program that a thread runs on, each with a path stack, which is repaired by the addresses of frames.
 //!
-//! Where calls store their return addresses says which frame executes. A call that stores at A is made by the innermost
-//! frame whose own return address lies above A; a return that loads from A leaves the frame whose return address lies at
-//! A. Frames below have been left by `longjmp` or an exception, and their entries go before the branch is processed.
-//! Between the jump and that branch nothing is pushed, so this has the effect of a handler that repairs at once.
-//!
-//! A coroutine, or a handler of signals with a stack of its own, has a path stack of its own, which its switch keeps as
-//! the system keeps that of a thread. Stacks are distinguished by the range of addresses that was seen on each. Cost: a
-//! comparison for each call and return; a search of the path stack for a repair, of all stacks for a switch.
+//! A call that stores its return address at A is made by the innermost frame whose own return address is above A; a return that loads from
+//! A leaves the frame whose return address is at A. Frames below were left by `longjmp` or an exception, and their entries are discarded
+//! before the branch is processed. Nothing is pushed between the jump and that branch, so this equals an immediate repair. Coroutines and
+//! signal handlers with stacks of their own have path stacks of their own. Stacks are distinguished by the ranges of addresses seen on
+//! them.
 
 use crate::path_stack::{Overflow, PathEntry, PathStack};
 use crate::stream::Address;
 
-/// A frame that large may be called without an earlier frame near it, after a jump that might have changed stacks.
-const FAR: u64 = 1 << 20;
-/// Addresses that near a stack's range belong to it, unless they are in another's.
-const NEAR: u64 = 1 << 12;
+/// After a jump that may have switched stacks, a call this far below the known range of the current stack can still be on it.
+const MAX_GAP: u64 = 1 << 20;
+/// An address this close to a stack's range belongs to it, unless it is in the range of another.
+const MARGIN: u64 = 1 << 12;
 
-/// Fewer bytes than the system stores for each signal: registers, those of vectors, the description of the signal.
-const LEAST_OF_SIGNAL: u64 = 512;
+/// A lower bound for the bytes that the system stores for a signal: general and vector registers, and the description of the signal.
+const MIN_SIGNAL_SIZE: u64 = 512;
 
-/// A frame: where its return address lies, and what it is.
+/// A frame: the location of its return address, and the return address.
 type Frame = (Address, Address);
 
-/// A stack of the program.
 #[derive(Clone, Debug)]
 struct ProgramStack {
     paths: PathStack,
-    /// Lowest and highest address of a return address that was seen on it; the lowest is above the highest if there is none.
+    /// Lowest and highest location of a return address seen on it. The range is empty if low > high.
     low: u64,
     high: u64,
-    /// The frame that control left it from.
+    /// The frame from which control left it for another stack.
     left: Option<Frame>,
     /// Frames that paths were extended into, innermost last.
     extended: Vec<Frame>,
-    /// The stack that was interrupted by the handler which runs on this one.
+    /// The stack that was interrupted by the handler that runs on this one.
     interrupted: Option<usize>,
-    /// A handler has begun, and where its frames are is not known.
+    /// Whether a handler has begun and the location of its frames is not known yet.
     is_handler_new: bool,
 }
 
@@ -53,34 +49,34 @@ impl ProgramStack {
         }
     }
 
-    fn see(&mut self, at: Address) {
+    fn extend_range(&mut self, at: Address) {
         self.low = self.low.min(at.0);
         self.high = self.high.max(at.0);
     }
 
-    /// Whether an address lies in the range of this stack, or at most so far below or above it.
+    /// Returns true if an address is in the range of this stack, extended by `below` and `above`.
     fn spans(&self, at: Address, below: u64, above: u64) -> bool {
         self.low <= self.high && self.low.saturating_sub(below) <= at.0 && at.0 <= self.high.saturating_add(above)
     }
 
-    /// Entries on top that belong to frames which are gone when a return loads from an address, or a call stores there.
-    fn stale(&self, at: Address, is_return: bool) -> usize {
-        let mut stale = 0;
+    /// Number of entries on top whose frames no longer exist when a return loads from an address, or a call stores there.
+    fn stale_entries(&self, at: Address, is_return: bool) -> usize {
+        let mut stale_entries = 0;
         for (number, entry) in self.paths.from_top().enumerate() {
             match entry.stack {
                 Some(stack) if stack == at && is_return => return number,
-                // Where the handler returns from is not known exactly; it is above what it interrupted if that returns.
+                // The location of the handler's return address is only estimated. If it returns, that is above what it interrupted.
                 Some(_) if entry.is_handler && is_return => {}
-                Some(stack) if stack <= at => stale = number + 1,
+                Some(stack) if stack <= at => stale_entries = number + 1,
                 Some(_) => break,
                 None => {}
             }
         }
-        stale
+        stale_entries
     }
 
-    /// Removes the extended calls that are gone; says whether there were any.
-    fn cut_extended(&mut self, at: Address, is_return: bool) -> bool {
+    /// Removes extended calls that no longer exist. Returns true if there were any.
+    fn remove_extended(&mut self, at: Address, is_return: bool) -> bool {
         let before = self.extended.len();
         while self.extended.last().is_some_and(|(stack, _)| *stack < at || (*stack == at && !is_return)) {
             self.extended.pop();
@@ -88,32 +84,32 @@ impl ProgramStack {
         self.extended.len() < before
     }
 
-    /// Whether a return to an address, which it loads from there, is one of a frame on this stack.
+    /// Returns true if the frame is on this stack.
     fn has_frame(&self, frame: Frame) -> bool {
         self.paths.from_top().any(|entry| entry.frame() == Some(frame)) || self.extended.contains(&frame)
     }
 
-    /// How many calls the path of a frame is extended across.
+    /// Number of calls that the path of a frame is extended across.
     fn extensions(&self, frame: Option<Address>) -> u16 {
         let inner = self.extended.iter().rev().take_while(|(stack, _)| frame.is_none_or(|frame| *stack < frame)).count();
         u16::try_from(inner).unwrap_or(u16::MAX)
     }
 }
 
-/// What a return does beside its operations.
+/// Where a return leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// It returns to the caller.
+pub(crate) enum ReturnTarget {
+    /// To the caller.
     Caller,
-    /// It leads to another place in the caller: a landing pad.
+    /// To another place in the caller, such as a landing pad.
     Landing,
-    /// It is a jump within its procedure: its target was pushed just before.
+    /// Within its own procedure: a jump, whose target was pushed just before.
     Jump,
-    /// It leads to the stack with this number, and leaves this frame.
+    /// To the stack with this index, leaving the given frame.
     Stack(usize, Option<Frame>),
 }
 
-/// What was done beside the operations of branches.
+/// Statistics besides those of branch operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StackCounts {
     pub repairs: u64,
@@ -128,11 +124,11 @@ pub(crate) struct ProgramStacks {
     current: usize,
     capacity: usize,
     overflow: Overflow,
-    /// Paths are extended across calls.
+    /// Whether paths are extended across calls.
     extends_calls: bool,
-    /// A jump may have led to another frame since the last call or return.
+    /// Whether a jump may have led to another frame since the last call or return.
     may_have_moved: bool,
-    /// The first procedure of a handler has returned.
+    /// Whether the first procedure of a handler has returned.
     has_returned: bool,
     pub counts: StackCounts,
 }
@@ -156,7 +152,7 @@ impl ProgramStacks {
         self.stacks.iter().map(|s| size_of::<ProgramStack>() as u64 + s.paths.memory() + 16 * s.extended.capacity() as u64).sum()
     }
 
-    /// The path stack of the stack in use.
+    /// The path stack of the current stack.
     pub fn paths(&mut self) -> &mut PathStack {
         &mut self.stacks[self.current].paths
     }
@@ -169,14 +165,14 @@ impl ProgramStacks {
         self.stacks.iter().map(|s| s.paths.deepest()).max().unwrap_or(0)
     }
 
-    /// Discards entries on top.
+    /// Discards `number` entries on top.
     pub fn discard(&mut self, number: usize) {
         for _ in 0..number {
             self.counts.unfinished += u64::from(self.paths().pop().is_some());
         }
     }
 
-    /// Discards everything.
+    /// Discards all entries of all stacks.
     pub fn discard_all(&mut self) {
         for number in 0..self.stacks.len() {
             self.current = number;
@@ -191,12 +187,12 @@ impl ProgramStacks {
         self.has_returned = false;
     }
 
-    /// An indirect jump was processed.
+    /// Notes that an indirect jump was executed.
     pub fn jumped(&mut self) {
         self.may_have_moved = true;
     }
 
-    /// Prepares for a call that stores its return address there: its frame's entry is on top afterwards.
+    /// Prepares for a call that stores its return address at `at`. Afterwards, the entry of the calling frame is on top.
     pub fn before_call(&mut self, at: Address) {
         self.place_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
@@ -204,65 +200,66 @@ impl ProgramStacks {
         let is_inner = stack.paths.top().is_none_or(|top| top.stack.is_none_or(|frame| at < frame))
             && stack.extended.last().is_none_or(|(frame, _)| at < *frame);
         if !is_inner || (may_have_moved && !stack.spans(at, 0, 0)) {
-            match self.locate(at, FAR) {
+            match self.locate(at, MAX_GAP) {
                 Some(place) if place == self.current => self.unwind(at, false),
-                place => self.carry(place, at, false),
+                place => self.move_path(place, at, false),
             }
         }
-        self.stacks[self.current].see(at);
+        self.stacks[self.current].extend_range(at);
     }
 
-    /// A path is extended across a call.
+    /// Extends a path across a call.
     pub fn extend(&mut self, at: Address, return_address: Address) {
         self.stacks[self.current].extended.push((at, return_address));
     }
 
-    /// Prepares for a return that loads from an address: its frame's entry is on top afterwards, unless it leads to another stack.
-    pub fn before_return(&mut self, at: Address, target: Address) -> Arrival {
+    /// Prepares for a return that loads from `at`. Afterwards, the entry of the returning frame is on top, unless the return leads to
+    /// another stack.
+    pub fn before_return(&mut self, at: Address, target: Address) -> ReturnTarget {
         self.place_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
         if self.frame() == Some((at, target)) {
-            return Arrival::Caller;
+            return ReturnTarget::Caller;
         }
         let awaits = |(number, stack): (usize, &ProgramStack)| number != self.current && stack.left == Some((at, target));
         if let Some(number) = self.stacks.iter().enumerate().position(awaits) {
-            return Arrival::Stack(number, self.frame());
+            return ReturnTarget::Stack(number, self.frame());
         }
-        match self.locate(at, NEAR) {
+        match self.locate(at, MARGIN) {
             Some(place) if place == self.current => {}
-            Some(place) if may_have_moved && self.stacks[place].has_frame((at, target)) => self.carry(Some(place), at, true),
-            Some(place) => return Arrival::Stack(place, self.frame()),
-            None => return Arrival::Stack(self.add(), self.frame()),
+            Some(place) if may_have_moved && self.stacks[place].has_frame((at, target)) => self.move_path(Some(place), at, true),
+            Some(place) => return ReturnTarget::Stack(place, self.frame()),
+            None => return ReturnTarget::Stack(self.add(), self.frame()),
         }
         self.unwind(at, true);
-        self.stacks[self.current].see(at);
+        self.stacks[self.current].extend_range(at);
         match self.frame() {
-            // A procedure whose call was not seen.
-            None => Arrival::Caller,
-            Some((frame, return_address)) if frame == at && return_address == target => Arrival::Caller,
-            Some((frame, _)) if frame == at => Arrival::Landing,
-            Some(_) => Arrival::Jump,
+            // The procedure's call was not seen.
+            None => ReturnTarget::Caller,
+            Some((frame, return_address)) if frame == at && return_address == target => ReturnTarget::Caller,
+            Some((frame, _)) if frame == at => ReturnTarget::Landing,
+            Some(_) => ReturnTarget::Jump,
         }
     }
 
-    /// Carries out where a return led, after its operations.
-    pub fn arrive(&mut self, arrival: Arrival, popped: Option<PathEntry>, at: Address, target: Address) {
-        match arrival {
-            Arrival::Caller | Arrival::Jump => {}
-            Arrival::Landing => self.take_over(PathEntry::starting_at(target)),
-            Arrival::Stack(place, left) => {
+    /// Completes a return after its operations.
+    pub fn complete_return(&mut self, return_target: ReturnTarget, popped: Option<PathEntry>, at: Address, target: Address) {
+        match return_target {
+            ReturnTarget::Caller | ReturnTarget::Jump => {}
+            ReturnTarget::Landing => self.replace_top(PathEntry::starting_at(target)),
+            ReturnTarget::Stack(place, left) => {
                 self.leave(place, left, popped);
                 self.resume(at, target);
             }
         }
     }
 
-    /// A path of an extended call has ended by a return: the innermost call is over.
+    /// Ends the innermost extended call, which has returned.
     pub fn end_extended(&mut self) {
         self.stacks[self.current].extended.pop();
     }
 
-    /// A handler begins. Until a call or return says which stack it runs on, it has one of its own.
+    /// Enters a handler. Until a call or return shows which stack it runs on, it has one of its own.
     pub fn interrupt(&mut self, handler: Address) {
         let is_free = |stack: &ProgramStack| stack.low > stack.high && stack.paths.depth() == 0 && stack.interrupted.is_none();
         let free = self.stacks.iter().position(is_free).filter(|place| *place != self.current);
@@ -274,19 +271,19 @@ impl ProgramStacks {
         self.has_returned = false;
     }
 
-    /// A handler's first procedure has returned, to code of the system that goes back to what was interrupted.
+    /// Handles the return of a handler's first procedure, to system code that resumes what was interrupted.
     pub fn handler_returned(&mut self) {
         self.has_returned = true;
         self.back_to_interrupted();
     }
 
-    /// What a handler interrupted goes on.
+    /// Resumes what a handler interrupted.
     pub fn leave_handler(&mut self) {
         if !std::mem::take(&mut self.has_returned) {
             let above = self.paths().above(|entry| entry.is_handler);
             let is_own = self.stacks[self.current].interrupted.is_some();
             let depth = self.paths().depth();
-            // On a stack of its own, what the path stack has lost may be the handler's first entry.
+            // On a stack of its own, the handler's first entry may have been dropped.
             self.discard(above.map_or(if is_own { depth } else { 0 }, |above| above + 1));
             self.back_to_interrupted();
         }
@@ -307,14 +304,14 @@ impl ProgramStacks {
         if extends_calls && top.extensions > 0 { stack.extended.last().copied() } else { top.frame() }
     }
 
-    /// The stack that an address lies on, if it is known; it may lie so far below the one in use.
+    /// The stack that an address is on, if known. For the current stack, it may be up to `below` under its range.
     fn locate(&self, at: Address, below: u64) -> Option<usize> {
         let current = &self.stacks[self.current];
         let other = |margin| self.stacks.iter().position(|stack| stack.spans(at, margin, margin));
         if current.low > current.high || current.spans(at, 0, 0) {
             return Some(self.current);
         }
-        other(0).or_else(|| current.spans(at, below, NEAR).then_some(self.current)).or_else(|| other(NEAR))
+        other(0).or_else(|| current.spans(at, below, MARGIN).then_some(self.current)).or_else(|| other(MARGIN))
     }
 
     fn add(&mut self) -> usize {
@@ -322,24 +319,24 @@ impl ProgramStacks {
         self.stacks.len() - 1
     }
 
-    /// Removes what belongs to frames that are gone. The path on top goes on, in the frame that is left.
+    /// Discards the entries of frames that no longer exist. The path on top continues in the frame that remains.
     fn unwind(&mut self, at: Address, is_return: bool) {
         let stack = &mut self.stacks[self.current];
-        let has_cut = stack.cut_extended(at, is_return);
-        let stale = stack.stale(at, is_return);
-        if stale > 0 {
+        let has_removed = stack.remove_extended(at, is_return);
+        let stale_entries = stack.stale_entries(at, is_return);
+        if stale_entries > 0 {
             let top = self.paths().pop();
-            self.discard(stale - 1);
-            top.into_iter().for_each(|top| self.take_over(top));
-        } else if has_cut && let Some(frame) = stack.paths.top().map(|top| top.stack) {
+            self.discard(stale_entries - 1);
+            top.into_iter().for_each(|top| self.replace_top(top));
+        } else if has_removed && let Some(frame) = stack.paths.top().map(|top| top.stack) {
             let extensions = stack.extensions(frame);
             stack.paths.top().into_iter().for_each(|top| top.extensions = extensions);
         }
-        self.counts.repairs += u64::from(stale > 0 || has_cut);
+        self.counts.repairs += u64::from(stale_entries > 0 || has_removed);
     }
 
-    /// Takes the path on top to the stack that a jump led to.
-    fn carry(&mut self, place: Option<usize>, at: Address, is_return: bool) {
+    /// Moves the path on top to the stack that a jump led to.
+    fn move_path(&mut self, place: Option<usize>, at: Address, is_return: bool) {
         let left = self.frame();
         let top = self.paths().pop();
         if top.is_some_and(|top| top.frame() != left) {
@@ -349,20 +346,20 @@ impl ProgramStacks {
         self.leave(place, left, top);
         let stack = &mut self.stacks[self.current];
         stack.left = None;
-        stack.cut_extended(at, is_return);
-        let stale = stack.stale(at, is_return);
-        self.discard(stale);
-        top.into_iter().for_each(|top| self.take_over(top));
+        stack.remove_extended(at, is_return);
+        let stale_entries = stack.stale_entries(at, is_return);
+        self.discard(stale_entries);
+        top.into_iter().for_each(|top| self.replace_top(top));
     }
 
-    /// Leaves the stack in use for another, in a frame whose path was taken off.
+    /// Switches to another stack, from a frame whose path was popped.
     fn leave(&mut self, place: usize, left: Option<Frame>, path: Option<PathEntry>) {
         let stack = &mut self.stacks[self.current];
         stack.left = left;
         if let (Some(path), Some((_, return_address))) = (path, left)
             && path.frame() != left
         {
-            // The path was extended into that frame, and its caller goes on with another.
+            // The path was extended into that frame, so its caller continues with another path.
             let extensions = stack.extensions(path.stack);
             let PathEntry { return_address: of_caller, stack: at, is_handler, .. } = path;
             let caller =
@@ -373,27 +370,27 @@ impl ProgramStacks {
         self.counts.switches += 1;
     }
 
-    /// Goes on, on the stack that a return led to.
+    /// Resumes the stack that a return led to.
     fn resume(&mut self, at: Address, target: Address) {
         let stack = &mut self.stacks[self.current];
-        stack.see(at);
+        stack.extend_range(at);
         if stack.left.take() == Some((at, target)) {
             return;
         }
-        stack.cut_extended(at, true);
-        let stale = stack.stale(at, true);
-        self.discard(stale);
+        stack.remove_extended(at, true);
+        let stale_entries = stack.stale_entries(at, true);
+        self.discard(stale_entries);
         let frame = self.paths().top().and_then(|top| top.frame());
         if frame.is_some_and(|(frame, _)| frame == at) {
             self.discard(1);
         }
         if frame != Some((at, target)) {
-            self.take_over(PathEntry::starting_at(target));
+            self.replace_top(PathEntry::starting_at(target));
         }
     }
 
-    /// A path takes the place of the one on top, whose procedure it belongs to.
-    fn take_over(&mut self, mut path: PathEntry) {
+    /// Replaces the entry on top by a path of the same procedure.
+    fn replace_top(&mut self, mut path: PathEntry) {
         let extends_calls = self.extends_calls;
         let stack = &mut self.stacks[self.current];
         let replaced = stack.paths.pop();
@@ -406,18 +403,18 @@ impl ProgramStacks {
         stack.paths.push(path);
     }
 
-    /// Moves a handler that has just begun to the stack that it runs on: that of the address, or, without one, the interrupted one.
+    /// Moves a handler that has just begun to the stack that it runs on: the one that `at` is on, or the interrupted one if `at` is `None`.
     pub fn place_handler(&mut self, at: Option<Address>) {
-        let begun = self.current;
-        let stack = &mut self.stacks[begun];
+        let provisional = self.current;
+        let stack = &mut self.stacks[provisional];
         if !std::mem::take(&mut stack.is_handler_new) {
             return;
         }
         let Some(interrupted) = stack.interrupted else { return };
         let place = at.map_or(Some(interrupted), |at| self.stack_of_handler(at, interrupted));
         let Some(place) = place else { return };
-        let mut handler: Vec<PathEntry> = std::iter::from_fn(|| self.stacks[begun].paths.pop()).collect();
-        self.stacks[begun].interrupted = None;
+        let mut handler: Vec<PathEntry> = std::iter::from_fn(|| self.stacks[provisional].paths.pop()).collect();
+        self.stacks[provisional].interrupted = None;
         self.current = place;
         if place != interrupted {
             let left = self.paths().depth();
@@ -425,25 +422,25 @@ impl ProgramStacks {
             (self.stacks[place].interrupted, self.stacks[place].left) = (Some(interrupted), None);
         }
         let stack = &mut self.stacks[place];
-        at.into_iter().for_each(|at| stack.see(at));
+        at.into_iter().for_each(|at| stack.extend_range(at));
         while let Some(mut entry) = handler.pop() {
             if place == interrupted && entry.is_handler {
-                // Its frames lie below what the system stores for it, and that below the frame that it interrupted.
-                entry.stack = at.map(|at| Address(at.0.saturating_add(LEAST_OF_SIGNAL)));
+                // Its frames are below the data that the system stores for the signal, which is below the interrupted frame.
+                entry.stack = at.map(|at| Address(at.0.saturating_add(MIN_SIGNAL_SIZE)));
             }
             stack.paths.push(entry);
         }
     }
 
-    /// The stack of a handler with a frame at an address; `None` if it is a new one.
+    /// The known stack of a handler with a frame at an address; `None` if it is a new one.
     fn stack_of_handler(&self, at: Address, interrupted: usize) -> Option<usize> {
         let stack = &self.stacks[interrupted];
         let innermost = stack.paths.from_top().find_map(|entry| entry.stack);
         let innermost = innermost.map_or(stack.high.saturating_add(1), |frame| frame.0);
-        if stack.low > stack.high || (at.0 < innermost && stack.low.saturating_sub(FAR) <= at.0) {
+        if stack.low > stack.high || (at.0 < innermost && stack.low.saturating_sub(MAX_GAP) <= at.0) {
             return Some(interrupted);
         }
-        let near = |margin| self.stacks.iter().position(|stack| stack.spans(at, margin, margin));
-        near(0).or_else(|| near(NEAR))
+        let closest = |margin| self.stacks.iter().position(|stack| stack.spans(at, margin, margin));
+        closest(0).or_else(|| closest(MARGIN))
     }
 }

@@ -1,32 +1,29 @@
-//! What a full set of the hot path table does about a path that it does not hold (section 5.4).
+//! Replacement policies of the hot path table: what a full set does with a path that it does not contain (section 5.4).
 //!
-//! Published: the least frequently used entry goes, and the new one starts with the incoming count (`lfu`). Then the
-//! entry that came last is mostly the next to go, and a path that becomes hot late has to be lucky. Other policies are
-//! algorithms for frequent items of streams, in each set by itself; none stores more than the published table does.
-//!
-//! | policy | source |
-//! |---|---|
-//! | `space-saving` | Metwally, Agrawal, El Abbadi, *Efficient computation of frequent and top-k elements in data streams*, ICDT 2005 |
-//! | `rap` | Ben-Basat and others, *Randomized admission policy for efficient top-k and frequency estimation*, INFOCOM 2017 |
-//! | `decay` | Yang, Zhang, Li et al., *HeavyKeeper: an accurate algorithm for finding top-k elephant flows*, USENIX ATC 2018 |
+//! As published, the least frequently used entry is replaced, and the new one starts with the incoming count (`lfu`). Then the newest entry
+//! is usually replaced next, so a path that becomes hot late is hardly ever kept. The other policies apply algorithms for frequent items in
+//! streams to each set; none of them needs more storage.
 
 use crate::names::names;
 
-/// A policy.
+/// A replacement policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Replacement {
-    /// The least frequently used entry goes: as published.
+    /// Replaces the least frequently used entry, as published.
     #[default]
     Lfu,
-    /// The least recently used entry goes.
+    /// Replaces the least recently used entry.
     Lru,
-    /// Any entry goes.
+    /// Replaces a random entry.
     Random,
-    /// The least frequently used entry goes, and the new one inherits its count.
+    /// Replaces the least frequently used entry, and adds its count to the new one (Metwally, Agrawal and El Abbadi, *Efficient computation
+    /// of frequent and top-k elements in data streams*, ICDT 2005).
     SpaceSaving,
-    /// As `space-saving`, but only with probability of the incoming count over the sum of both.
+    /// Like `space-saving`, but only with the probability of the incoming count over the sum of both counts (Ben-Basat and others,
+    /// *Randomized admission policy for efficient top-k and frequency estimation*, INFOCOM 2017).
     RandomizedAdmission,
-    /// The incoming count wears the least frequently used entry down, with a probability that falls with that one's count; at zero it goes.
+    /// Decreases the count of the least frequently used entry, with a probability that falls with that count, and replaces the entry at
+    /// zero (Yang, Zhang, Li et al., *HeavyKeeper: an accurate algorithm for finding top-k elephant flows*, USENIX ATC 2018).
     Decay,
 }
 
@@ -36,7 +33,7 @@ names! {
     }
 }
 
-/// Random numbers of a hardware generator: xorshift (Marsaglia, 2003). Fixed seed, so that results repeat.
+/// A random number generator for hardware: xorshift (Marsaglia, 2003). The seed is fixed, so results are reproducible.
 #[derive(Clone, Debug)]
 pub struct Generator(u64);
 
@@ -55,7 +52,7 @@ impl Generator {
         self.0
     }
 
-    /// A number below a bound that is not zero.
+    /// A number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }

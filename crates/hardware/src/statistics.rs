@@ -1,18 +1,19 @@
-//! What profiles of paths look like: how few paths hold most of it (figures 5.2 and 5.3), and whether two profiles order
-//! the same paths alike (section 5.5.2, the two power models).
+//! Statistics of path profiles: how few paths account for most of a profile (figures 5.2 and 5.3), and the rank correlation of two profiles
+//! (section 5.5.2).
 
 use crate::descriptor::PathDescriptor;
 use crate::profile::PathProfile;
 use std::collections::BTreeSet;
 
-/// Numbers of paths at which the cumulative distribution is given: 1, 2, 5, 10, ... up to one that holds all.
+/// Numbers of paths for which the cumulative distribution is given: 1, 2, 5, 10, ..., and finally all.
 fn steps(paths: usize) -> impl Iterator<Item = usize> {
     let decades = (0..).map(|power| 10usize.saturating_pow(power));
     let steps = decades.flat_map(|decade| [1, 2, 5].map(|of| decade.saturating_mul(of)));
     steps.take_while(move |step| *step < paths).chain((paths > 0).then_some(paths))
 }
 
-/// How much the hottest paths hold together: number of paths, percent of the profile. `hottest` is in descending order.
+/// Cumulative distribution over the hottest paths: numbers of paths, and their percentage of the profile. `hottest` must be in descending
+/// order.
 pub fn cumulative(hottest: &[(PathDescriptor, u64)]) -> Vec<(usize, f64)> {
     let total: u64 = hottest.iter().map(|(_, count)| count).sum();
     let (mut sum, mut at) = (0u64, 0);
@@ -24,8 +25,8 @@ pub fn cumulative(hottest: &[(PathDescriptor, u64)]) -> Vec<(usize, f64)> {
     steps(hottest.len()).map(share).collect()
 }
 
-/// Spearman's rank correlation of two profiles over the paths of both, from -1 to 1; equal counts have their mean rank.
-/// `None` if there are fewer than two paths, or one profile has the same count for all.
+/// Spearman's rank correlation (-1 to 1) over the paths of both profiles; equal counts get their mean rank. `None` if there are fewer than
+/// two paths, or if all counts of a profile are equal.
 pub fn rank_correlation(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     let paths: BTreeSet<PathDescriptor> = one.iter().chain(other.iter()).map(|(path, _)| *path).collect();
     let ranks = |profile: &PathProfile| ranks(&paths.iter().map(|path| profile.count(path)).collect::<Vec<_>>());
@@ -40,7 +41,6 @@ pub fn rank_correlation(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     (of_one > 0.0 && of_other > 0.0).then(|| both / (of_one * of_other).sqrt())
 }
 
-/// The rank of each count, from 1.
 fn ranks(counts: &[u64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..counts.len()).collect();
     order.sort_by_key(|at| counts[*at]);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_one_profile_only_count() {
+    fn paths_of_only_one_profile_are_included() {
         let mut more = profile(&[1, 2, 3]);
         more.add(&PathDescriptor::starting_at(Address(99)), 50);
         assert!(rank_correlation(&profile(&[1, 2, 3]), &more).unwrap() < 0.0);

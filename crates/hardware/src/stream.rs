@@ -1,11 +1,10 @@
-//! What a thread retires, as the path detector sees it: branches in program order, and where their order breaks.
-//!
-//! Invariant of a well-formed stream: code runs in a straight line from where one record leads to the address of the next branch.
+//! The events of a thread, as the path detector sees them: retired branches in program order, and discontinuities. In a well-formed stream,
+//! code runs straight from where one record leads to the address of the next branch.
 
 use crate::names::names;
 use std::fmt;
 
-/// An address in the memory of the program.
+/// An address in the program's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(pub u64);
 
@@ -15,28 +14,28 @@ impl fmt::Display for Address {
     }
 }
 
-/// A thread of the program. Numbers are the source's and are not used again for another thread of the same stream.
+/// A thread of the program. The source assigns the numbers, and does not reuse them within a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
-/// What a branch instruction is.
+/// The kind of a branch instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BranchKind {
-    /// Taken or not, to a fixed address.
+    /// Conditional, to a fixed address.
     Conditional,
-    /// Always taken, to a fixed address.
+    /// Unconditional, to a fixed address.
     Jump,
-    /// Always taken, to an address from a register or memory.
+    /// Unconditional, to an address from a register or memory.
     IndirectJump,
-    /// A call of a fixed address.
+    /// A call to a fixed address.
     Call,
-    /// A call of an address from a register or memory.
+    /// A call to an address from a register or memory.
     IndirectCall,
     /// A return.
     Return,
 }
 
-// The order is that of the numbers in files.
+// Files contain the numbers of this order.
 names! {
     BranchKind {
         Conditional "conditional", Jump "jump", IndirectJump "indirect-jump", Call "call", IndirectCall "indirect-call", Return "return"
@@ -44,51 +43,52 @@ names! {
 }
 
 impl BranchKind {
-    /// Whether it is a call, of a fixed address or not.
+    /// Returns true for direct and indirect calls.
     pub fn is_call(self) -> bool {
         matches!(self, BranchKind::Call | BranchKind::IndirectCall)
     }
 }
 
-/// A branch that retired.
+/// A retired branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RetiredBranch {
     /// Its own address.
     pub address: Address,
-    /// Where it leads if taken.
+    /// Its target if taken.
     pub target: Address,
-    /// The instruction behind it.
+    /// The address after it.
     pub fall_through: Address,
-    /// What it is.
+    /// Its kind.
     pub kind: BranchKind,
-    /// Whether it was taken; only a conditional branch may not be.
+    /// Whether it was taken; always true for unconditional branches.
     pub is_taken: bool,
-    /// Instructions since the branch before it, itself among them.
+    /// Instructions since the previous branch, including this one.
     pub instructions: u32,
-    /// Where a call stores its return address, or a return loads it; `None` of other branches, and if the source does not say.
+    /// Where a call stores, or a return loads, its return address; `None` for other branches, and if the source does not tell.
     pub stack: Option<Address>,
 }
 
 impl RetiredBranch {
-    /// The instruction executed after it.
+    /// Address of the next instruction executed.
     pub fn next(&self) -> Address {
         if self.is_taken { self.target } else { self.fall_through }
     }
 }
 
-/// What a thread's stream consists of.
+/// An event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamEvent {
-    /// The thread begins here.
+    /// The thread starts at this address.
     Begin(Address),
+
     /// A branch retired.
     Branch(RetiredBranch),
-    /// A signal's handler begins; what it interrupts goes on at the matching [`StreamEvent::Resume`].
+    /// A signal handler starts at this address. The interrupted code continues at the matching [`StreamEvent::Resume`].
     Interrupt(Address),
-    /// The handler returned to what it had interrupted.
+    /// The handler returned, and the interrupted code continues at this address.
     Resume(Address),
-    /// Something is missing, or cannot be explained, before the instruction at this address.
+    /// Before the instruction at this address, something is missing or inconsistent.
     Gap(Address),
-    /// The thread ended, after so many instructions since its last branch.
+    /// The thread ended, this many instructions after its last branch.
     End(u32),
 }

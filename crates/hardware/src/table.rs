@@ -1,6 +1,4 @@
-//! The hot path table: a set-associative table of path descriptors with 32-bit accumulators (section 5.4).
-//!
-//! An update searches one set: time linear in the associativity. Accumulators saturate.
+//! The hot path table: a set-associative table of path descriptors with saturating 32-bit accumulators (section 5.4).
 
 use crate::descriptor::PathDescriptor;
 use crate::error::HardwareError;
@@ -8,34 +6,31 @@ use crate::index::IndexFunction;
 use crate::profile::PathProfile;
 use crate::replacement::{Generator, Replacement};
 
-/// Everything that is a parameter of a table.
+/// The parameters of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableParameters {
-    /// Entries, a power of two.
+    /// Number of entries, a power of two.
     pub entries: usize,
-    /// Entries of a set, a power of two.
+    /// Number of entries in a set, a power of two.
     pub associativity: usize,
-    /// Which set a path belongs to.
+    /// How the set of a path is computed.
     pub index: IndexFunction,
-    /// Which entry goes.
+    /// Which entry of a full set is replaced.
     pub replacement: Replacement,
 }
 
 impl TableParameters {
-    /// The published configuration: 512 entries, 4-way, start xor length xor outcomes, least frequently used.
+    /// The published configuration: 512 entries, 4-way, exclusive or of start, length and outcomes, least frequently used.
     pub const PUBLISHED: TableParameters =
         TableParameters { entries: 512, associativity: 4, index: IndexFunction::Xor, replacement: Replacement::Lfu };
 
-    /// Reads `ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT]`, such as `512x4,xor,lfu`.
-    ///
-    /// # Errors
-    /// Says which word is not understood, and what it may be.
+    /// Parses `ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT]`, for example `512x4,xor,lfu`.
     pub fn parse(text: &str) -> Result<TableParameters, HardwareError> {
         let mut words = text.split(',');
         let size = words.next().unwrap_or_default();
         let numbers = size.split_once('x').and_then(|(e, a)| Some((e.parse().ok()?, a.parse().ok()?)));
         let Some((entries, associativity)) = numbers else {
-            return Err(HardwareError::parameter("table", text, "ENTRIESxASSOCIATIVITY, such as 512x4, or 512x4,fold,rap"));
+            return Err(HardwareError::parameter("table", text, "ENTRIESxASSOCIATIVITY, for example 512x4 or 512x4,fold,rap"));
         };
         let mut table = TableParameters { entries, associativity, ..TableParameters::PUBLISHED };
         for word in words {
@@ -54,10 +49,7 @@ impl TableParameters {
         Ok(table)
     }
 
-    /// Checks the numbers.
-    ///
-    /// # Errors
-    /// One is out of its range.
+    /// Checks that all parameters are in range.
     pub fn check(&self) -> Result<(), HardwareError> {
         let is_size = |n: usize| n.is_power_of_two() && n <= 1 << 24;
         if !is_size(self.entries) {
@@ -69,13 +61,13 @@ impl TableParameters {
         Ok(())
     }
 
-    /// Its name, which [`TableParameters::parse`] reads.
+    /// The name that [`TableParameters::parse`] accepts.
     pub fn name(&self) -> String {
         format!("{}x{},{},{}", self.entries, self.associativity, self.index.name(), self.replacement.name())
     }
 
-    /// Bits of storage. An entry has the start (48 bits), length and outcomes of a path of at most `length_limit` branches,
-    /// and an accumulator of 32 bits; least recently used also needs a rank.
+    /// Storage in bits. An entry has the start (48 bits), length and outcomes of a path of at most `length_limit` branches, and a 32-bit
+    /// accumulator. Least recently used replacement also needs a rank.
     pub fn storage_bits(&self, length_limit: u8) -> usize {
         let length = (u8::BITS - length_limit.leading_zeros()) as usize;
         let rank = if self.replacement == Replacement::Lru { self.associativity.trailing_zeros() as usize } else { 0 };
@@ -87,36 +79,36 @@ impl TableParameters {
 struct Entry {
     path: PathDescriptor,
     count: u32,
-    /// When it was used last; only `lru` asks.
+    /// Time of the last use, for `lru`.
     used: u64,
     is_valid: bool,
 }
 
-/// What an update met.
+/// The outcome of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TableUpdate {
-    /// The path was there.
+    /// The path was in the table.
     Hit,
-    /// It was not, and is now.
+    /// It was inserted.
     Inserted,
-    /// It was not, and is not.
+    /// It was not in the table, and was not inserted.
     Rejected,
 }
 
-/// What a table did.
+/// Statistics of updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounts {
-    /// Updates of paths that were there.
+    /// Updates of paths in the table.
     pub hits: u64,
-    /// Updates of paths that were not.
+    /// Updates of other paths.
     pub misses: u64,
-    /// Entries that had to go.
+    /// Replaced entries.
     pub replacements: u64,
-    /// Accumulators that were held at their largest value.
+    /// Accumulators that saturated.
     pub saturated: u64,
 }
 
-/// The table.
+/// A hot path table.
 #[derive(Clone, Debug)]
 pub struct HotPathTable {
     parameters: TableParameters,
@@ -127,12 +119,12 @@ pub struct HotPathTable {
 }
 
 impl HotPathTable {
-    /// Bytes of memory that a table takes.
+    /// Memory of a table with these parameters, in bytes.
     pub fn memory(parameters: &TableParameters) -> u64 {
         (parameters.entries * size_of::<Entry>()) as u64
     }
 
-    /// An empty table.
+    /// Creates an empty table.
     ///
     /// # Errors
     /// A parameter is out of its range.
@@ -147,12 +139,12 @@ impl HotPathTable {
         self.parameters
     }
 
-    /// What it did so far.
+    /// The statistics so far.
     pub fn counts(&self) -> TableCounts {
         self.counts
     }
 
-    /// Adds the count of a path that ended.
+    /// Adds the count of a completed path.
     pub fn update(&mut self, path: &PathDescriptor, count: u32) -> TableUpdate {
         self.clock += 1;
         let ways = self.parameters.associativity;
@@ -177,20 +169,20 @@ impl HotPathTable {
         update
     }
 
-    /// What it holds.
+    /// The content of the table.
     pub fn profile(&self) -> PathProfile {
         let mut profile = PathProfile::default();
         self.entries.iter().filter(|e| e.is_valid).for_each(|e| profile.add(&e.path, u64::from(e.count)));
         profile
     }
 
-    /// Forgets everything but its counts of updates.
+    /// Removes all entries, but keeps the statistics.
     pub fn clear(&mut self) {
         self.entries.fill(Entry::default());
     }
 }
 
-/// Replaces an entry of a full set, or not.
+/// Replaces an entry of a full set, or rejects the new one.
 fn replace(set: &mut [Entry], fresh: Entry, policy: Replacement, generator: &mut Generator) -> TableUpdate {
     let least = || (0..set.len()).min_by_key(|at| set[*at].count).unwrap_or(0);
     let at = match policy {
@@ -210,7 +202,7 @@ fn replace(set: &mut [Entry], fresh: Entry, policy: Replacement, generator: &mut
             *victim = Entry { count: inherited.min(u64::from(u32::MAX)) as u32, ..fresh };
         }
         Replacement::Decay => {
-            if !wear(victim, fresh.count, generator) {
+            if !decay(victim, fresh.count, generator) {
                 return TableUpdate::Rejected;
             }
             *victim = fresh;
@@ -219,12 +211,11 @@ fn replace(set: &mut [Entry], fresh: Entry, policy: Replacement, generator: &mut
     TableUpdate::Inserted
 }
 
-/// Wears a count down: by the incoming one with probability 1.08 to the power of minus the count, as HeavyKeeper does.
-/// Says whether it is gone.
-fn wear(victim: &mut Entry, by: u32, generator: &mut Generator) -> bool {
-    // Above this count the probability is below that of one draw of 2^32.
-    const HARDLY_EVER: u32 = 288;
-    let count = victim.count.min(HARDLY_EVER);
+/// Decreases a count by `by`, with probability 1.08 to the power of minus the count, as HeavyKeeper does. Returns true if it reached zero.
+fn decay(victim: &mut Entry, by: u32, generator: &mut Generator) -> bool {
+    // Above this count, the probability is less than 2^-32.
+    const MAX_EXPONENT: u32 = 288;
+    let count = victim.count.min(MAX_EXPONENT);
     let threshold = 1.08f64.powi(-(count as i32)) * f64::from(u32::MAX);
     if (generator.draw() >> 32) as f64 <= threshold {
         victim.count = victim.count.saturating_sub(by);

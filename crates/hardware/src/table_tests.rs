@@ -1,4 +1,4 @@
-//! The hot path table: equal to a map where nothing has to go, and each policy by a sequence worked out by hand.
+//! Hot path tables: equal to a map if nothing is replaced; each policy on a sequence worked out by hand.
 
 use super::*;
 use crate::stream::Address;
@@ -26,7 +26,7 @@ fn fed(replacement: Replacement, starts: &[u64]) -> HotPathTable {
 }
 
 #[test]
-fn a_table_that_holds_all_paths_equals_a_map() {
+fn table_with_room_for_all_paths_equals_a_map() {
     let mut generator = Generator::default();
     for replacement in Replacement::ALL {
         let mut table = one_set(replacement, 256);
@@ -42,14 +42,14 @@ fn a_table_that_holds_all_paths_equals_a_map() {
 }
 
 #[test]
-fn the_least_frequently_used_goes() {
+fn lfu_replaces_the_least_frequently_used_entry() {
     let table = fed(Replacement::Lfu, &[1, 1, 2, 3, 4]);
     assert_eq!(holds(&table), [(1, 2), (4, 1)]);
     assert_eq!(table.counts(), TableCounts { hits: 1, misses: 4, replacements: 2, saturated: 0 });
 }
 
 #[test]
-fn the_least_recently_used_goes() {
+fn lru_replaces_the_least_recently_used_entry() {
     assert_eq!(holds(&fed(Replacement::Lru, &[1, 1, 2, 3])), [(2, 1), (3, 1)]);
     assert_eq!(holds(&fed(Replacement::Lru, &[1, 2, 1, 3])), [(1, 2), (3, 1)]);
 }
@@ -60,7 +60,7 @@ fn space_saving_inherits_counts() {
 }
 
 #[test]
-fn a_hot_path_is_not_displaced_by_many_cold_ones() {
+fn hot_path_is_not_displaced_by_many_cold_ones() {
     for replacement in [Replacement::Lfu, Replacement::RandomizedAdmission, Replacement::Decay] {
         let mut table = one_set(replacement, 4);
         for at in 0..20_000u64 {
@@ -80,7 +80,7 @@ fn accumulators_saturate() {
 }
 
 #[test]
-fn configurations_are_read_and_checked() {
+fn configurations_are_parsed_and_checked() {
     assert_eq!(TableParameters::parse("512x4").unwrap(), TableParameters::PUBLISHED);
     let table = TableParameters::parse("128x2,start,rap").unwrap();
     assert_eq!(TableParameters::parse(&table.name()).unwrap(), table);

@@ -1,7 +1,5 @@
-//! The detector beside an oracle that keeps the true call stacks of a program at random: calls, `longjmp`, exceptions,
-//! coroutines, handlers of signals on their own stack or the interrupted one.
-//!
-//! The oracle knows which frames are alive, since it makes the program; the detector sees branches only.
+//! Checks the detector, which sees only branches, against an oracle that keeps the true call stacks of a random program: calls, `longjmp`,
+//! exceptions, coroutines, and signal handlers on their own stack or the interrupted one.
 
 use std::collections::VecDeque;
 use trodden_hardware::{
@@ -19,25 +17,25 @@ impl Random {
         self.0 % bound
     }
 
-    fn in_(&mut self, of: u64) -> bool {
+    fn one_in(&mut self, of: u64) -> bool {
         self.below(of) == 0
     }
 }
 
-/// Where a path begins, and the outcomes of its branches.
+/// Start of a path, and the outcomes of its branches.
 type Path = (u64, Vec<bool>);
 
 #[derive(Clone, Debug)]
 struct Frame {
-    /// Where its return address lies, and what it is; `None` of the first frame of a stack, and of handlers.
+    /// Location and value of its return address; `None` for the first frame of a stack, and for handlers.
     call: Option<(u64, u64)>,
     /// Its stack pointer.
     pointer: u64,
-    /// The path that it owns; `None` if that of a caller is extended into it, or if the path stack lost it.
+    /// The path that it owns; `None` if a caller's path is extended into it, or if the path stack lost it.
     path: Option<Path>,
     is_extended: bool,
-    /// Its entry was lost, and another made when it went on: where its return address lies is not known.
-    is_found_again: bool,
+    /// Whether its entry was lost and another created when it continued, so that the location of its return address is unknown.
+    is_recreated: bool,
 }
 
 /// A stack of the program.
@@ -45,7 +43,7 @@ struct Frame {
 struct Stack {
     top: u64,
     frames: Vec<Frame>,
-    /// Where a frame that gave up this stack goes on: its call.
+    /// Location and value of the return address with which the frame that left this stack resumes.
     resumes: Option<(u64, u64)>,
 }
 
@@ -53,10 +51,10 @@ struct Machine {
     random: Random,
     stacks: Vec<Stack>,
     current: usize,
-    /// The stack that handlers have, and the one that was interrupted.
+    /// Address of the signal stack.
     alternate: u64,
     interrupted: Option<(usize, Stack)>,
-    most_extensions: usize,
+    max_extensions: usize,
     capacity: usize,
     address: u64,
     events: Vec<StreamEvent>,
@@ -65,8 +63,8 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(seed: u64, most_extensions: usize, capacity: usize) -> Machine {
-        let first = Frame { call: None, pointer: 0x7fff_f000, path: Some((0x10, Vec::new())), is_extended: false, is_found_again: false };
+    fn new(seed: u64, max_extensions: usize, capacity: usize) -> Machine {
+        let first = Frame { call: None, pointer: 0x7fff_f000, path: Some((0x10, Vec::new())), is_extended: false, is_recreated: false };
         // Below, above, or between the other stacks.
         let alternate = [0x1000_0000, 0x9fff_0000, 0x4004_8000][(seed % 3) as usize];
         Machine {
@@ -75,7 +73,7 @@ impl Machine {
             current: 0,
             alternate,
             interrupted: None,
-            most_extensions,
+            max_extensions,
             capacity,
             address: 0x10,
             events: vec![StreamEvent::Begin(Address(0x10))],
@@ -88,7 +86,7 @@ impl Machine {
         &mut self.stacks[self.current].frames
     }
 
-    /// The frame that owns the path which is under way in a frame.
+    /// Index of the frame that owns the current path of a frame.
     fn owner(&mut self, mut at: usize) -> usize {
         while self.frames()[at].is_extended {
             at -= 1;
@@ -126,7 +124,7 @@ impl Machine {
         0x1000 + 8 * self.random.below(1 << 16)
     }
 
-    /// Frames beyond what the path stack holds lose their paths, the oldest first.
+    /// Frames that exceed the capacity of the path stack lose their paths, oldest first.
     fn overflow(&mut self) {
         let capacity = self.capacity;
         let owners: VecDeque<usize> = (0..self.frames().len()).filter(|at| self.frames()[*at].path.is_some()).collect();
@@ -135,18 +133,18 @@ impl Machine {
         }
     }
 
-    /// The frame on top executes again, behind a call: if its path was lost, another begins.
-    fn awake(&mut self, at: u64) {
+    /// Resumes the frame on top after a call. If its path was lost, another begins.
+    fn resume_frame(&mut self, at: u64) {
         let top = self.frames().len() - 1;
         let owner = self.owner(top);
         if self.frames()[owner].path.is_none() {
-            // What is lost is not known to have been extended.
+            // Whether a lost path was extended is not known.
             for frame in &mut self.frames()[owner..] {
                 frame.is_extended = false;
                 frame.path = None;
             }
             self.frames()[top].path = Some((at, Vec::new()));
-            self.frames()[top].is_found_again = true;
+            self.frames()[top].is_recreated = true;
         }
     }
 
@@ -159,10 +157,10 @@ impl Machine {
         let return_address = self.address + 4;
         let target = self.somewhere();
         self.retire(BranchKind::Call, target, true, Some(at));
-        let is_extended = extended < self.most_extensions;
-        let size = 8 * (1 + self.random.below(40)) + if self.current == 0 && self.random.in_(30) { 40_000 } else { 0 };
+        let is_extended = extended < self.max_extensions;
+        let size = 8 * (1 + self.random.below(40)) + if self.current == 0 && self.random.one_in(30) { 40_000 } else { 0 };
         let path = (!is_extended).then_some((target, Vec::new()));
-        self.frames().push(Frame { call: Some((at, return_address)), pointer: at - size, path, is_extended, is_found_again: false });
+        self.frames().push(Frame { call: Some((at, return_address)), pointer: at - size, path, is_extended, is_recreated: false });
         self.overflow();
         self.has_landed = false;
     }
@@ -181,10 +179,10 @@ impl Machine {
     fn return_(&mut self) {
         let (at, return_address) = self.leave().expect("a called frame");
         self.retire(BranchKind::Return, return_address, true, Some(at));
-        self.awake(return_address);
+        self.resume_frame(return_address);
     }
 
-    /// The frame at a place goes on elsewhere, and all that it called is gone.
+    /// Continues the frame at a place elsewhere, and discards all frames that it called.
     fn land(&mut self, place: usize, landing: u64) {
         self.frames().truncate(place + 1);
         let owner = self.owner(place);
@@ -209,8 +207,8 @@ impl Machine {
         self.has_landed = false;
     }
 
-    /// The frame on top gives up its stack; where it will go on.
-    fn give_up(&mut self) {
+    /// Leaves the current stack from the frame on top, and records where that frame will resume.
+    fn suspend(&mut self) {
         let top = self.frames().len() - 1;
         let frame = self.frames()[top].clone();
         let (_, return_address) = frame.call.expect("a called frame");
@@ -220,10 +218,10 @@ impl Machine {
         self.has_landed = false;
     }
 
-    /// Another stack: one that was given up, or, rarely, a new one in the place of one that was.
+    /// Switches to another stack: a suspended one, or sometimes a new one that may replace a suspended one.
     fn switch(&mut self, jumps: bool) {
         let others: Vec<usize> = (0..self.stacks.len()).filter(|s| *s != self.current && self.stacks[*s].resumes.is_some()).collect();
-        let begins = !jumps && (others.is_empty() || self.random.in_(4));
+        let begins = !jumps && (others.is_empty() || self.random.one_in(4));
         self.call();
         if jumps && others.is_empty() {
             return;
@@ -231,11 +229,11 @@ impl Machine {
         if jumps {
             self.path().1.push(true);
         }
-        self.give_up();
+        self.suspend();
         if begins {
             let recycled = others.iter().copied().filter(|s| *s != 0).collect::<Vec<_>>();
             let place = match recycled.first() {
-                Some(place) if self.random.in_(3) => *place,
+                Some(place) if self.random.one_in(3) => *place,
                 _ => {
                     let top = 0x4000_0000 + 0x1_0000 * self.stacks.len() as u64;
                     self.stacks.push(Stack { top, ..Stack::default() });
@@ -244,7 +242,7 @@ impl Machine {
             };
             self.current = place;
             let (top, start) = (self.stacks[place].top, self.somewhere());
-            let first = Frame { call: None, pointer: top - 64, path: Some((start, Vec::new())), is_extended: false, is_found_again: false };
+            let first = Frame { call: None, pointer: top - 64, path: Some((start, Vec::new())), is_extended: false, is_recreated: false };
             self.stacks[place].frames = vec![first];
             self.stacks[place].resumes = None;
             self.retire(BranchKind::Return, start, true, Some(top - 16));
@@ -259,14 +257,14 @@ impl Machine {
             self.has_landed = true;
         } else {
             self.retire(BranchKind::Return, return_address, true, Some(at));
-            self.awake(return_address);
+            self.resume_frame(return_address);
         }
     }
 
     fn signal(&mut self) {
         let handler = self.somewhere();
         self.events.push(StreamEvent::Interrupt(Address(handler)));
-        let has_own_stack = self.random.in_(2);
+        let has_own_stack = self.random.one_in(2);
         let pointer = self.frames().last().map_or(0, |frame| frame.pointer) - 0x300;
         let pointer = if has_own_stack { self.alternate } else { pointer };
         let frame = Frame {
@@ -274,7 +272,7 @@ impl Machine {
             pointer: pointer - 64,
             path: Some((handler, Vec::new())),
             is_extended: false,
-            is_found_again: false,
+            is_recreated: false,
         };
         let interrupted = self.stacks[self.current].clone();
         if has_own_stack {
@@ -289,7 +287,7 @@ impl Machine {
         self.in_handler(resumed);
     }
 
-    /// Branches, calls and returns of a handler, until it returns or jumps out of itself.
+    /// Executes branches, calls and returns of a handler, until it returns or jumps out.
     fn in_handler(&mut self, resumed: u64) {
         let (has_own_stack, interrupted) = self.interrupted.take().expect("in a handler");
         let base = if has_own_stack == 1 { 0 } else { interrupted.frames.len() };
@@ -301,15 +299,14 @@ impl Machine {
                 _ => self.forward(),
             }
         }
-        // Out of a handler, the frame that it interrupted goes on unnoticed, unless the place of that frame is known.
-        let is_known = interrupted.frames.iter().all(|frame| !frame.is_found_again);
-        if self.random.in_(3) && is_known && self.frames().len() > base + 1 {
-            // Out of the handler.
+        // After a jump out of a handler, the interrupted frame continues unnoticed, so its location must be known.
+        let is_known = interrupted.frames.iter().all(|frame| !frame.is_recreated);
+        if self.random.one_in(3) && is_known && self.frames().len() > base + 1 {
             let landing = self.somewhere();
             self.path().1.push(true);
             self.end(landing);
             self.retire(BranchKind::IndirectJump, landing, true, None);
-            // On the stack that it interrupted, the handler may have pushed paths out.
+            // If the handler ran on the interrupted stack, it may have displaced paths.
             self.frames().truncate(base);
             if has_own_stack == 1 {
                 self.stacks[self.current] = interrupted;
@@ -330,7 +327,7 @@ impl Machine {
         if has_own_stack == 1 {
             self.stacks[self.current] = interrupted;
         } else {
-            self.awake(0x8000_0000);
+            self.resume_frame(0x8000_0000);
         }
     }
 
@@ -338,13 +335,13 @@ impl Machine {
         if self.path().1.len() > 30 {
             return self.backward();
         }
-        let (target, is_taken) = (self.address + 8 + 8 * self.random.below(100), self.random.in_(2));
+        let (target, is_taken) = (self.address + 8 + 8 * self.random.below(100), self.random.one_in(2));
         self.path().1.push(is_taken);
         self.retire(BranchKind::Conditional, target, is_taken, None);
     }
 
     fn backward(&mut self) {
-        let (target, is_taken) = (self.address - self.random.below(8), self.random.in_(2));
+        let (target, is_taken) = (self.address - self.random.below(8), self.random.one_in(2));
         self.path().1.push(is_taken);
         let next = self.retire(BranchKind::Conditional, target, is_taken, None);
         self.end(next);
@@ -372,7 +369,7 @@ impl Machine {
             }
             12 => self.indirect(),
             13 | 14 if has_stacks => self.switch(false),
-            15 if has_stacks && self.random.in_(2) => self.switch(true),
+            15 if has_stacks && self.random.one_in(2) => self.switch(true),
             16 if has_signals && !self.has_landed => self.signal(),
             17 => self.backward(),
             _ => self.forward(),
@@ -380,7 +377,7 @@ impl Machine {
     }
 }
 
-/// The events before a place.
+/// The events before a position.
 fn context(events: &[StreamEvent], number: usize) -> String {
     let line = |event: &StreamEvent| match event {
         StreamEvent::Branch(b) => format!("{:x} {} -> {:x} {:x?}\n", b.address.0, b.kind.name(), b.next().0, b.stack.map(|s| s.0)),
@@ -389,9 +386,9 @@ fn context(events: &[StreamEvent], number: usize) -> String {
     events[number.saturating_sub(25)..=number].iter().map(line).collect()
 }
 
-fn check(preset: Preset, most_extensions: u16, capacity: usize, has_stacks: bool, has_signals: bool) {
+fn check(preset: Preset, max_extensions: u16, capacity: usize, has_stacks: bool, has_signals: bool) {
     for seed in 1..400 {
-        let mut machine = Machine::new(seed, most_extensions.into(), capacity);
+        let mut machine = Machine::new(seed, max_extensions.into(), capacity);
         for _ in 0..400 {
             machine.step(has_stacks, has_signals);
         }
@@ -399,7 +396,7 @@ fn check(preset: Preset, most_extensions: u16, capacity: usize, has_stacks: bool
             stack_entries: capacity,
             overflow: Overflow::Drop,
             length_limit: 64,
-            ..DetectorParameters::published(OperationMapping::preset(preset, most_extensions))
+            ..DetectorParameters::published(OperationMapping::preset(preset, max_extensions))
         };
         let mut detector = Detector::new(parameters).unwrap();
         let mut found: Vec<Path> = Vec::new();
@@ -415,14 +412,14 @@ fn check(preset: Preset, most_extensions: u16, capacity: usize, has_stacks: bool
 }
 
 #[test]
-fn frames_that_are_gone_do_not_push_out_live_ones() {
+fn entries_of_dead_frames_do_not_displace_live_ones() {
     check(Preset::BallLarus, 0, 1000, false, false);
     check(Preset::BallLarus, 0, 4, false, false);
     check(Preset::BallLarus, 0, 1, false, false);
 }
 
 #[test]
-fn handlers_of_signals_may_be_left_by_a_jump() {
+fn signal_handlers_may_be_left_by_a_jump() {
     check(Preset::BallLarus, 0, 1000, false, true);
     check(Preset::BallLarus, 0, 4, false, true);
 }
@@ -434,7 +431,7 @@ fn coroutines_have_path_stacks_of_their_own() {
 }
 
 #[test]
-fn paths_extended_across_calls_end_where_their_frames_do() {
+fn paths_extended_across_calls_end_with_their_frames() {
     check(Preset::ExtendedCalls, 1, 1000, false, false);
     check(Preset::ExtendedCalls, 3, 1000, true, false);
 }

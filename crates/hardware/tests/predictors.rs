@@ -1,5 +1,5 @@
-//! Branch prediction against first principles and against an implementation of its own, and the two processor models against each
-//! other on programs that stress one part each.
+//! Checks branch prediction against first principles and an independent implementation, and the two processor models against each other on
+//! programs that stress one part each.
 
 use std::collections::{HashMap, VecDeque};
 use trodden_hardware::processor::{
@@ -12,7 +12,7 @@ type Program = Vec<(Instruction, Option<RetiredBranch>)>;
 const BASE: u64 = 0x40_0000;
 const ITERATIONS: u64 = 20_000;
 
-/// xorshift, for programs only.
+/// xorshift, for random programs.
 struct Random(u64);
 
 impl Random {
@@ -28,7 +28,7 @@ fn plain(address: u64, sources: [u8; 4], destination: u8) -> (Instruction, Optio
     (Instruction { address: Address(address), sources, destinations: [destination, 0], ..Instruction::default() }, None)
 }
 
-/// Independent arithmetic: registers 40 and above are never written.
+/// Independent arithmetic: registers from 40 on are never written.
 fn work(address: u64, number: u64) -> impl Iterator<Item = (Instruction, Option<RetiredBranch>)> {
     (0..number).map(move |k| plain(address + 4 * k, [40, 0, 0, 0], 1 + (k % 3) as u8))
 }
@@ -46,7 +46,7 @@ fn conditional(address: u64, target: u64, is_taken: bool) -> (Instruction, Optio
     (Instruction { address: Address(address), sources: [25, 0, 0, 0], ..Instruction::default() }, Some(branch))
 }
 
-/// A loop around one branch: `takes` says what it does in each iteration. `padding` instructions lie before it.
+/// A loop around one branch, with `padding` instructions before it. `takes` returns its outcome in each iteration.
 fn branch_in_loop(padding: u64, mut takes: impl FnMut(u64) -> bool) -> Program {
     let mut program = Program::new();
     let branch = BASE + 4 * padding;
@@ -88,13 +88,13 @@ fn reference(parameters: ProcessorParameters, program: &Program) -> ProcessorTot
     model.totals()
 }
 
-fn with(direction: DirectionPredictor) -> ProcessorParameters {
+fn with_predictor(direction: DirectionPredictor) -> ProcessorParameters {
     let mut parameters = ProcessorParameters::default();
     parameters.predictor.direction = direction;
     parameters
 }
 
-/// Mispredictions of both models, as a share of the iterations of the loop.
+/// Mispredictions of both models, relative to the number of loop iterations.
 fn shares(parameters: ProcessorParameters, program: &Program) -> [f64; 2] {
     [fast, reference].map(|run| run(parameters, program).mispredictions as f64 / ITERATIONS as f64)
 }
@@ -104,7 +104,7 @@ fn periodic_branches_are_predicted_by_history() {
     for direction in [DirectionPredictor::Gshare, DirectionPredictor::Combined] {
         for period in [1, 2, 3, 4, 5] {
             for padding in [0, 2, 10, 40] {
-                for share in shares(with(direction), &branch_in_loop(padding, |i| i % period == 0)) {
+                for share in shares(with_predictor(direction), &branch_in_loop(padding, |i| i % period == 0)) {
                     assert!(share < 0.01, "{direction:?}, period {period}, {padding} instructions before: {share}");
                 }
             }
@@ -113,10 +113,10 @@ fn periodic_branches_are_predicted_by_history() {
 }
 
 #[test]
-fn two_bits_by_address_miss_the_rarer_direction() {
-    // Taken once in `period`: a two-bit counter stays at "not taken".
+fn bimodal_predictor_misses_the_rarer_direction() {
+    // Taken once in `period` iterations: a two-bit counter stays at "not taken".
     for (period, expected) in [(3, 1.0 / 3.0), (5, 0.2), (8, 0.125)] {
-        for share in shares(with(DirectionPredictor::Bimodal), &branch_in_loop(10, |i| i % period == 0)) {
+        for share in shares(with_predictor(DirectionPredictor::Bimodal), &branch_in_loop(10, |i| i % period == 0)) {
             assert!((share - expected).abs() < 0.01, "period {period}: {share}");
         }
     }
@@ -126,24 +126,24 @@ fn two_bits_by_address_miss_the_rarer_direction() {
 fn random_branches_are_not_predictable() {
     for direction in [DirectionPredictor::Bimodal, DirectionPredictor::Gshare, DirectionPredictor::Combined] {
         let mut random = Random(0x1234_5678_9abc_def1);
-        for share in shares(with(direction), &branch_in_loop(10, |_| random.below(2) == 0)) {
+        for share in shares(with_predictor(direction), &branch_in_loop(10, |_| random.below(2) == 0)) {
             assert!((share - 0.5).abs() < 0.02, "{direction:?}: {share}");
         }
     }
 }
 
 #[test]
-fn a_short_inner_loop_is_learnt_and_a_long_one_missed_once_in_a_round() {
+fn short_inner_loop_is_learnt_and_long_one_is_missed_once_per_round() {
     for share in shares(ProcessorParameters::default(), &nested_loops(5)) {
         assert!(share < 0.01, "{share}");
     }
-    // 12 bits of history cannot see that 40 iterations are over.
+    // A history of 12 bits cannot distinguish the last of 40 iterations.
     for share in shares(ProcessorParameters::default(), &nested_loops(40)) {
         assert!((share - 1.0 / 40.0).abs() < 0.002, "{share}");
     }
 }
 
-/// The combined predictor, written again from McFarling's description, with maps for tables. It learns at once.
+/// An independent implementation of the combined predictor from McFarling's description, with maps as tables and immediate training.
 #[derive(Default)]
 struct Combined {
     counters: HashMap<(u8, u64), i8>,
@@ -151,7 +151,7 @@ struct Combined {
 }
 
 impl Combined {
-    fn says(&self, key: (u8, u64)) -> bool {
+    fn predicts_taken(&self, key: (u8, u64)) -> bool {
         self.counters.get(&key).copied().unwrap_or(2) > 1
     }
 
@@ -160,12 +160,12 @@ impl Combined {
         *counter = (*counter + if up { 1 } else { -1 }).clamp(0, 3);
     }
 
-    /// Whether the branch was mispredicted.
+    /// Returns true if the branch was mispredicted.
     fn branch(&mut self, address: u64, is_taken: bool) -> bool {
         let history = self.history.iter().enumerate().map(|(at, taken)| u64::from(*taken) << at).sum::<u64>();
         let [gshare, bimodal, meta] = [(0, (address ^ history) % 8192), (1, address % 8192), (2, address % 1024)];
-        let (by_history, by_address) = (self.says(gshare), self.says(bimodal));
-        let predicted = if self.says(meta) { by_history } else { by_address };
+        let (by_history, by_address) = (self.predicts_taken(gshare), self.predicts_taken(bimodal));
+        let predicted = if self.predicts_taken(meta) { by_history } else { by_address };
         if by_history != by_address {
             self.move_counter(meta, by_history == is_taken);
         }
@@ -178,8 +178,8 @@ impl Combined {
 }
 
 #[test]
-fn mispredictions_are_those_of_an_independent_predictor() {
-    // Each branch is committed before the next one is fetched, so nothing is learnt late.
+fn mispredictions_match_an_independent_predictor() {
+    // Each branch is committed before the next one is fetched, so training is not delayed.
     let mut random = Random(77);
     let bias: Vec<u64> = (0..16).map(|_| random.below(100)).collect();
     let mut program = Program::new();
@@ -189,7 +189,7 @@ fn mispredictions_are_those_of_an_independent_predictor() {
     for round in 0..4_000u64 {
         let at = round % 16;
         let address = BASE + at * 0x100;
-        // Some follow earlier ones, some are random.
+        // Some branches depend on earlier ones, others are random.
         let is_taken = if at.is_multiple_of(3) { conditions[1] ^ conditions[3] } else { random.below(100) < bias[at as usize] };
         conditions.push_front(is_taken);
         conditions.pop_back();
@@ -227,7 +227,7 @@ fn mixed(random: &mut Random) -> Program {
     program
 }
 
-/// Code without a branch, of so many bytes, executed four times.
+/// Straight-line code of the given size, executed four times.
 fn straight(bytes: u64) -> Program {
     let pass = || work(BASE, bytes / 4).chain([conditional(BASE + bytes, BASE, true)]);
     (0..4).flat_map(|_| pass()).collect()
@@ -238,13 +238,13 @@ fn load(address: u64, data: u64, source: u8, destination: u8) -> (Instruction, O
     (Instruction { load: Some(Address(data)), ..instruction }, None)
 }
 
-/// Loads of so many cache blocks in turn, each of which needs the one before.
+/// A chain of dependent loads that cycles through the given number of cache blocks.
 fn chase(blocks: u64) -> Program {
     let step = |k: u64| [load(BASE, 0x1000_0000 + k * 7919 % blocks * 64, 1, 1), conditional(BASE + 4, BASE, true)];
     (0..20_000).flat_map(step).collect()
 }
 
-/// Programs that are bound by one part of the processor each.
+/// Programs that are each bound by one part of the processor.
 fn programs() -> Vec<(&'static str, Program)> {
     let mut random = Random(5);
     let looped = |k: u64, source: u8, destination: u8| plain(BASE + k % 16 * 4, [source, 0, 0, 0], destination);
@@ -269,24 +269,24 @@ fn configurations() -> Vec<(&'static str, ProcessorParameters)> {
     let mut narrow = ProcessorParameters { width: 2, reorder_buffer: 32, fetch_queue: 4, load_store_queue: 8, ..published };
     narrow.memory_ports = 1;
     let wide = ProcessorParameters { width: 8, reorder_buffer: 256, fetch_queue: 32, integer_units: 8, memory_ports: 4, ..published };
-    let mut slow = with(DirectionPredictor::Bimodal);
+    let mut slow = with_predictor(DirectionPredictor::Bimodal);
     slow.memory_cycles = 300;
     slow.l2 = CacheParameters { size: 256 << 10, associativity: 1, block: 64, latency: 20 };
     vec![("published", published), ("narrow", narrow), ("wide", wide), ("slow memory", slow)]
 }
 
 #[test]
-fn the_models_agree_within_three_percent_on_every_program_and_processor() {
-    let mut apart = Vec::new();
+fn models_agree_within_three_percent_on_every_program_and_processor() {
+    let mut differing = Vec::new();
     for (program_name, program) in programs() {
         for (processor, parameters) in configurations() {
             let (one, other) = (fast(parameters, &program), reference(parameters, &program));
             let difference = 100.0 * (one.cycles as f64 / other.cycles as f64 - 1.0);
             if difference.abs() >= 3.0 {
-                apart.push(format!("{program_name}, {processor}: {difference:.2} % ({} and {} cycles)", one.cycles, other.cycles));
+                differing.push(format!("{program_name}, {processor}: {difference:.2} % ({} and {} cycles)", one.cycles, other.cycles));
             }
             assert_eq!(one.instructions, other.instructions);
         }
     }
-    assert!(apart.is_empty(), "{}", apart.join("\n"));
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
 }

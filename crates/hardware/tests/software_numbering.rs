@@ -1,11 +1,9 @@
-//! A detector without length limit gives the same paths as a software numbering of the graph.
+//! A detector without a length limit finds the same paths as a software numbering of the graph.
 //!
-//! Random programs: one procedure of blocks that lie one behind the other, each ending with a conditional branch, a
-//! jump, an indirect jump, nothing or a return. An interpreter executes them and hands the branches to the detector.
-//! The oracle knows nothing of branches: it sees the sequence of blocks, and numbers paths as Ball and Larus do (MICRO
-//! 1996) on the graph without the edges that the detector's own set of cuts takes out: all edges of backward branches,
-//! taken or not, and of indirect jumps. Each edge that is taken out is an exit of its own. Paths must correspond one to
-//! one, with equal counts.
+//! Random programs consist of one procedure with consecutive blocks that end with a conditional branch, a jump, an indirect jump, a return,
+//! or nothing. An interpreter passes the branches to the detector. The oracle sees only the sequence of blocks, and numbers paths as Ball
+//! and Larus do (MICRO 1996), after removing the edges that the detector cuts: those of backward branches, taken or not, and of indirect
+//! jumps. Each removed edge is a separate exit. Paths must correspond one to one, with equal counts.
 
 use std::collections::BTreeMap;
 use trodden_hardware::{
@@ -52,7 +50,7 @@ fn program(random: &mut Random) -> Vec<End> {
                 1 => End::Jump(one),
                 2 => End::Indirect(vec![one, two]),
                 3 => End::Return,
-                // Taken or not, it would lead to the same block: two paths for a descriptor, one for a sequence of blocks.
+                // Both outcomes would lead to the same block: two paths for a descriptor, but one for a sequence of blocks.
                 _ if one == at + 1 => End::Straight,
                 _ => End::Conditional(one),
             }
@@ -62,7 +60,7 @@ fn program(random: &mut Random) -> Vec<End> {
     ends
 }
 
-/// An execution: its blocks, and of each step whether the edge is cut, and the branch.
+/// Executes a program. Returns for each step the block, whether its outgoing edge is cut, and the branch.
 fn execute(ends: &[End], random: &mut Random) -> Vec<(usize, bool, Option<RetiredBranch>)> {
     let mut steps = Vec::new();
     let mut at = 0;
@@ -98,7 +96,7 @@ fn execute(ends: &[End], random: &mut Random) -> Vec<(usize, bool, Option<Retire
     steps
 }
 
-/// Numbers of paths from each block, and what each edge that is not cut adds.
+/// For each block, the number of paths from it and the increment of each edge that is not cut.
 fn numbering(ends: &[End]) -> Vec<(u64, BTreeMap<usize, u64>)> {
     let mut numbers: Vec<(u64, BTreeMap<usize, u64>)> = vec![(1, BTreeMap::new()); ends.len()];
     for at in (0..ends.len()).rev() {
@@ -124,7 +122,7 @@ fn numbering(ends: &[End]) -> Vec<(u64, BTreeMap<usize, u64>)> {
     numbers
 }
 
-/// Counts of complete paths by their first block and number.
+/// Counts of complete paths, by first block and number.
 fn software(ends: &[End], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTreeMap<(usize, u64), u64> {
     let numbers = numbering(ends);
     let mut counts = BTreeMap::new();
@@ -178,7 +176,7 @@ fn paths_correspond_one_to_one() {
         let expected = software(&ends, &steps);
         let found = hardware(&steps, OperationMapping::preset(Preset::BallLarus, 1));
         assert_eq!(found.len(), expected.len(), "program {number}: {ends:?}");
-        // Descriptors of the same start with the same counts; then each descriptor walks to its number.
+        // The number of paths is equal; each descriptor must lead to a number with the same count.
         let numbers = numbering(&ends);
         for (path, count) in &found {
             let start = ((path.start.0 - 0x1000) / SIZE) as usize;
@@ -188,7 +186,7 @@ fn paths_correspond_one_to_one() {
     }
 }
 
-/// The number of the path that a descriptor stands for.
+/// The number of the path that a descriptor describes.
 fn walk(ends: &[End], numbers: &[(u64, BTreeMap<usize, u64>)], start: usize, path: &PathDescriptor) -> u64 {
     let mut outcomes = path.outcomes();
     let (mut at, mut number) = (start, 0);

@@ -1,14 +1,10 @@
-//! Two sequences compared: where they first differ, and what each did that the other did not, aligned by calls.
+//! Comparison of two sequences: where they first differ, and what each did that the other did not, aligned by calls.
 //!
-//! From a difference on, both sequences are in the same frames, since all before was equal. What each executes in the innermost frame to
-//! its end is a list of units: paths of that frame, and whole calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm
-//! and its variations", Algorithmica 1986); of what is left over, calls of the same function stand for each other, in order, and are
-//! compared in turn. Behind the frame the comparison goes on. So one more iteration or one changed call is one small difference, however
-//! long the execution is.
-//!
-//! Equal stretches, calls among them, are known by their fingerprints ([`crate::grammar::Fingerprints`]) and never expanded. Of a long
-//! frame, [`MOST_UNITS`] units are aligned at a time, up to the longest stretch that both have; from there the comparison
-//! goes on. If they have none in common, the rest of the frame is one difference.
+//! At a difference, both sequences are in the same frames. The rest of the innermost frame is, in each, a list of units: paths of that
+//! frame, and whole calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its variations", Algorithmica 1986).
+//! Among the remaining units, calls of the same function are paired in order and compared recursively; then the comparison continues after
+//! the frame. Thus one more iteration or one changed call is one small difference. Equal ranges are skipped by fingerprint and never
+//! expanded.
 
 use crate::events::{Classify, EventClass};
 use crate::grammar::{Fingerprint, Fingerprints, Frames, Grammar, common_extension};
@@ -16,32 +12,33 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The most units of a frame that are aligned at a time.
-pub const MOST_UNITS: usize = 2000;
+/// Maximum number of units of a frame that are aligned at a time, up to the longest common run. Without one, the rest of the frame is one
+/// difference.
+pub const MAX_UNITS: usize = 2000;
 
-/// Stretches of two sequences that stand in the same place and differ. One of them may be empty.
+/// Differing ranges at corresponding places of two sequences. One of them may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequenceDifference {
     /// Positions in the left sequence.
     pub left: Range<u64>,
     /// Positions in the right sequence.
     pub right: Range<u64>,
-    /// Whether units were aligned; if not, the stretches may have equal parts.
+    /// Whether units were aligned. If not, the ranges may have common parts.
     pub aligned: bool,
 }
 
-/// The position at which two sequences first differ, which is the same in both; `None` if they are equal.
+/// Returns the first position at which two sequences differ; `None` if they are equal.
 pub fn first_difference(left: &Fingerprints, right: &Fingerprints) -> Option<u64> {
     let equal = common_extension(left, 0, right, 0);
     (equal < left.grammar().len() || equal < right.grammar().len()).then_some(equal)
 }
 
-/// The differences, at most `most`, in order.
-pub fn differences(left: &Grammar, right: &Grammar, classify: &impl Classify, most: usize) -> Vec<SequenceDifference> {
+/// Returns the first `limit` differences, in order.
+pub fn differences(left: &Grammar, right: &Grammar, classify: &impl Classify, limit: usize) -> Vec<SequenceDifference> {
     let mut comparison = Comparison {
         left: Side { fingerprints: Fingerprints::new(left), frames: Frames::new(left, classify), grammar: left },
         right: Side { fingerprints: Fingerprints::new(right), frames: Frames::new(right, classify), grammar: right },
-        most,
+        limit,
         differences: Vec::new(),
     };
     comparison.compare(0..left.len(), 0..right.len());
@@ -54,7 +51,7 @@ struct Side<'a> {
     frames: Frames<'a>,
 }
 
-/// A path of a frame, or a whole call.
+/// A path of the frame, or a whole call in it.
 struct Unit {
     stretch: Range<u64>,
     fingerprint: Fingerprint,
@@ -65,27 +62,27 @@ struct Unit {
 struct Comparison<'a> {
     left: Side<'a>,
     right: Side<'a>,
-    most: usize,
+    limit: usize,
     differences: Vec<SequenceDifference>,
 }
 
 impl Comparison<'_> {
-    /// Compares two stretches that begin in the same frame. Work to do is kept in a list, since calls nest deeply.
+    /// Compares two ranges that begin in the same frame. Uses an explicit stack, since calls nest deeply.
     fn compare(&mut self, left: Range<u64>, right: Range<u64>) {
         let mut open = vec![(left, right)];
         while let Some((left, right)) = open.pop() {
-            if self.differences.len() >= self.most {
+            if self.differences.len() >= self.limit {
                 return;
             }
-            let most = (left.end - left.start).min(right.end - right.start);
-            let equal = common_extension(&self.left.fingerprints, left.start, &self.right.fingerprints, right.start).min(most);
+            let limit = (left.end - left.start).min(right.end - right.start);
+            let equal = common_extension(&self.left.fingerprints, left.start, &self.right.fingerprints, right.start).min(limit);
             let (from_left, from_right) = (left.start + equal, right.start + equal);
             if from_left == left.end && from_right == right.end {
                 continue;
             }
             let end_left = self.left.frames.frame_end(from_left).min(left.end);
             let end_right = self.right.frames.frame_end(from_right).min(right.end);
-            // Behind the frame; taken up when the frame's own differences are done.
+            // Compare what comes after the frame once the frame itself is done.
             if (end_left, end_right) != (left.end, right.end) {
                 open.push((end_left..left.end, end_right..right.end));
             }
@@ -95,7 +92,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Differences of the rest of a frame: whole units at once, and pairs of stretches that are still to be compared.
+    /// Aligns the rest of a frame. Records differences of whole units, and returns pairs of ranges that remain to be compared.
     fn align(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
         let (a, b) = (self.left.units(left.clone()), self.right.units(right.clone()));
         let keys = |units: &[Unit]| units.iter().map(|unit| unit.fingerprint).collect::<Vec<_>>();
@@ -123,7 +120,7 @@ impl Comparison<'_> {
         inner
     }
 
-    /// Units that are not equal: calls of the same function are pairs, what lies between pairs differs.
+    /// Pairs calls of the same function among units that are not equal. What lies between the pairs differs.
     fn pair(&mut self, left: &[Unit], right: &[Unit], at: (u64, u64), inner: &mut Vec<(Range<u64>, Range<u64>)>) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (place, call) in right.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.call?))) {
@@ -133,15 +130,15 @@ impl Comparison<'_> {
         for (place, unit) in left.iter().enumerate() {
             let Some(partners) = unit.call.and_then(|call| places.get(&call)) else { continue };
             let Some(&partner) = partners.get(partners.partition_point(|partner| *partner < right_at)) else { continue };
-            self.note(&left[left_at..place], &right[right_at..partner], position);
+            self.push_difference(&left[left_at..place], &right[right_at..partner], position);
             let (a, b) = (&unit.stretch, &right[partner].stretch);
             inner.push((a.start + 1..a.end, b.start + 1..b.end));
             (left_at, right_at, position) = (place + 1, partner + 1, (a.end, b.end));
         }
-        self.note(&left[left_at..], &right[right_at..], position);
+        self.push_difference(&left[left_at..], &right[right_at..], position);
     }
 
-    fn note(&mut self, left: &[Unit], right: &[Unit], at: (u64, u64)) {
+    fn push_difference(&mut self, left: &[Unit], right: &[Unit], at: (u64, u64)) {
         if left.is_empty() && right.is_empty() {
             return;
         }
@@ -150,17 +147,17 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether the units are all of a stretch that ends there.
+/// Returns true if the units extend to `end`.
 fn reaches(units: &[Unit], end: u64) -> bool {
-    units.len() < MOST_UNITS || units.last().is_some_and(|unit| unit.stretch.end >= end)
+    units.len() < MAX_UNITS || units.last().is_some_and(|unit| unit.stretch.end >= end)
 }
 
 impl Side<'_> {
-    /// The first units of a stretch of one frame.
+    /// The first units of a range within one frame.
     fn units(&self, stretch: Range<u64>) -> Vec<Unit> {
         let mut units = Vec::new();
         let mut at = stretch.start;
-        while at < stretch.end && units.len() < MOST_UNITS {
+        while at < stretch.end && units.len() < MAX_UNITS {
             let is_call = self.frames.class_at(at) == Some(EventClass::Enter);
             let end = if is_call { (self.frames.frame_end(at + 1) + 1).min(stretch.end) } else { at + 1 };
             let call = is_call.then(|| self.grammar.at(at)).flatten();

@@ -1,13 +1,11 @@
-//! Compressors: symbols one by one, a grammar at the end. Windows keep their memory bounded.
+//! Compressors: take symbols one by one, and return a grammar. Windows bound their memory.
 //!
-//! | method | time | size | depth | online |
+//! | method | time per symbol | size | depth | online |
 //! |---|---|---|---|---|
-//! | [`Sequitur`] | amortised O(1) for a symbol | small | unbounded | yes: the grammar is that of what was read |
-//! | [`RePair`] | O(1) for a symbol, when the window is closed | smallest | logarithmic in practice | by windows |
-//! | [`Phrases`] | O(1) for a symbol, one step of Sequitur for a phrase | near Sequitur's | unbounded | yes, phrase by phrase |
-//! | [`LocallyConsistent`] | O(1) for a symbol, few hash look-ups | larger | O(log n) | yes, level by level |
-//!
-//! Measurements are in the guide's chapter on streams.
+//! | [`Sequitur`] | amortised O(1) | small | unbounded | yes |
+//! | [`RePair`] | O(1), when the window is closed | smallest | logarithmic in practice | by windows |
+//! | [`Phrases`] | O(1), and one step of Sequitur per phrase | near Sequitur's | unbounded | by phrases |
+//! | [`LocallyConsistent`] | O(1), with few hash look-ups | larger | O(log n) | by levels |
 
 pub(crate) mod hashing;
 mod locally_consistent;
@@ -24,31 +22,31 @@ pub use window::{WindowLimits, WindowWriter};
 
 use crate::{Grammar, SequenceError};
 
-/// Makes a grammar of the symbols that it is given.
+/// Builds the grammar of a sequence.
 pub trait Compressor {
     /// Appends a symbol.
     fn push(&mut self, symbol: u64);
 
-    /// Things held in memory: places of bodies and terminals, each some tens of bytes.
+    /// Number of body items and terminals in memory, each some tens of bytes.
     fn held(&self) -> usize;
 
-    /// The grammar of all symbols so far.
+    /// Returns the grammar of all symbols so far.
     ///
     /// # Errors
-    /// It has more than [`crate::grammar::MOST_ITEMS`] items.
+    /// The grammar has more than [`crate::grammar::MAX_ITEMS`] items.
     fn close(self: Box<Self>) -> Result<Grammar, SequenceError>;
 }
 
-/// A way to make a grammar.
+/// A grammar compression algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompressionMethod {
-    /// Digrams are unique, rules are used twice (Nevill-Manning and Witten 1997).
+    /// Unique digrams, and rules that are used at least twice (Nevill-Manning and Witten 1997).
     Sequitur = 1,
-    /// The most frequent pair becomes a rule, again and again (Larsson and Moffat 1999).
+    /// Repeated replacement of the most frequent pair by a rule (Larsson and Moffat 1999).
     RePair = 2,
-    /// Blocks by local minima of hashes, level by level (Mehlhorn, Sundar and Uhrig 1997).
+    /// Blocks at local minima of hashes, level by level (Mehlhorn, Sundar and Uhrig 1997).
     LocallyConsistent = 3,
-    /// Phrases by their content, and Sequitur's grammar of them.
+    /// Content-defined phrases, and Sequitur on the sequence of phrases.
     Phrases = 4,
 }
 
@@ -57,7 +55,7 @@ impl CompressionMethod {
     pub const ALL: [CompressionMethod; 4] =
         [CompressionMethod::Sequitur, CompressionMethod::RePair, CompressionMethod::LocallyConsistent, CompressionMethod::Phrases];
 
-    /// Its name in options and reports.
+    /// Name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             CompressionMethod::Sequitur => "sequitur",
@@ -67,16 +65,13 @@ impl CompressionMethod {
         }
     }
 
-    /// The method of a name.
-    ///
-    /// # Errors
-    /// There is none of that name.
+    /// Parses a method's name.
     pub fn named(name: &str) -> Result<CompressionMethod, SequenceError> {
         let found = CompressionMethod::ALL.into_iter().find(|method| method.name() == name);
         found.ok_or_else(|| SequenceError::parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
     }
 
-    /// A compressor that has read nothing.
+    /// Creates a compressor.
     pub fn compressor(self) -> Box<dyn Compressor + Send> {
         match self {
             CompressionMethod::Sequitur => Box::new(Sequitur::default()),
@@ -86,10 +81,10 @@ impl CompressionMethod {
         }
     }
 
-    /// The grammar of a sequence.
+    /// Compresses a whole sequence.
     ///
     /// # Errors
-    /// It has too many items.
+    /// The grammar has too many items.
     pub fn compress(self, symbols: impl IntoIterator<Item = u64>) -> Result<Grammar, SequenceError> {
         let mut compressor = self.compressor();
         symbols.into_iter().for_each(|symbol| compressor.push(symbol));

@@ -1,30 +1,29 @@
-//! Short strings of a sequence, read off its grammar: each occurrence once, without expanding the sequence.
+//! Enumeration of the short strings of a sequence from its grammar, each occurrence once, without expanding the sequence (J. R. Larus,
+//! "Whole program paths", PLDI 1999, section 4).
 //!
-//! An occurrence of a string of length l lies in a smallest rule of the derivation: there it is not inside one item of the body. So it is
-//! enough to look, for each rule, at the strings that cross a boundary between two items, and to count each as often as the rule occurs.
-//! For them only the first and last l - 1 symbols of what an item stands for matter; the rest is a gap.
-//!
-//! Source: for whole program paths, J. R. Larus, "Whole program paths" (PLDI 1999), section 4.
-//! Complexity: O(items x l) time and memory for strings of up to l symbols.
+//! Each occurrence of a string of length l has a smallest rule of the derivation that contains it, in whose body it crosses a boundary
+//! between two items. So for each rule, the strings that cross such boundaries are counted as often as the rule occurs. Only the first and
+//! last l - 1 symbols of an item's expansion matter; the rest is a gap. Time and memory are O(items x l).
 
 use crate::grammar::{Grammar, GrammarItem, TerminalId};
 use std::ops::Range;
 
-/// The place of a gap in [`CrossingTexts::text`].
+/// Marks a gap in [`CrossingTexts::text`].
 pub(crate) const GAP: u32 = u32::MAX;
 
-/// For each rule, what is needed of its expansion.
+/// The parts of all rules' expansions that are near item boundaries.
 pub(crate) struct CrossingTexts {
-    /// Terminals' numbers and gaps, rule after rule.
+    /// Terminal numbers and gaps, rule after rule.
     pub text: Vec<u32>,
-    /// For each place of the text, where the item that it comes from ends; a terminal's own place for itself.
+    /// For each place of the text, the end of the item that it comes from. For a terminal, its own place, so that a string of length 1
+    /// crosses.
     ends: Vec<u32>,
-    /// Each rule's text and how often the rule occurs.
+    /// Range of each rule in `text`, and the number of the rule's occurrences.
     pub rules: Vec<(Range<usize>, u64)>,
 }
 
 impl CrossingTexts {
-    /// Texts for strings of up to `longest` symbols.
+    /// Prepares the enumeration of strings of up to `longest` symbols.
     pub fn new(grammar: &Grammar, longest: usize) -> CrossingTexts {
         let mut texts = CrossingTexts { text: Vec::new(), ends: Vec::new(), rules: Vec::new() };
         for (rule, occurrences) in grammar.rules().zip(grammar.rule_occurrences()) {
@@ -58,12 +57,12 @@ impl CrossingTexts {
         self.ends.resize(self.text.len(), self.text.len() as u32);
     }
 
-    /// Whether the string of that length at a place is not inside one item.
+    /// Returns true if the string of `length` symbols at `place` is not inside one item.
     pub fn is_crossing(&self, place: usize, length: usize) -> bool {
         place + length > self.ends[place] as usize
     }
 
-    /// Calls `visit` with each string of exactly `length` symbols, which is at most the longest, and the number of its occurrences there.
+    /// Calls `visit` with each string of exactly `length` symbols (at most `longest`), and the number of its occurrences there.
     pub fn for_each(&self, length: usize, mut visit: impl FnMut(&[u32], u64)) {
         for (range, occurrences) in &self.rules {
             let mut gap_free = range.start;

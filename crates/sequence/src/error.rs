@@ -1,48 +1,48 @@
-//! What is wrong with a serialised window or with a request: each message names the place and the remedy.
+//! Errors of serialised windows and of parameters.
 
-/// A sequence or a window that cannot be used.
+/// A window cannot be read, or a parameter is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
-    /// The bytes of a window end early, or do not describe a grammar.
-    #[error("window, byte {offset}: {what}; the window is damaged: record again, or read the windows before it")]
+    /// The bytes of a window do not describe a grammar.
+    #[error("window is damaged at byte {offset}: {what}. Record again, or read only the windows before it")]
     Malformed {
-        /// Offset of the first byte that does not fit, from the beginning of the window.
+        /// Offset of the first wrong byte, from the start of the window.
         offset: usize,
-        /// What was expected there.
+        /// What is wrong there.
         what: &'static str,
     },
     /// The bytes end within a window.
-    #[error("the window ends early: {needed} bytes are needed, {available} are there; the windows before it can be read")]
+    #[error("window is truncated: {needed} bytes needed, {available} available. The windows before it can be read")]
     Truncated {
-        /// Bytes from the window's beginning that are known to be needed.
+        /// Minimum size of the window, in bytes.
         needed: usize,
-        /// Bytes that are there.
+        /// Available bytes.
         available: usize,
     },
-    /// The window was written by a newer version.
-    #[error("window of version {found}: this program reads versions up to {newest}; read it with the program that wrote it")]
+    /// The window has an unsupported version.
+    #[error("window has version {found}, but only versions up to {newest} are supported. Read it with the program that wrote it")]
     Version {
-        /// The version of the window.
+        /// Version of the window.
         found: u8,
-        /// The newest version that is understood.
+        /// Newest supported version.
         newest: u8,
     },
-    /// Grammars are too large to be one.
-    #[error("a grammar of {items} items is too large (at most {most}): analyse fewer windows at a time")]
+    /// A grammar has too many items.
+    #[error("a grammar of {items} items is too large (maximum {max}). Analyse fewer windows at a time")]
     TooLarge {
-        /// Items of all rules.
+        /// Number of items.
         items: usize,
-        /// The most items.
-        most: usize,
+        /// Maximum number of items.
+        max: usize,
     },
-    /// A parameter has a value that it cannot have.
-    #[error("{parameter} = {value}: {remedy}")]
+    /// A parameter is out of range.
+    #[error("{parameter} = {value}: must be {remedy}")]
     Parameter {
-        /// Its name.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// What it was given.
+        /// The rejected value.
         value: String,
-        /// What it may be.
+        /// The permitted values.
         remedy: &'static str,
     },
 }

@@ -1,42 +1,37 @@
-//! What symbols mean to analyses that need calls and returns.
+//! Classes of symbols, for analyses that need calls and returns.
 //!
-//! Three conventions of recording are understood ([`Convention`]):
-//! - *subpaths* (Vaswani, section 3.4.1): a path ends at each call, before the call's event; behind the return another begins;
-//! - *whole paths*: a path runs across calls; its event comes when it ends, behind those of its calls;
-//! - *prefixes*: whole paths, and before a call the path up to it, which begins where the whole path does. Each prefix follows from the
-//!   whole path, so strings of events identify what was executed as strings of subpaths do.
-//!
-//! In all a call is bracketed by `Enter` and `Leave`, in which the events of the callee are. A call of a function that records nothing
-//! has no bracket.
+//! Calls are bracketed by `Enter` and `Leave`, with the callee's events in between; calls of functions that record nothing have no
+//! brackets. Paths with calls are recorded by one of three conventions ([`Convention`]; Vaswani, section 3.4.1).
 
-/// How paths that run across calls are recorded.
+/// How paths that contain calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Convention {
-    /// In pieces that end at calls.
+    /// In pieces: a subpath ends before each call's `Enter`, and another begins after the return.
     Subpaths,
-    /// As a whole, behind their calls.
+    /// As a whole, after the events of their calls.
     WholePaths,
-    /// As a whole, behind their calls; before a call what was executed of it, as a subpath that ends at the call.
+    /// As a whole, after the events of their calls. In addition, before each call, the prefix up to it as a subpath that ends at the call.
+    /// Prefixes are redundant, but let strings of events identify what was executed as well as with subpaths.
     Prefixes,
 }
 
 /// How a subpath ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubpathEnd {
-    /// At a call; the frame goes on behind it.
+    /// At a call. The frame continues after it.
     Call,
-    /// At a back edge of a loop; the frame goes on.
+    /// At a back edge. The frame continues.
     BackEdge,
-    /// At the function's return, or where it was left by an exception.
+    /// At the function's return, or where an exception left it.
     Return,
 }
 
-/// What kind of event a symbol is.
+/// The class of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventClass {
     /// A path of a function was executed.
     Subpath {
-        /// The function's number.
+        /// Number of the function.
         function: u32,
         /// How the path ended.
         end: SubpathEnd,
@@ -47,9 +42,9 @@ pub enum EventClass {
     Leave,
 }
 
-/// Knows the class of each symbol.
+/// Classifies symbols.
 pub trait Classify {
-    /// The class of a symbol.
+    /// Returns the class of a symbol.
     fn class(&self, symbol: u64) -> EventClass;
 }
 
@@ -59,7 +54,7 @@ impl<F: Fn(u64) -> EventClass> Classify for F {
     }
 }
 
-/// The classes of a grammar's terminals, by their numbers.
+/// The classes of a grammar's terminals, by terminal number.
 pub(crate) fn classes(grammar: &crate::Grammar, classify: &impl Classify) -> Vec<EventClass> {
     grammar.terminals().iter().map(|symbol| classify.class(*symbol)).collect()
 }

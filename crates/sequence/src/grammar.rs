@@ -1,11 +1,8 @@
-//! A straight-line grammar: each rule has one body, so the grammar stands for exactly one sequence.
+//! Straight-line grammars: each rule has one body, so a grammar generates exactly one sequence.
 //!
-//! Invariants, which every constructor establishes:
-//! - a rule's body has only terminals and rules of smaller number: one pass over the rules in order is a fold from the leaves;
-//! - the last rule is the root; only the root may be empty; each rule but the root is used;
-//! - terminals are distinct.
-//!
-//! Folds over a grammar take time in the number of its items, not in the length of the sequence.
+//! Invariants of every grammar: a rule's body contains only terminals and rules with smaller numbers, so one pass over the rules is a fold
+//! from the leaves; the last rule is the root; every other rule is used and is not empty; terminals are distinct. Folds take time
+//! proportional to the number of items, not to the length of the sequence.
 
 mod access;
 mod codec;
@@ -22,61 +19,61 @@ pub use search::{Occurrences, SearchPattern};
 use crate::SequenceError;
 use std::collections::HashMap;
 
-/// The most items of a grammar: items are counted in 32 bits.
-pub const MOST_ITEMS: usize = (u32::MAX >> 1) as usize;
+/// Maximum number of items in a grammar; items are counted in 32 bits.
+pub const MAX_ITEMS: usize = (u32::MAX >> 1) as usize;
 
-/// A rule's number in its grammar.
+/// Number of a rule in its grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
 
-/// A distinct symbol's number in its grammar.
+/// Number of a distinct symbol in its grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TerminalId(pub u32);
 
-/// One place of a rule's body.
+/// An element of a rule's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GrammarItem {
     /// A symbol.
     Terminal(TerminalId),
-    /// What a rule stands for.
+    /// The expansion of a rule.
     Rule(RuleId),
 }
 
-/// A grammar that stands for one sequence.
+/// A straight-line grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grammar {
     terminals: Vec<u64>,
-    /// Where each rule's body begins in `items`; one more entry than rules.
+    /// Start of each rule's body in `items`, and the end of the last one.
     starts: Vec<u32>,
-    /// Terminals as their number, rules as their number behind the terminals.
+    /// Terminals as their number; rules as their number plus the number of terminals.
     items: Vec<u32>,
-    /// Symbols up to and with each item, from the beginning of its rule's body.
+    /// For each item, the number of symbols from the start of its rule's body to the end of the item.
     ends: Vec<u64>,
 }
 
-/// Sizes of a grammar.
+/// Size of a grammar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GrammarStatistics {
-    /// Symbols of the sequence.
+    /// Length of the sequence.
     pub symbols: u64,
-    /// Distinct symbols.
+    /// Number of distinct symbols.
     pub terminals: usize,
-    /// Rules, the root among them.
+    /// Number of rules, including the root.
     pub rules: usize,
-    /// Items of all rules.
+    /// Total number of items in all bodies.
     pub items: usize,
-    /// Rules on the longest chain from the root to a terminal.
+    /// Number of rules on the longest chain from the root to a terminal.
     pub depth: usize,
 }
 
-/// Rules in any order, as compressors make them. Items from `RULE` on are rules by their place in the list.
+/// Rules in any order, as compressors create them. An item with the bit `RULE` is an index into `bodies`.
 pub(crate) struct RawRules {
     pub terminals: Vec<u64>,
     pub bodies: Vec<Vec<u32>>,
     pub root: usize,
 }
 
-/// The bit that makes an item of a [`RawRules`] a rule.
+/// Marks an item of [`RawRules`] as a rule.
 pub(crate) const RULE: u32 = 1 << 31;
 
 impl Grammar {
@@ -85,7 +82,7 @@ impl Grammar {
         Grammar { terminals: Vec::new(), starts: vec![0, 0], items: Vec::new(), ends: Vec::new() }
     }
 
-    /// From rules of which each has smaller ones only.
+    /// Assembles a grammar. The caller guarantees the invariants.
     pub(crate) fn from_parts(terminals: Vec<u64>, starts: Vec<u32>, items: Vec<u32>) -> Grammar {
         let count = terminals.len() as u32;
         let mut ends: Vec<u64> = Vec::with_capacity(items.len());
@@ -99,22 +96,22 @@ impl Grammar {
         Grammar { terminals, starts, items, ends }
     }
 
-    /// Symbols of the sequence.
+    /// Length of the sequence.
     pub fn len(&self) -> u64 {
         self.rule_length(self.root())
     }
 
-    /// Whether the sequence is empty.
+    /// Returns true if the sequence is empty.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The rule that stands for the whole sequence.
+    /// The rule that generates the whole sequence.
     pub fn root(&self) -> RuleId {
         RuleId(self.starts.len() as u32 - 2)
     }
 
-    /// All rules; each has terminals and rules before it only.
+    /// All rules in order. Each uses only earlier ones.
     pub fn rules(&self) -> impl DoubleEndedIterator<Item = RuleId> + use<> {
         (0..self.starts.len() as u32 - 1).map(RuleId)
     }
@@ -124,27 +121,27 @@ impl Grammar {
         self.starts.len() - 1
     }
 
-    /// Distinct symbols, by number.
+    /// The distinct symbols, by terminal number.
     pub fn terminals(&self) -> &[u64] {
         &self.terminals
     }
 
-    /// The number of a symbol, if it occurs. Linear in the number of terminals.
+    /// Returns the terminal for a symbol, or `None` if it does not occur. Linear in the number of terminals.
     pub fn terminal(&self, symbol: u64) -> Option<TerminalId> {
         self.terminals.iter().position(|t| *t == symbol).map(|t| TerminalId(t as u32))
     }
 
-    /// A rule's body.
+    /// The body of a rule.
     pub fn body(&self, rule: RuleId) -> impl DoubleEndedIterator<Item = GrammarItem> + ExactSizeIterator + '_ {
         self.items[self.places(rule)].iter().map(|item| self.item(*item))
     }
 
-    /// Symbols that a rule stands for.
+    /// Number of symbols in the expansion of a rule.
     pub fn rule_length(&self, rule: RuleId) -> u64 {
         rule_length(&self.starts, &self.ends, rule.0 as usize)
     }
 
-    /// Symbols that an item stands for.
+    /// Number of symbols in the expansion of an item.
     pub fn item_length(&self, item: GrammarItem) -> u64 {
         match item {
             GrammarItem::Terminal(_) => 1,
@@ -152,7 +149,7 @@ impl Grammar {
         }
     }
 
-    /// Sizes. Linear in the number of items.
+    /// Computes the size. Linear in the number of items.
     pub fn statistics(&self) -> GrammarStatistics {
         let depth = self.fold(|_| 0, |children: &[&usize]| children.iter().map(|depth| **depth).max().unwrap_or(0) + 1);
         GrammarStatistics {
@@ -164,7 +161,7 @@ impl Grammar {
         }
     }
 
-    /// How often each rule occurs in the derivation of the sequence; the root once.
+    /// Number of occurrences of each rule in the derivation of the sequence; 1 for the root.
     pub fn rule_occurrences(&self) -> Vec<u64> {
         let mut occurrences = vec![0; self.rule_count()];
         occurrences[self.root().0 as usize] = 1;
@@ -178,7 +175,7 @@ impl Grammar {
         occurrences
     }
 
-    /// How often each symbol occurs, by the terminals' numbers: the sequence folded into a profile. Linear in the number of items.
+    /// Number of occurrences of each symbol, by terminal number. Linear in the number of items.
     pub fn terminal_counts(&self) -> Vec<u64> {
         let mut counts = vec![0; self.terminals.len()];
         for (rule, occurrences) in self.rules().zip(self.rule_occurrences()) {
@@ -191,7 +188,7 @@ impl Grammar {
         counts
     }
 
-    /// A value for each rule, from those of its body's items: a fold from the leaves, each rule once.
+    /// Computes a value for each rule from the values of its body's items, in one pass from the leaves.
     pub fn fold<T>(&self, leaf: impl Fn(u64) -> T, join: impl Fn(&[&T]) -> T) -> Vec<T> {
         let leaves: Vec<T> = self.terminals.iter().map(|symbol| leaf(*symbol)).collect();
         let mut values: Vec<T> = Vec::with_capacity(self.rule_count());
@@ -209,10 +206,10 @@ impl Grammar {
         values
     }
 
-    /// Several windows as one grammar, in order. Time and memory are linear in their items; nothing is expanded.
+    /// Concatenates windows into one grammar. Linear in the number of items; nothing is expanded.
     ///
     /// # Errors
-    /// They have more than [`MOST_ITEMS`] items together.
+    /// The result has more than [`MAX_ITEMS`] items.
     pub fn concatenated<'a>(windows: impl IntoIterator<Item = &'a Grammar>) -> Result<Grammar, SequenceError> {
         let mut raw = RawRules { terminals: Vec::new(), bodies: Vec::new(), root: 0 };
         let mut terminals = Terminals::default();
@@ -220,14 +217,14 @@ impl Grammar {
         for window in windows {
             let numbers: Vec<u32> = window.terminals.iter().map(|symbol| terminals.number(*symbol)).collect();
             let first = raw.bodies.len() as u32;
-            let carried = |item: GrammarItem| match item {
+            let translate = |item: GrammarItem| match item {
                 GrammarItem::Terminal(terminal) => numbers[terminal.0 as usize],
                 GrammarItem::Rule(rule) => RULE | (first + rule.0),
             };
             for rule in window.rules().filter(|rule| *rule != window.root()) {
-                raw.bodies.push(window.body(rule).map(carried).collect());
+                raw.bodies.push(window.body(rule).map(translate).collect());
             }
-            root.extend(window.body(window.root()).map(carried));
+            root.extend(window.body(window.root()).map(translate));
         }
         raw.terminals = terminals.list;
         raw.root = raw.bodies.len();
@@ -235,10 +232,10 @@ impl Grammar {
         raw.grammar()
     }
 
-    /// The sequence without the symbols that `keep` refuses. Time and memory are linear in the items; nothing is expanded.
+    /// Returns the sequence of those symbols for which `keep` holds. Linear in the number of items; nothing is expanded.
     ///
     /// # Errors
-    /// None: the result has no more items.
+    /// The result is too large, which cannot happen as it has no more items than this grammar.
     pub fn retained(&self, keep: impl Fn(u64) -> bool) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let kept: Vec<Option<u32>> = self.terminals.iter().map(|s| keep(*s).then(|| terminals.number(*s))).collect();
@@ -248,7 +245,7 @@ impl Grammar {
             for item in self.body(rule) {
                 match item {
                     GrammarItem::Terminal(terminal) => body.extend(kept[terminal.0 as usize]),
-                    // A rule of which at most one item is left is that item.
+                    // A rule with at most one remaining item is replaced by that item.
                     GrammarItem::Rule(child) if bodies[child.0 as usize].len() < 2 => {
                         body.extend(bodies[child.0 as usize].first().copied())
                     }
@@ -260,15 +257,14 @@ impl Grammar {
         RawRules { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
     }
 
-    /// The sequence with other symbols in the place of each: none, one, or several. Time and memory are linear in the items and in what is
-    /// put in for the distinct symbols; nothing is expanded.
+    /// Replaces each symbol by any number of symbols. Linear in the number of items and of inserted symbols; nothing is expanded.
     ///
     /// # Errors
-    /// The result has more than [`MOST_ITEMS`] items.
-    pub fn substituted(&self, put_in: impl FnMut(u64) -> Vec<u64>) -> Result<Grammar, SequenceError> {
+    /// The result has more than [`MAX_ITEMS`] items.
+    pub fn substituted(&self, replacement: impl FnMut(u64) -> Vec<u64>) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.terminals.len() + self.rule_count());
-        for symbols in self.terminals.iter().copied().map(put_in) {
+        for symbols in self.terminals.iter().copied().map(replacement) {
             bodies.push(symbols.into_iter().map(|symbol| terminals.number(symbol)).collect());
         }
         let first = bodies.len();
@@ -279,7 +275,7 @@ impl Grammar {
                     GrammarItem::Terminal(terminal) => terminal.0 as usize,
                     GrammarItem::Rule(child) => first + child.0 as usize,
                 };
-                // What is one item, or none, is no rule.
+                // A body with at most one item is inserted in place of the rule.
                 if bodies[place].len() < 2 {
                     body.extend(bodies[place].first().copied());
                 } else {
@@ -306,11 +302,11 @@ fn rule_length(starts: &[u32], ends: &[u64], rule: usize) -> u64 {
     if start == end { 0 } else { ends[end as usize - 1] }
 }
 
-/// Numbers symbols in the order of their first occurrence.
+/// Numbers symbols in order of first occurrence.
 #[derive(Default)]
 pub(crate) struct Terminals {
     pub list: Vec<u64>,
-    numbers: HashMap<u64, u32, crate::compress::hashing::Mixing>,
+    numbers: HashMap<u64, u32, crate::compress::hashing::BuildMixer>,
 }
 
 impl Terminals {
@@ -324,27 +320,27 @@ impl Terminals {
 }
 
 impl RawRules {
-    /// Puts rules that are used into order, those that are used behind those that they use.
+    /// Builds a grammar from the rules that the root uses, sorted such that rules come after those that they use.
     pub fn grammar(self) -> Result<Grammar, SequenceError> {
         let order = self.order();
         let size: usize = order.iter().map(|rule| self.bodies[*rule as usize].len()).sum();
-        if size + self.terminals.len() > MOST_ITEMS {
-            return Err(SequenceError::TooLarge { items: size, most: MOST_ITEMS });
+        if size + self.terminals.len() > MAX_ITEMS {
+            return Err(SequenceError::TooLarge { items: size, max: MAX_ITEMS });
         }
         let count = self.terminals.len() as u32;
         let mut numbers = vec![u32::MAX; self.bodies.len()];
         let (mut starts, mut items) = (vec![0], Vec::with_capacity(size));
         for (number, rule) in (0..).zip(order) {
             numbers[rule as usize] = count + number;
-            let carried = |item: &u32| if item & RULE == 0 { *item } else { numbers[(item & !RULE) as usize] };
-            items.extend(self.bodies[rule as usize].iter().map(carried));
+            let translate = |item: &u32| if item & RULE == 0 { *item } else { numbers[(item & !RULE) as usize] };
+            items.extend(self.bodies[rule as usize].iter().map(translate));
             starts.push(items.len() as u32);
         }
         Ok(Grammar::from_parts(self.terminals, starts, items))
     }
 
-    /// Replaces rules that are used once by their bodies.
-    pub fn without_single_uses(mut self) -> RawRules {
+    /// Inlines rules that are used only once.
+    pub fn inline_single_uses(mut self) -> RawRules {
         let mut uses = vec![0_u32; self.bodies.len()];
         for item in self.bodies.iter().flatten().filter(|item| **item & RULE != 0) {
             uses[(item & !RULE) as usize] += 1;
@@ -364,7 +360,7 @@ impl RawRules {
         self
     }
 
-    /// Rules in depth-first postorder from the root, without recursion.
+    /// The rules reachable from the root in depth-first postorder, computed without recursion.
     fn order(&self) -> Vec<u32> {
         let mut seen = vec![false; self.bodies.len()];
         let mut order = Vec::new();

@@ -1,30 +1,24 @@
-//! Minimal hot subpaths, read off the grammar.
+//! Minimal hot subpaths, computed from the grammar (J. R. Larus, "Whole program paths", PLDI 1999, section 4).
 //!
-//! Definition, after J. R. Larus, "Whole program paths" (PLDI 1999), section 4. A *subpath* is a string of symbols that occurs in the
-//! sequence. Its *frequency* is the number of places at which it occurs; occurrences may overlap. Its *cost* is its weight times its
-//! frequency, where the weight of a string is the sum of its symbols' weights (instructions of a path, say; 1 where nothing is known).
-//! With bounds `shortest` and `longest` and a threshold T, a subpath is *hot* if its length is within the bounds and its cost is at least
-//! T. A hot subpath is *minimal* if no shorter hot subpath is a part of it: no prefix, no suffix, nothing between.
-//!
-//! Minimality is what makes the answer short: whatever has a hot part is nearly always hot itself.
-//!
-//! Complexity: O(items x longest) for each length. Strings that are too rare to become hot by any extension are not extended, nor are those
-//! that are hot.
+//! A *subpath* is a string of symbols in the sequence, its *frequency* the number of its (possibly overlapping) occurrences, and its *cost*
+//! its frequency times the sum of its symbols' weights. It is *hot* if its length is within bounds and its cost reaches a threshold, and
+//! *minimal* if it contains no shorter hot subpath. Nearly everything that contains a hot subpath is hot itself, so minimality keeps the
+//! result short. Each length takes O(items x longest) time. Strings that are hot, or too rare to become hot, are not extended.
 
 use crate::SequenceError;
-use crate::compress::hashing::Mixing;
+use crate::compress::hashing::BuildMixer;
 use crate::crossing::{CrossingTexts, GAP};
 use crate::grammar::Grammar;
 use std::collections::HashMap;
 
-/// What is hot.
+/// Bounds and threshold of hot subpaths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotParameters {
-    /// The fewest symbols of a subpath.
+    /// Minimum number of symbols.
     pub shortest: usize,
-    /// The most symbols of a subpath.
+    /// Maximum number of symbols.
     pub longest: usize,
-    /// The least cost.
+    /// Minimum cost.
     pub threshold: u128,
 }
 
@@ -33,28 +27,28 @@ pub struct HotParameters {
 pub struct HotSubpath {
     /// Its symbols.
     pub symbols: Vec<u64>,
-    /// Places at which it occurs.
+    /// Number of occurrences.
     pub frequency: u64,
     /// Weight times frequency.
     pub cost: u128,
 }
 
-/// The longest subpaths that are searched for.
-pub const LONGEST: usize = 1000;
+/// Maximum for [`HotParameters::longest`].
+pub const MAX_LENGTH: usize = 1000;
 
-/// The minimal hot subpaths, by falling cost, then by symbols.
+/// Returns the minimal hot subpaths in order of descending cost, then by symbols.
 ///
 /// # Errors
-/// The bounds are empty, or longer than [`LONGEST`].
+/// The bounds are empty or exceed [`MAX_LENGTH`].
 pub fn minimal_hot_subpaths(
     grammar: &Grammar,
     parameters: HotParameters,
     weight: impl Fn(u64) -> u64,
 ) -> Result<Vec<HotSubpath>, SequenceError> {
     let HotParameters { shortest, longest, threshold } = parameters;
-    if shortest == 0 || shortest > longest || longest > LONGEST {
+    if shortest == 0 || shortest > longest || longest > MAX_LENGTH {
         let bounds = format!("{shortest} to {longest}");
-        return Err(SequenceError::parameter("lengths of hot subpaths", bounds, "1 to 1000, the shortest first"));
+        return Err(SequenceError::parameter("lengths of hot subpaths", bounds, "1 to 1000, with the minimum first"));
     }
     let weights: Vec<u64> = grammar.terminals().iter().map(|symbol| weight(*symbol)).collect();
     let heaviest = u128::from(weights.iter().copied().max().unwrap_or(0)) * longest as u128;
@@ -82,15 +76,15 @@ pub fn minimal_hot_subpaths(
     Ok(found)
 }
 
-/// All strings of one length that may matter.
+/// All strings of one length that may be part of a hot subpath.
 struct Level {
-    /// The string that begins at each place of the texts, by number; [`GAP`] where there is none that matters.
+    /// The number of the string that begins at each place of the texts; [`GAP`] where there is none.
     at: Vec<u32>,
     strings: Vec<CountedString>,
 }
 
 struct CountedString {
-    /// A place of the texts where it is.
+    /// A place where the string occurs.
     place: usize,
     frequency: u64,
 }
@@ -107,9 +101,9 @@ impl Level {
         level
     }
 
-    /// Strings one longer: two that overlap in all but their ends.
+    /// Combines strings that overlap in all but one symbol to strings that are longer by one.
     fn longer(self, texts: &CrossingTexts, length: usize) -> Level {
-        let mut numbers: HashMap<u64, u32, Mixing> = HashMap::default();
+        let mut numbers: HashMap<u64, u32, BuildMixer> = HashMap::default();
         let mut longer = Level { at: self.at, strings: Vec::new() };
         for (range, occurrences) in &texts.rules {
             for place in range.clone() {

@@ -1,36 +1,29 @@
-//! Paths across iterations: k consecutive paths of one activation as one path, counted exactly without keeping the sequence.
+//! Paths across iterations: k consecutive Ball-Larus paths of one activation as one path, counted exactly without keeping the sequence.
 //!
-//! Source: D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013).
-//!
-//! Definition. The Ball-Larus paths of an activation, calls left out, are a sequence p1 p2 ... pn: each but the first begins where a back
-//! edge led, so consecutive ones are consecutive iterations, of one loop or of loops nested or following each other. A *k-iteration path*
-//! is a string of k consecutive ones; with k = 1 it is a Ball-Larus path. It is counted once for each place at which it ends.
-//!
-//! The slab forest: each activation's sequence is cut into slabs of k - 1 paths. A trie has, for each path executed, the string
-//! from the beginning of the slab before its own; that is one step down in the trie, and one count. A string of k paths lies within two
-//! consecutive slabs, so it is a suffix of the string of the node where it ends, and its count is the sum of the counts of such nodes.
-//!
-//! Complexity: O(1) hash look-ups for a path, whatever k is; memory grows with distinct strings of two slabs, not with the execution.
+//! After D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013). Ignoring calls, the
+//! paths of an activation form a sequence, split into slabs of k - 1 paths. A trie contains, for each executed path, the string from the
+//! start of the previous slab; its node has the count. A string of k paths lies within two consecutive slabs, so it is a suffix of a node's
+//! string, and its count is the sum over such nodes. Each path takes O(1) hash look-ups for any k.
 
-use crate::compress::hashing::Mixing;
+use crate::compress::hashing::BuildMixer;
 use crate::events::{Classify, EventClass, SubpathEnd};
 use crate::{Grammar, SequenceError};
 use std::collections::{BTreeMap, HashMap};
 
-/// The greatest k.
-pub const MOST_ITERATIONS: usize = 64;
+/// Maximum number of consecutive iterations.
+pub const MAX_ITERATIONS: usize = 64;
 
 /// The root of the trie.
 const ROOT: u32 = 0;
 
-/// Where an activation stands in a forest.
+/// The position of an activation in a forest.
 #[derive(Clone, Copy, Debug)]
 pub struct ForestPosition {
-    /// The string from the beginning of the slab before; [`ROOT`] in the first slab.
+    /// Node of the string from the start of the previous slab; [`ROOT`] in the first slab.
     long: u32,
-    /// The string from the beginning of the slab.
+    /// Node of the string from the start of the current slab.
     short: u32,
-    /// Paths of the slab so far.
+    /// Number of paths in the current slab so far.
     paths: usize,
 }
 
@@ -39,7 +32,7 @@ pub struct ForestPosition {
 pub struct SlabForest {
     k: usize,
     nodes: Vec<Node>,
-    children: HashMap<u64, u32, Mixing>,
+    children: HashMap<u64, u32, BuildMixer>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,24 +44,23 @@ struct Node {
 }
 
 impl SlabForest {
-    /// A forest without paths, for `k` iterations.
-    ///
+    /// Creates an empty forest for `k` iterations.
     /// # Errors
-    /// `k` is zero or above [`MOST_ITERATIONS`].
+    /// `k` is zero or above [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<SlabForest, SequenceError> {
-        if k == 0 || k > MOST_ITERATIONS {
+        if k == 0 || k > MAX_ITERATIONS {
             return Err(SequenceError::parameter("iterations of a path", k, "1 to 64"));
         }
         let root = Node { path: 0, parent: ROOT, depth: 0, count: 0 };
         Ok(SlabForest { k, nodes: vec![root], children: HashMap::default() })
     }
 
-    /// Where an activation begins.
+    /// The position at the start of an activation.
     pub fn start(&self) -> ForestPosition {
         ForestPosition { long: ROOT, short: ROOT, paths: 0 }
     }
 
-    /// The next path of an activation.
+    /// Records the next path of an activation.
     pub fn push(&mut self, position: &mut ForestPosition, path: u32) {
         if position.paths == (self.k - 1).max(1) {
             *position = ForestPosition { long: if self.k == 1 { ROOT } else { position.short }, short: ROOT, paths: 0 };
@@ -82,7 +74,7 @@ impl SlabForest {
         self.nodes[ends as usize].count += 1;
     }
 
-    /// Counts of strings of exactly `length` consecutive paths, which is at most k.
+    /// Counts of all strings of exactly `length` consecutive paths; empty if `length` exceeds k.
     pub fn counts(&self, length: usize) -> BTreeMap<Vec<u32>, u64> {
         let mut counts = BTreeMap::new();
         for node in self.nodes.iter().filter(|node| node.count > 0 && node.depth as usize >= length && length <= self.k) {
@@ -91,7 +83,7 @@ impl SlabForest {
         counts
     }
 
-    /// Nodes of the trie: what memory is used for.
+    /// Number of trie nodes, which determines the memory used.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
@@ -113,11 +105,11 @@ impl SlabForest {
     }
 }
 
-/// k-iteration paths of all functions of a sequence of events.
+/// The k-iteration paths of all functions in a sequence of events.
 pub struct IterationProfile {
     k: usize,
     functions: BTreeMap<u32, SlabForest>,
-    /// Ball-Larus paths as strings of subpaths, by number.
+    /// Ball-Larus paths as strings of subpaths, by path number.
     paths: Vec<Vec<u64>>,
     numbers: HashMap<Vec<u64>, u32>,
     frames: Vec<Frame>,
@@ -130,31 +122,30 @@ struct Frame {
     position: Option<(u32, ForestPosition)>,
 }
 
-/// A loop, or several, whose iterations repeat a pattern of paths.
+/// A pattern of paths that the iterations of one or more loops repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatedPattern {
-    /// The paths, in order, as strings of subpaths; the smallest rotation.
+    /// The paths in order, as strings of subpaths, in the smallest rotation.
     pub paths: Vec<Vec<u64>>,
-    /// k-iteration paths that go on with the pattern.
+    /// Number of k-iteration paths that repeat the pattern.
     pub count: u64,
-    /// All k-iteration paths that contain a path of the pattern.
+    /// Number of k-iteration paths that contain any path of the pattern.
     pub of: u64,
 }
 
 impl IterationProfile {
-    /// A profile of nothing, for `k` iterations.
-    ///
+    /// Creates an empty profile for `k` iterations.
     /// # Errors
-    /// `k` is zero or above [`MOST_ITERATIONS`].
+    /// `k` is zero or above [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<IterationProfile, SequenceError> {
         SlabForest::new(k)?;
         Ok(IterationProfile { k, functions: BTreeMap::new(), paths: Vec::new(), numbers: HashMap::new(), frames: vec![Frame::default()] })
     }
 
-    /// The profile of a sequence.
+    /// Computes the profile of a sequence.
     ///
     /// # Errors
-    /// As of [`IterationProfile::new`].
+    /// See [`IterationProfile::new`].
     pub fn from_grammar(grammar: &Grammar, classify: &impl Classify, k: usize) -> Result<IterationProfile, SequenceError> {
         let mut profile = IterationProfile::new(k)?;
         for symbol in grammar.symbols() {
@@ -163,15 +154,15 @@ impl IterationProfile {
         Ok(profile)
     }
 
-    /// What follows is another sequence: of another thread, or another copy of the program.
+    /// Starts another sequence, of another thread or another copy of the program.
     pub fn begin(&mut self) {
         self.frames = vec![Frame::default()];
     }
 
-    /// The next event.
+    /// Records the next event.
     ///
     /// # Errors
-    /// As of [`IterationProfile::new`].
+    /// See [`IterationProfile::new`].
     pub fn push(&mut self, symbol: u64, class: EventClass) -> Result<(), SequenceError> {
         match class {
             EventClass::Enter => self.frames.push(Frame::default()),
@@ -209,18 +200,18 @@ impl IterationProfile {
         Ok(())
     }
 
-    /// Functions that have paths.
+    /// The functions that have paths, with their forests.
     pub fn functions(&self) -> impl Iterator<Item = (u32, &SlabForest)> {
         self.functions.iter().map(|(function, forest)| (*function, forest))
     }
 
-    /// The subpaths of a path.
+    /// The subpaths of a path, given its number.
     pub fn path(&self, number: u32) -> &[u64] {
         &self.paths[number as usize]
     }
 
-    /// Patterns of `period` different paths that at least `share` of the k-iteration paths with one of them go on with; k is at least twice
-    /// the period. "Every second iteration takes the other side" is a pattern of period 2.
+    /// Returns the patterns of `period` distinct paths that are repeated by at least `share` (0 to 1) of the k-iteration paths with any of
+    /// them. k must be at least twice the period. Alternation between two paths is a pattern of period 2.
     pub fn repeated_patterns(&self, function: u32, period: usize, share: f64) -> Vec<RepeatedPattern> {
         if period < 2 || self.k < 2 * period {
             return Vec::new();

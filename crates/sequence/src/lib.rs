@@ -1,21 +1,7 @@
-//! Sequences of path events, compressed by grammars, and analyses that work on the compressed form.
+//! Sequences of path events, compressed by grammars, and analyses of the compressed form. The crate is pure and does not interpret symbols.
 //!
-//! Everything here is pure: symbols come in, grammars, counts and differences go out. What a symbol stands for is the caller's business.
-//!
-//! | module | what | source |
-//! |---|---|---|
-//! | [`grammar`] | [`Grammar`]: access, expansion, search, counts, serialised windows | - |
-//! | [`compress`] | Sequitur, Re-Pair, locally consistent parsing; windows with bounded memory | in its files |
-//! | [`hot`] | minimal hot subpaths | Larus 1999 |
-//! | [`events`] | what symbols mean: paths, calls, returns | Vaswani, section 3.4.1 |
-//! | [`segments`] | interprocedural path segments of depth k | Vaswani, sections 3.4.1 and 3.4.2 |
-//! | [`iterations`] | k consecutive iterations as one path | D'Elia and Demetrescu 2013 |
-//! | [`general_paths`] | the last k branches as one path | Young and Smith 1998 |
-//! | [`compare`] | first difference of two sequences, alignment by calls | Karp and Rabin 1987, Myers 1986 |
-//! | [`phases`] | intervals that execute the same | Sherwood and others 2002 |
-//!
-//! Terms: a *symbol* is one element of a sequence. A *terminal* is a distinct symbol of one grammar. A *rule* stands for a string of
-//! symbols; the *root* rule stands for the whole sequence. An *item* is one place of a rule's body: a terminal or a rule.
+//! A *symbol* is an element of a sequence, a *terminal* a distinct symbol of one grammar. A *rule* generates a string of symbols, the
+//! *root* rule the whole sequence. An *item* is an element of a rule's body: a terminal or a rule.
 #![forbid(unsafe_code)]
 
 pub mod compare;

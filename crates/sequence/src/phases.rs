@@ -1,55 +1,43 @@
-//! Phases: intervals of an execution that do the same work, by clusters of their vectors.
+//! Phases: intervals of an execution that do the same work, found by clustering.
 //!
-//! Source: T. Sherwood, E. Perelman, G. Hamerly and B. Calder, "Automatically characterizing large scale program behavior" (ASPLOS 2002):
-//! each interval is the vector of what it executed, scaled to sum 1 and projected on 15 dimensions at random; k-means for each number of
-//! clusters; the fewest clusters whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90 % of the
-//! range of all.
-//!
-//! What an interval executed may be counted in paths or in basic blocks. K. Vaswani, *Efficient Online Path Profiling*, section 6.2.3:
-//! paths may change while the blocks stay, so vectors of paths find phases that vectors of blocks cannot.
-//!
-//! Some things differ from the source, since vectors of paths may have few features and executions few intervals. The criterion counts
-//! the dimensions that the points really spread over (the participation ratio of their covariance, `trace(C)^2 / trace(C^2)`): on a line
-//! in 15 dimensions it would split noise for ever. Differences that sampling explains are no phases: an interval of W events has a
-//! variance of 1 / W over all features, and no cluster is taken to be narrower. And there are at most as many phases as the square root
-//! of the number of intervals, and one where evidence for more is less than "very strong" (a criterion better by 5; R. E. Kass and A. E.
-//! Raftery, "Bayes factors", 1995, who double it).
-//!
-//! Everything is deterministic: projections and first centres come from hashes. Complexity: O(intervals x clusters x dimensions) for each
-//! iteration of k-means.
+//! After T. Sherwood, E. Perelman, G. Hamerly and B. Calder, "Automatically characterizing large scale program behavior" (ASPLOS 2002):
+//! each interval is a vector of what it executed, scaled to sum 1 and projected randomly to 15 dimensions. k-means runs for each number of
+//! clusters; the smallest number whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90 % of its
+//! range is chosen. Vectors of paths find phases that vectors of blocks cannot (K. Vaswani, *Efficient Online Path Profiling*, section
+//! 6.2.3).
 
 use crate::SequenceError;
-use crate::compress::hashing::mixed;
+use crate::compress::hashing::mix;
 use std::collections::BTreeMap;
 
-/// What an interval executed: features in order, each once, with the number of their executions.
+/// What an interval executed: distinct features in ascending order, with the number of executions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IntervalVector(pub Vec<(u64, f64)>);
 
-/// How phases are looked for.
+/// Parameters of the search for phases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhaseParameters {
-    /// The most phases.
-    pub most_phases: usize,
-    /// Dimensions of projected vectors.
+    /// Maximum number of phases.
+    pub max_phases: usize,
+    /// Dimensions of the projected vectors.
     pub dimensions: usize,
-    /// First centres that are tried for each number of phases.
+    /// Number of initial clusterings tried for each number of phases.
     pub seeds: u64,
-    /// The share of the criterion's range that is enough.
+    /// Share (0 to 1) of the criterion's range that the chosen clustering must reach.
     pub enough: f64,
 }
 
 impl Default for PhaseParameters {
-    /// The values of Sherwood and others.
+    /// The values of Sherwood et al.
     fn default() -> Self {
-        PhaseParameters { most_phases: 10, dimensions: 15, seeds: 5, enough: 0.9 }
+        PhaseParameters { max_phases: 10, dimensions: 15, seeds: 5, enough: 0.9 }
     }
 }
 
-/// Intervals by phase.
+/// The phases of an execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phases {
-    /// The phase of each interval; phases are numbered in the order of their first interval.
+    /// The phase of each interval. Phases are numbered in order of their first interval.
     pub of_interval: Vec<usize>,
     /// The phases.
     pub phases: Vec<Phase>,
@@ -58,22 +46,22 @@ pub struct Phases {
 /// A phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// Intervals in it.
+    /// Number of its intervals.
     pub intervals: usize,
-    /// The interval nearest to the centre.
+    /// The interval nearest to the cluster's centre.
     pub representative: usize,
-    /// Features by their mean share of an interval, greatest first.
+    /// Features with their mean share of an interval, greatest first.
     pub features: Vec<(u64, f64)>,
 }
 
 impl Phases {
-    /// Intervals whose phase is not that of the one before.
+    /// Intervals whose phase differs from that of the previous interval.
     pub fn changes(&self) -> Vec<usize> {
         (1..self.of_interval.len()).filter(|at| self.of_interval[*at] != self.of_interval[at - 1]).collect()
     }
 }
 
-/// Cuts a sequence into intervals of `length` symbols, the last perhaps shorter; `features` says what a symbol adds.
+/// Splits a sequence into intervals of `length` symbols (the last may be shorter). `features` adds the features of a symbol.
 ///
 /// # Errors
 /// `length` is zero.
@@ -103,16 +91,21 @@ pub fn intervals(
     Ok(vectors)
 }
 
-/// By how much the criterion of several phases must exceed that of one.
+/// Minimum difference between the criteria of several phases and of one.
 const STRONG_EVIDENCE: f64 = 5.0;
 
-/// Finds the phases of intervals.
+/// Finds the phases of a sequence of intervals. The result is deterministic, since projections and initial centres come from hashes.
+///
+/// Vectors of paths may have few features, and executions few intervals, hence these differences from the source: the criterion uses the
+/// effective number of dimensions; no cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W events); the number
+/// of phases is at most the square root of that of intervals; and several phases need "very strong" evidence over one (R. E. Kass and A. E.
+/// Raftery, "Bayes factors", 1995).
 ///
 /// # Errors
-/// A parameter is zero, or the share is not between 0 and 1.
+/// A parameter is zero, or `enough` is not between 0 and 1.
 pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) -> Result<Phases, SequenceError> {
-    let PhaseParameters { most_phases, dimensions, seeds, enough } = parameters;
-    if most_phases == 0 || dimensions == 0 || seeds == 0 {
+    let PhaseParameters { max_phases, dimensions, seeds, enough } = parameters;
+    if max_phases == 0 || dimensions == 0 || seeds == 0 {
         return Err(SequenceError::parameter("phases, dimensions or seeds", 0, "at least 1"));
     }
     if !(0.0..=1.0).contains(&enough) {
@@ -121,40 +114,40 @@ pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) ->
     if intervals.is_empty() {
         return Ok(Phases { of_interval: Vec::new(), phases: Vec::new() });
     }
-    let points: Vec<Vec<f64>> = intervals.iter().map(|interval| projected(interval, dimensions)).collect();
-    let most = most_phases.min(points.len().isqrt());
+    let points: Vec<Vec<f64>> = intervals.iter().map(|interval| project(interval, dimensions)).collect();
+    let most = max_phases.min(points.len().isqrt());
     let clusterings: Vec<Clustering> = (1..=most).map(|k| best_clustering(&points, k, seeds)).collect();
     let spread = dimensions_spread(&points);
     let events = intervals.iter().map(total).sum::<f64>() / intervals.len() as f64;
-    // A random direction has a mean square of a third in each dimension.
-    let least_variance = dimensions as f64 / 3.0 / (events.max(1.0) * spread);
-    let score = |clustering: &Clustering| clustering.criterion(points.len(), spread, least_variance);
+    // The square of a random coordinate between -1 and 1 has a mean of 1/3.
+    let min_variance = dimensions as f64 / 3.0 / (events.max(1.0) * spread);
+    let score = |clustering: &Clustering| clustering.criterion(points.len(), spread, min_variance);
     let scores: Vec<f64> = clusterings.iter().map(score).collect();
     let (least, greatest) = scores.iter().fold((f64::MAX, f64::MIN), |(a, b), score| (a.min(*score), b.max(*score)));
     let is_enough = |score: &f64| *score >= least + enough * (greatest - least);
     let chosen = if greatest - scores[0] < STRONG_EVIDENCE { 0 } else { scores.iter().position(is_enough).unwrap_or(0) };
-    Ok(described(&clusterings[chosen], &points, intervals))
+    Ok(describe(&clusterings[chosen], &points, intervals))
 }
 
-/// Events of an interval.
+/// Number of events in an interval.
 fn total(interval: &IntervalVector) -> f64 {
     interval.0.iter().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
-/// The vector scaled to sum 1, on random directions: each feature has a random place in the cube from -1 to 1.
-fn projected(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
+/// Scales a vector to sum 1 and projects it, with a random direction in the cube from -1 to 1 for each feature.
+fn project(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
     let total = total(interval);
     let mut point = vec![0.0; dimensions];
     for (feature, weight) in &interval.0 {
         for (dimension, coordinate) in (1_u64..).zip(&mut point) {
-            let random = mixed(mixed(*feature ^ 0x5bf0_3635) ^ dimension.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let random = mix(mix(*feature ^ 0x5bf0_3635) ^ dimension.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             *coordinate += weight / total * (random as f64 / u64::MAX as f64 * 2.0 - 1.0);
         }
     }
     point
 }
 
-/// The number of dimensions that points spread over, from 1 to all.
+/// Effective number of dimensions that the points spread over, from 1 to all.
 fn dimensions_spread(points: &[Vec<f64>]) -> f64 {
     let (count, dimensions) = (points.len() as f64, points[0].len());
     let means: Vec<f64> = (0..dimensions).map(|d| points.iter().map(|point| point[d]).sum::<f64>() / count).collect();
@@ -177,13 +170,13 @@ fn best_clustering(points: &[Vec<f64>], k: usize, seeds: u64) -> Clustering {
     best.unwrap_or_else(|| cluster(points, k, 0))
 }
 
-/// The most iterations of k-means, as in the source.
-const MOST_ITERATIONS: usize = 100;
+/// Maximum number of iterations of k-means, as in the source.
+const MAX_KMEANS_ITERATIONS: usize = 100;
 
 fn cluster(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
     let mut centres = first_centres(points, k, seed);
     let mut of_point = vec![usize::MAX; points.len()];
-    for _ in 0..MOST_ITERATIONS {
+    for _ in 0..MAX_KMEANS_ITERATIONS {
         let nearest: Vec<usize> = points.iter().map(|point| nearest(point, &centres).0).collect();
         if nearest == of_point {
             break;
@@ -191,7 +184,7 @@ fn cluster(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
         of_point = nearest;
         for (number, centre) in centres.iter_mut().enumerate() {
             let members: Vec<&Vec<f64>> = points.iter().zip(&of_point).filter(|(_, of)| **of == number).map(|(point, _)| point).collect();
-            // A centre without points stays where it is.
+            // A centre without points keeps its place.
             if !members.is_empty() {
                 for (dimension, coordinate) in centre.iter_mut().enumerate() {
                     *coordinate = members.iter().map(|point| point[dimension]).sum::<f64>() / members.len() as f64;
@@ -203,9 +196,9 @@ fn cluster(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
     Clustering { centres, of_point, distortion }
 }
 
-/// A point by the seed, then always the one that is farthest from all centres.
+/// Chooses initial centres: a point that depends on the seed, then repeatedly the point farthest from all centres.
 fn first_centres(points: &[Vec<f64>], k: usize, seed: u64) -> Vec<Vec<f64>> {
-    let first = (mixed(seed + 1) % points.len() as u64) as usize;
+    let first = (mix(seed + 1) % points.len() as u64) as usize;
     let mut centres = vec![points[first].clone()];
     while centres.len() < k {
         let far = points.iter().max_by(|a, b| nearest(a, &centres).1.total_cmp(&nearest(b, &centres).1));
@@ -225,11 +218,11 @@ fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
 
 impl Clustering {
     /// The Bayesian information criterion: the likelihood of the points under equal spherical normal distributions around the centres,
-    /// less what the centres cost.
-    fn criterion(&self, points: usize, dimensions: f64, least_variance: f64) -> f64 {
+    /// minus a penalty for the number of centres.
+    fn criterion(&self, points: usize, dimensions: f64, min_variance: f64) -> f64 {
         let (count, k) = (points as f64, self.centres.len() as f64);
         let freedom = (count - k).max(1.0) * dimensions;
-        let variance = (self.distortion / freedom).max(least_variance);
+        let variance = (self.distortion / freedom).max(min_variance);
         let mut likelihood = -count * dimensions / 2.0 * (std::f64::consts::TAU * variance).ln() - self.distortion / (2.0 * variance);
         for number in 0..self.centres.len() {
             let members = self.of_point.iter().filter(|of| **of == number).count() as f64;
@@ -241,7 +234,7 @@ impl Clustering {
     }
 }
 
-fn described(clustering: &Clustering, points: &[Vec<f64>], intervals: &[IntervalVector]) -> Phases {
+fn describe(clustering: &Clustering, points: &[Vec<f64>], intervals: &[IntervalVector]) -> Phases {
     let mut order: Vec<usize> = Vec::new();
     for cluster in &clustering.of_point {
         if !order.contains(cluster) {

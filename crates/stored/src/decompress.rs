@@ -1,4 +1,4 @@
-//! Files that may be compressed by gzip, zstd or xz. A compressed file that ends early is an error, never a shorter file.
+//! Reading of files that may be compressed with gzip, zstd or xz. A truncated compressed file is an error, never a shorter file.
 
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Opens a file; what is compressed is decompressed while it is read.
+/// Opens a file, and decompresses it while it is read if it is compressed.
 ///
 /// # Errors
-/// It cannot be read, or `xz`, which decompresses files of its format, is not installed.
+/// The file cannot be read, or it needs `xz`, which is not installed.
 pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     let cannot_read = || format!("cannot read {}", path.display());
     let mut magic = Vec::new();
@@ -23,18 +23,18 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     })
 }
 
-/// Reads a whole file, of at most so many bytes when decompressed.
+/// Reads a whole file of at most `limit` bytes, counted after decompression.
 ///
 /// # Errors
-/// As [`open`]; or it is larger.
+/// As for [`open`], or the file is larger.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
-    anyhow::ensure!(bytes.len() as u64 <= limit, "{}: more than {limit} bytes when decompressed: split it", path.display());
+    anyhow::ensure!(bytes.len() as u64 <= limit, "{} has more than {limit} bytes when decompressed: split it", path.display());
     Ok(bytes)
 }
 
-/// A decoder whose errors cannot be taken for the end of the file.
+/// A decoder that reports truncation as damage, so that callers do not take it for the end of the file.
 struct Decompressed<R>(R);
 
 impl<R: Read> Read for Decompressed<R> {
@@ -55,7 +55,7 @@ struct Xz {
 impl Xz {
     fn new(file: File, path: &Path) -> Result<Xz> {
         let spawned = Command::new("xz").arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = spawned.with_context(|| format!("cannot run xz, which {} is compressed by: install it", path.display()))?;
+        let mut child = spawned.with_context(|| format!("cannot run xz to decompress {}: install it", path.display()))?;
         let output = child.stdout.take();
         Ok(Xz { child, output })
     }
@@ -76,7 +76,7 @@ impl Read for Xz {
 }
 
 impl Drop for Xz {
-    /// It ends when its output is closed.
+    /// Closes the pipe, so that `xz` ends, and waits for it.
     fn drop(&mut self) {
         self.output = None;
         let _ = self.child.wait();

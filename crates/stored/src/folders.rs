@@ -1,4 +1,4 @@
-//! The folders that a program's environment names, as values: no library reads the environment.
+//! The folders that the environment of a program names, passed as values: libraries do not read the environment.
 
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use trodden_unit::UnitCache;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::InputFolder;
 
-/// The folders that a program's environment names.
+/// Folders named by the environment.
 #[derive(Clone, Debug)]
 pub struct Folders {
-    /// The unit cache; `None` if the environment names none, and no home folder.
+    /// The unit cache; `None` if the environment names neither it nor a home folder.
     pub units: Option<UnitCache>,
-    /// Where temporary files and folders are created.
+    /// Folder for temporary files and folders.
     pub temporary: PathBuf,
-    /// The current folder, which relative names of sources are resolved against.
+    /// The current folder, against which relative source names are resolved.
     pub current: PathBuf,
 }
 
@@ -22,27 +22,24 @@ impl Folders {
     /// The unit cache.
     ///
     /// # Errors
-    /// The environment names none.
+    /// The environment names no unit cache.
     pub fn units(&self) -> Result<&UnitCache> {
         self.units.as_ref().with_context(|| format!("no folder for the unit cache: set {CACHE_VARIABLE} (or HOME)"))
     }
 
-    /// The folder of files that builds read.
+    /// The folder of files that builds read, in the unit cache.
     ///
     /// # Errors
-    /// There is no unit cache.
+    /// The environment names no unit cache.
     pub fn inputs(&self) -> Result<InputFolder> {
         Ok(self.units()?.inputs())
     }
 
-    /// Creates a temporary folder that only its user can read, removed when it is dropped.
-    ///
-    /// # Errors
-    /// It cannot be created.
+    /// Creates a temporary folder that only the user can access. It is removed on drop.
     pub fn temporary_folder(&self, prefix: &str) -> Result<TemporaryFolder> {
         let base = &self.temporary;
         TemporaryFolder::create_in(base, prefix, 0o700)
-            .with_context(|| format!("cannot create a temporary folder in {}: set TMPDIR to a folder that can be written", base.display()))
+            .with_context(|| format!("cannot create a temporary folder in {}: set TMPDIR to a writable folder", base.display()))
     }
 
     /// The current folder as text.

@@ -1,4 +1,4 @@
-//! Sets of known paths by name: files of them, profiles, runs, suites.
+//! Sets of known paths by name: files of known paths, profiles, runs and suites.
 
 use crate::named;
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 use trodden_unit::KnownPaths;
 
-/// The paths that a name stands for: those of a file, run or suite, or of several, divided by commas.
+/// Loads the paths of a file, run or suite, or of several, separated by commas.
 ///
 /// # Errors
-/// There is none of these, or it is damaged.
+/// A name stands for nothing, or a file is damaged.
 pub fn known_paths(wanted: &OsStr) -> Result<KnownPaths> {
     if Path::new(wanted).is_file() {
         return paths_in_file(Path::new(wanted));
@@ -33,10 +33,10 @@ fn paths_in_file(file: &Path) -> Result<KnownPaths> {
     }
 }
 
-/// What a file of known paths holds; `None` if the name is not of one.
+/// Reads a file of known paths. Returns `None` if the file is of another kind or cannot be read.
 ///
 /// # Errors
-/// It is damaged.
+/// The file is damaged.
 pub fn known_in(file: &Path) -> Result<Option<KnownPaths>> {
     let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::is_begun_in(bytes));
     bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())).transpose()

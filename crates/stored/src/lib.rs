@@ -1,16 +1,7 @@
-//! Stored profiles and streams by the names that people give them: files, runs (`12`, `last`, `last~1`), suites.
+//! Stored profiles and streams by the names that users give: files, runs (`12`, `last`, `last~1`) and suites.
 //!
-//! What goes wrong here is read by people, so errors are texts with a remedy. What spoils a result without ending the work, such as a
-//! damaged file of which the rest is used, is reported by `log::warn!`.
-//!
-//! | file | what |
-//! |---|---|
-//! | `named.rs` | profiles by name, the run store of a folder |
-//! | `streams.rs`, `place.rs` | streams by name; where they are kept |
-//! | `maps.rs` | the maps of a stream's image |
-//! | `known.rs` | sets of known paths by name |
-//! | `folders.rs` | the folders that the environment of a program names |
-//! | `decompress.rs` | files compressed by gzip, zstd or xz |
+//! Errors are meant for users, and include a remedy. Problems that do not end the operation, such as a damaged file whose intact part is
+//! used, are reported with `log::warn!`.
 #![forbid(unsafe_code)]
 
 pub mod decompress;

@@ -1,9 +1,9 @@
-//! Where streams are kept: in the run store, beside the profiles.
+//! Location of streams in the run store.
 //!
 //! ```text
-//! .trodden/streams/000012/NAME.log      the streams of run 12, a log for each process and image
-//! .trodden/streams/000013/copies/0001/NAME.log   of run 13, those of one of several copies, which have a part of the functions each
-//! .trodden/last/NUMBER/NAME.stream      what flight recorders had at the end of a command
+//! .trodden/streams/000012/NAME.log                streams of run 12, one log per process and image
+//! .trodden/streams/000013/copies/0001/NAME.log    streams of one of several copies that share the functions of run 13
+//! .trodden/last/NUMBER/NAME.stream                contents of flight recorders at the end of a command
 //! ```
 
 use anyhow::{Context, Result};
@@ -12,20 +12,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use trodden_profile::private;
 
-/// Extension of stream files.
+/// File name extension of flight recorders' streams.
 pub const STREAM: &str = "stream";
-/// Extension of logs.
+/// File name extension of logs.
 pub const LOG: &str = "log";
 const LAST: &str = "last";
-/// The folder of the logs of copies that share a run's functions, in the run's.
+/// Subfolder with the logs of copies that share a run's functions.
 pub const COPIES: &str = "copies";
-/// Recordings of `--last` that are kept before a new one: a program that is restarted again and again does not fill the disk.
-const KEPT: u64 = 20;
+/// Maximum number of recordings of `--last` kept besides a new one, so that repeated restarts do not fill the disk.
+const MAX_KEPT: u64 = 20;
 
-/// Files of a folder with an extension, by name.
-///
-/// # Errors
-/// The folder cannot be read.
+/// Returns the files of a folder with a given extension, sorted by name.
 pub fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read the folder {}", folder.display());
     let mut files = Vec::new();
@@ -39,30 +36,27 @@ pub fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Where the logs of a copy are, in the folder of a run's.
+/// Folder of a copy's logs, given the folder of the run's streams.
 pub fn of_copy(streams: &Path, copy: usize) -> PathBuf {
     streams.join(COPIES).join(format!("{copy:04}"))
 }
 
-/// Where the logs of a run lie whose profile is in a file.
+/// Folder of the logs that belong to a profile file.
 pub fn streams_beside(profile: &Path) -> PathBuf {
     let mut name = profile.as_os_str().to_owned();
     name.push(".streams");
     name.into()
 }
 
-/// Puts logs where a run has its own.
-///
-/// # Errors
-/// The place cannot be written.
+/// Moves logs to the folder of a run.
 pub fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
-    let cannot = || format!("cannot put the streams into {}", place.display());
+    let cannot = || format!("cannot move the streams to {}", place.display());
     if !logs.is_empty() {
         private::create_folder(place).with_context(cannot)?;
     }
     for log in logs {
         let to = place.join(log.file_name().context("a log has a name")?);
-        // Another file system, with --no-store.
+        // With --no-store, the target may be on another file system.
         if fs::rename(log, &to).is_err() {
             fs::copy(log, &to).with_context(cannot)?;
         }
@@ -71,13 +65,10 @@ pub fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A new folder for what flight recorders had. Of those before, the newest [`KEPT`] stay.
-///
-/// # Errors
-/// It cannot be made, or an old one not be removed.
+/// Creates a folder for the streams of flight recorders, and removes all but the latest `MAX_KEPT` older ones.
 pub fn new_last(store: &Path) -> Result<PathBuf> {
     let base = store.join(LAST);
-    private::create_folder(&base).with_context(|| format!("cannot make the folder {}", base.display()))?;
+    private::create_folder(&base).with_context(|| format!("cannot create the folder {}", base.display()))?;
     for number in newest(&base)?.map_or(1, |n| n + 1).. {
         let folder = base.join(format!("{number:06}"));
         match private::create_new_folder(&folder) {
@@ -86,25 +77,22 @@ pub fn new_last(store: &Path) -> Result<PathBuf> {
                 return Ok(folder);
             }
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(e).with_context(|| format!("cannot make the folder {}", folder.display())),
+            Err(e) => return Err(e).with_context(|| format!("cannot create the folder {}", folder.display())),
         }
     }
     unreachable!("there is no last number")
 }
 
-/// Removes the oldest folders, behind a new one.
+/// Removes the oldest folders after a new one was created.
 fn prune(base: &Path, new: u64) -> Result<()> {
-    for number in numbers(base)?.into_iter().filter(|number| number + KEPT < new) {
+    for number in folder_numbers(base)?.into_iter().filter(|number| number + MAX_KEPT < new) {
         let folder = base.join(format!("{number:06}"));
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove the folder {}", folder.display()))?;
     }
     Ok(())
 }
 
-/// The folder of the newest, in a run store; `None` if there is none.
-///
-/// # Errors
-/// The store cannot be read.
+/// Returns the latest folder of flight recorders in a run store; `None` if there is none.
 pub fn newest_last(store: &Path) -> Result<Option<PathBuf>> {
     let base = store.join(LAST);
     if !base.is_dir() {
@@ -114,10 +102,10 @@ pub fn newest_last(store: &Path) -> Result<Option<PathBuf>> {
 }
 
 fn newest(base: &Path) -> Result<Option<u64>> {
-    Ok(numbers(base)?.into_iter().max())
+    Ok(folder_numbers(base)?.into_iter().max())
 }
 
-fn numbers(base: &Path) -> Result<Vec<u64>> {
+fn folder_numbers(base: &Path) -> Result<Vec<u64>> {
     let entries = fs::read_dir(base).with_context(|| format!("cannot read the folder {}", base.display()))?;
     Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect())
 }

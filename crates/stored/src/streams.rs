@@ -1,4 +1,4 @@
-//! Streams by the names that people give them: of runs, in files and folders. Where they are kept: [`crate::place`].
+//! Streams by the names that users give: runs, files and folders. [`crate::place`] defines where they are stored.
 
 use crate::named::LAST;
 use crate::place::{self, COPIES, LOG, STREAM, of_copy, streams_beside, with_extension};
@@ -9,44 +9,41 @@ use trodden_profile::stream::StreamLog;
 use trodden_profile::{ProfileError, RunStore};
 use trodden_text::words::plural;
 
-/// Opens a log. What is missing of it is said: a reader sees the rest.
+/// Opens a log. Warns if parts of it are missing.
 ///
 /// # Errors
-/// It cannot be read, or is no log.
+/// The file cannot be read, or is not a log.
 pub fn open_log(path: &Path) -> Result<StreamLog> {
     let log = StreamLog::open(path)?;
     if log.damaged_bytes() > 0 {
         let bytes = plural(log.damaged_bytes().into(), "byte", "bytes");
-        log::warn!("{} is damaged: {bytes} cannot be read, and events that were there are missing", path.display());
+        log::warn!("{} is damaged: {bytes} cannot be read, and events in that part are missing", path.display());
     }
     if log.is_cut() {
-        log::warn!("{} is cut: events that were in the rest are missing", path.display());
+        log::warn!("{} is truncated: later events are missing", path.display());
     }
     Ok(log)
 }
 
-/// The stream files of a folder.
+/// Returns the stream files in a folder.
 ///
 /// # Errors
-/// It cannot be read, or has none; then the newest folder in it that has some is named.
+/// The folder cannot be read, or has no stream files. In the latter case, the error names the latest subfolder that has some.
 pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let streams = with_extension(folder, STREAM)?;
     if streams.is_empty() {
         let mut inner: Vec<PathBuf> = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
         inner.retain(|path| path.is_dir() && with_extension(path, STREAM).is_ok_and(|streams| !streams.is_empty()));
         let remedy = match inner.iter().max() {
-            Some(newest) => format!(": name one of the folders in it, such as {}", newest.display()),
-            None => " (their names end in .stream): `trodden record --last N -- PROGRAM` makes some".to_owned(),
+            Some(newest) => format!(": name one of its subfolders, for example {}", newest.display()),
+            None => " (*.stream): record with `trodden record --last N -- PROGRAM`".to_owned(),
         };
         bail!("there are no stream files in {}{remedy}", folder.display());
     }
     Ok(streams)
 }
 
-/// The logs that `wanted` names: of a folder, a file, or a run.
-///
-/// # Errors
-/// There are none.
+/// Returns the logs that a name stands for: a file, or those of a folder or run.
 pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
     if path.is_file() {
@@ -56,16 +53,16 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let logs = with_extension(&folder, LOG)?;
     if logs.is_empty() && folder.join(COPIES).is_dir() {
         bail!(
-            "copies share the functions of `{wanted}`, so that no stream has all: they answer only `trodden patterns iterations {wanted}`"
+            "the streams of `{wanted}` are of copies that share its functions, so they answer only `trodden patterns iterations {wanted}`"
         );
     }
     if logs.is_empty() {
-        bail!("there are no logs of streams in {}", folder.display());
+        bail!("there are no logs (*.log) in {}", folder.display());
     }
     Ok(logs)
 }
 
-/// The logs of each copy, where copies share the functions of a run.
+/// Returns the logs of each copy, for a run whose functions are shared among copies; `None` for other runs and for files.
 ///
 /// # Errors
 /// There is no such run, or a folder cannot be read.
@@ -81,7 +78,7 @@ pub fn logs_of_copies(wanted: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
     Ok(Some(copies.map(|folder| with_extension(&folder, LOG)).collect::<Result<_>>()?))
 }
 
-/// The folder of the streams that `wanted` names.
+/// The folder of streams that a name stands for.
 fn folder(wanted: &str) -> Result<PathBuf> {
     let path = Path::new(wanted);
     match path.is_dir() {
@@ -89,11 +86,11 @@ fn folder(wanted: &str) -> Result<PathBuf> {
         false => {
             let store = RunStore::find(Path::new("."))?;
             let runs = store.select(wanted)?;
-            let [run] = runs.as_slice() else { bail!("`{wanted}` is a suite of several runs: name one run by its number") };
+            let [run] = runs.as_slice() else { bail!("`{wanted}` is a suite of several runs: name one of them by its number") };
             let folder = store.streams(run.number);
             if !folder.is_dir() {
                 bail!(
-                    "run {} has no streams: record one with `trodden record --whole-program -- PROGRAM` (built with --stream)",
+                    "run {} has no streams: build with --stream, and record with `trodden record --whole-program -- PROGRAM`",
                     run.number
                 );
             }
@@ -102,7 +99,7 @@ fn folder(wanted: &str) -> Result<PathBuf> {
     }
 }
 
-/// The logs of the run that a profile's name means, or beside a profile's file: none of a suite, or where no stream was recorded.
+/// Returns the logs that belong to a run or a profile file; `None` for a suite, or if no stream was recorded.
 pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     let folder = if Path::new(wanted).exists() {
         streams_beside(Path::new(wanted))
@@ -118,13 +115,13 @@ pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     with_extension(&folder, LOG).ok().filter(|logs| !logs.is_empty())
 }
 
-/// What was recorded last here: a folder of flight recorders, or the newest run.
+/// Returns the latest recording here: a folder of flight recorders, or the name of the latest run.
 ///
 /// # Errors
-/// There is neither.
+/// Nothing was recorded.
 pub fn newest_recording() -> Result<PathBuf> {
     let none =
-        "nothing was recorded here: record with `trodden record --whole-program` or `--last N` (built with --stream), or name a file";
+        "nothing was recorded here: build with --stream and record with `trodden record --whole-program` or `--last N`, or name a file";
     let store = match RunStore::find(Path::new(".")) {
         Err(ProfileError::NoStore { .. }) => bail!(none),
         other => other?,

@@ -1,25 +1,25 @@
 //! Names of functions: demangled, and a short form that fits a table.
 //!
-//! Rust (legacy and v0) and C++ (Itanium) names are demangled; other names are shown unchanged. The short form drops parameters, return
-//! types, template arguments and, in Rust, all but the last word of paths inside angle brackets: these rarely distinguish two functions.
+//! Rust (legacy and v0) and C++ (Itanium) names are demangled; other names stay unchanged. The short form drops parameters, return types,
+//! template arguments and, in Rust, all but the last word of paths inside angle brackets, which rarely distinguish two functions.
 
 use crate::escape;
 
 /// A function's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// As linkers know it.
+    /// The linkage name.
     pub linkage: String,
-    /// As the source has it, in full.
+    /// The full demangled name.
     pub full: String,
-    /// In full, but for parameters and the type that is returned.
+    /// The full name without parameters and return type.
     pub qualified: String,
-    /// Abridged.
+    /// The short form.
     pub short: String,
 }
 
 impl Name {
-    /// The names behind a linkage name.
+    /// Demangles a linkage name.
     pub fn from_linkage(linkage: &str) -> Name {
         let linkage = linkage.strip_prefix('\u{1}').unwrap_or(linkage);
         let (full, qualified, short) = match rustc_demangle::try_demangle(linkage) {
@@ -28,7 +28,7 @@ impl Name {
                 let short = short_rust(&full);
                 (full.clone(), full, short)
             }
-            Err(_) => match cpp(linkage) {
+            Err(_) => match demangle_cpp(linkage) {
                 Some(full) => {
                     let (qualified, short) = (abridge_cpp(&full, true), abridge_cpp(&full, false));
                     (full, qualified, short)
@@ -36,24 +36,24 @@ impl Name {
                 None => (linkage.to_string(), linkage.to_string(), linkage.to_string()),
             },
         };
-        // Names must not steer terminals.
-        let shown = |text: String| if text.contains(escape::is_unprintable) { escape::line(&text) } else { text };
-        Name { linkage: linkage.to_string(), full: shown(full), qualified: shown(qualified), short: shown(short) }
+        // Names must not contain control sequences for terminals.
+        let escaped = |text: String| if text.contains(escape::is_unprintable) { escape::line(&text) } else { text };
+        Name { linkage: linkage.to_string(), full: escaped(full), qualified: escaped(qualified), short: escaped(short) }
     }
 
-    /// Whether a user who says `text` means this function.
+    /// Returns true if `text` is any form of the name.
     pub fn is(&self, text: &str) -> bool {
         self.linkage == text || self.full == text || self.qualified == text || self.short == text
     }
 
-    /// Whether `text` is the last part of its name: `Regexp::Parse` of `re2::Regexp::Parse`.
+    /// Returns true if `text` is the end of a longer qualified name: `Regexp::Parse` of `re2::Regexp::Parse`.
     pub fn ends_with(&self, text: &str) -> bool {
         let ends = |name: &str| name.strip_suffix(text).is_some_and(|before| before.ends_with("::"));
         !text.is_empty() && (ends(&self.qualified) || ends(&self.short))
     }
 }
 
-/// A short name for inlined code, from debug information: the last two words of the demangled linkage name, or of the plain name if
+/// Short name for inlined code, from debug information: the last two words of the demangled linkage name, or of the plain name if
 /// demangling fails.
 pub fn scope_name(name: &str, linkage: &str) -> String {
     let known = Name::from_linkage(linkage);
@@ -61,7 +61,7 @@ pub fn scope_name(name: &str, linkage: &str) -> String {
     last_words(known, 2).to_string()
 }
 
-/// The last words of a path joined by `::` (not of what stands in brackets).
+/// The last words of a path joined by `::`, ignoring separators inside brackets.
 fn last_words(path: &str, words: usize) -> &str {
     let (mut depth, mut left) = (0i32, words);
     for (at, c) in path.char_indices().rev() {
@@ -78,21 +78,21 @@ fn last_words(path: &str, words: usize) -> &str {
     path
 }
 
-fn cpp(linkage: &str) -> Option<String> {
+fn demangle_cpp(linkage: &str) -> Option<String> {
     if !linkage.starts_with("_Z") && !linkage.starts_with("___Z") {
         return None;
     }
     cpp_demangle::Symbol::new(linkage).ok()?.demangle().ok()
 }
 
-/// `ns::Box<int>::put(int const&) const` becomes `ns::Box<..>::put`, or, with the arguments of templates, `ns::Box<int>::put`.
+/// Shortens `ns::Box<int>::put(int const&) const` to `ns::Box<..>::put` or, with template arguments, `ns::Box<int>::put`.
 fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     let mut out = String::new();
     let (mut angle, mut round) = (0usize, 0usize);
     let mut rest = full;
     while let Some(c) = rest.chars().next() {
         if with_arguments && round == 0 && (angle > 0 || c == '<') && keep_whole(rest, &out).is_none() {
-            // What stands in angle brackets is kept as it is, round brackets in it, too.
+            // Copy template arguments as they are, including parentheses.
             match c {
                 '<' => angle += 1,
                 '>' if !out.ends_with('-') => angle = angle.saturating_sub(1),
@@ -124,11 +124,11 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
             ')' => {
                 round = round.saturating_sub(1);
                 if angle + round == 0 && !rest.starts_with(")::") && !out.is_empty() {
-                    break; // Behind the parameters stand qualifiers only.
+                    break; // Only qualifiers follow the parameters.
                 }
             }
             ' ' if rest.starts_with(" <") => {}
-            ' ' if angle + round == 0 && !out.ends_with("operator") => out.clear(), // what stood before is the return type
+            ' ' if angle + round == 0 && !out.ends_with("operator") => out.clear(), // what came before is the return type
             c if angle + round == 0 => out.push(c),
             _ => {}
         }
@@ -137,7 +137,7 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     if out.is_empty() { full.to_string() } else { out }
 }
 
-/// Parts of a C++ name whose bracket characters are not brackets.
+/// Returns the part at the start of `rest` if it is one whose bracket characters are not brackets.
 fn keep_whole<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     const OPERATORS: [&str; 12] = [
         "operator<<=",
@@ -163,17 +163,17 @@ fn keep_whole<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     })
 }
 
-/// `<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop` becomes `<Vec as Drop>::drop`.
+/// Shortens `<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop` to `<Vec as Drop>::drop`.
 fn short_rust(full: &str) -> String {
     let Some(inner) = full.strip_prefix('<') else { return strip_generics(full) };
-    let Some(end) = matching(inner) else { return full.to_string() };
+    let Some(end) = closing_bracket(inner) else { return full.to_string() };
     let (head, tail) = (&inner[..end], &inner[end + 1..]);
     let words: Vec<String> = head.split(" as ").map(|part| last_word(&strip_generics(part))).collect();
     format!("<{}>{}", words.join(" as "), strip_generics(tail))
 }
 
-/// The place of the `>` that closes a bracket opened before `text`.
-fn matching(text: &str) -> Option<usize> {
+/// Index of the `>` that closes a bracket opened before `text`.
+fn closing_bracket(text: &str) -> Option<usize> {
     let mut depth = 1usize;
     let mut before = ' ';
     for (at, c) in text.char_indices() {
@@ -214,14 +214,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_names_stay() {
+    fn plain_names_are_unchanged() {
         let name = Name::from_linkage("\u{1}main");
         assert_eq!((name.linkage.as_str(), name.full.as_str(), name.short.as_str()), ("main", "main", "main"));
         assert_eq!(Name::from_linkage("_Znonsense").full, "_Znonsense");
     }
 
     #[test]
-    fn cpp_names_lose_what_is_long() {
+    fn cpp_names_are_shortened() {
         let name = Name::from_linkage("_ZNSt6vectorIiSaIiEE9push_backERKi");
         assert_eq!(name.full, "std::vector<int, std::allocator<int> >::push_back(int const&)");
         assert_eq!(name.short, "std::vector<..>::push_back");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn rust_names_lose_their_hash_and_generics() {
+    fn rust_names_lose_hash_and_generics() {
         assert_eq!(Name::from_linkage("_ZN4core3fmt5write17h0123456789abcdefE").full, "core::fmt::write");
         assert_eq!(short_rust("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
         assert_eq!(short_rust("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");

@@ -2,7 +2,7 @@
 
 use std::borrow::{Borrow, Cow};
 
-/// A count with separators: `1,234,567`.
+/// A count with thousands separators: `1,234,567`.
 pub fn count(number: u128) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -31,7 +31,7 @@ pub fn brief(number: u64) -> String {
     }
 }
 
-/// A share: `34.2%`; what is small but not nothing is never shown as zero.
+/// A share (0 to 1) as a percentage: `34.2%`. Small but positive shares are not shown as zero.
 pub fn percent(share: f64) -> String {
     match share {
         s if s <= 0.0 => "0%".into(),
@@ -41,28 +41,28 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A number of things: `1 path`, `2 paths`.
+/// A number of things, with the noun in the right form: `1 path`, `2 paths`.
 pub fn plural(number: u128, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// The first of some names, and how many more there are.
-pub fn listed<S: Borrow<str>>(names: &[S], most: usize) -> String {
-    let first = names[..most.min(names.len())].join(", ");
-    if names.len() > most { format!("{first} and {} more", names.len() - most) } else { first }
+/// The first `limit` names, and how many more there are.
+pub fn listed<S: Borrow<str>>(names: &[S], limit: usize) -> String {
+    let first = names[..limit.min(names.len())].join(", ");
+    if names.len() > limit { format!("{first} and {} more", names.len() - limit) } else { first }
 }
 
-/// Why something failed, from an error and its causes in order: each reason once. Errors name their causes themselves where they are
-/// shown without them, as in a compiler plugin, and name what their caller names, too.
+/// Joins an error and its causes, in order, to one message. A cause that an earlier message already includes is dropped, since some errors
+/// repeat their causes.
 pub fn reasons(chain: impl Iterator<Item = String>) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in chain {
         if causes.iter().any(|before| before.contains(&cause)) {
             continue;
         }
-        // Whole words: a file's name may be the beginning of one.
-        let goes_on = |before: &String| cause.strip_prefix(before.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
-        if causes.last().is_some_and(goes_on) {
+        // Compare whole words, since a file name may be a prefix of another.
+        let is_prefix = |before: &String| cause.strip_prefix(before.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
+        if causes.last().is_some_and(is_prefix) {
             causes.pop();
         }
         causes.push(cause);
@@ -87,11 +87,11 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A moment, given in nanoseconds since 1970: `2026-11-21 09:45:03 UTC`.
+/// A time, given in nanoseconds since 1970: `2026-11-21 09:45:03 UTC`.
 pub fn moment(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Days are counted from 0000-03-01, so that a leap day ends its year; a cycle of the calendar has 400 years.
+    // Years start on 1 March here, so that a leap day is at the end of a year. The calendar repeats every 400 years.
     let shifted = days + 719_468;
     let (cycle, day_of_cycle) = (shifted / 146_097, shifted % 146_097);
     let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
@@ -103,17 +103,17 @@ pub fn moment(ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
-/// A command as it is typed: words are quoted where the shell needs it.
+/// A command as typed in a shell, quoted where necessary.
 pub fn command(words: &[String]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// A word of a command, likewise.
+/// A single word of a command, quoted if necessary.
 pub fn shell_word(word: &str) -> Cow<'_, str> {
     shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
 }
 
-/// The last part of a path.
+/// The last component of a path.
 pub fn base_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }
@@ -123,21 +123,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn numbers_are_formatted() {
         assert_eq!([count(0), count(999), count(1000), count(1234567)], ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([brief(999), brief(1000), brief(12_345), brief(999_600), brief(u64::MAX)], ["999", "1.00k", "12.3k", "1.00M", "18.4E"]);
         assert_eq!([percent(0.0), percent(1e-9), percent(0.3421), percent(1.0)], ["0%", "<0.1%", "34.2%", "100%"]);
     }
 
     #[test]
-    fn commands_can_be_typed_again() {
+    fn commands_are_quoted_for_the_shell() {
         let words = ["./grex", "x y", "it's", "--all"].map(str::to_owned);
         assert_eq!(command(&words), "./grex 'x y' \"it's\" --all");
         assert_eq!((&*shell_word("my suite"), &*shell_word("tests/1")), ("'my suite'", "tests/1"));
     }
 
     #[test]
-    fn times() {
+    fn times_are_formatted() {
         assert_eq!([duration(3_000), duration(840_000_000), duration(61_000_000_000)], ["3 us", "840 ms", "1 min 1 s"]);
         assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(moment(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");

@@ -81,7 +81,7 @@ fn commands_for_profiles_say_what_else_they_were_given() {
         }
     }
     let said = refusal(&place, &["advise", "raws"]);
-    assert!(said.contains("raws is a folder") && said.contains("`trodden import` makes a run"), "{said}");
+    assert!(said.contains("raws is a folder") && said.contains("`trodden import` imports a folder"), "{said}");
 }
 
 /// Each names the option that has no effect on what the command is given.

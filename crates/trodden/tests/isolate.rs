@@ -105,19 +105,19 @@ fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
     assert!(status == Some(2) && said.contains("0 failing and 1 passing runs"), "{said}");
     assert!(isolated("nightly others --program nothing").2.contains("other, prog"));
     let (status, _, said) = isolated("1 others");
-    assert!(status == Some(2) && said.contains("within one build of one program only"), "{said}");
+    assert!(status == Some(2) && said.contains("Only runs of one build can be compared"), "{said}");
     // A sum of runs that ended in different ways says of none how it ended.
     place.trodden("merge --output sum.trodden nightly");
     let (status, runs, said) = isolated("nightly sum.trodden");
     assert!(
-        (status, &runs) == (Some(0), &nightly) && said.contains("sum.trodden") && said.contains("how the run ended"),
+        (status, &runs) == (Some(0), &nightly) && said.contains("sum.trodden") && said.contains("how it ended is not recorded"),
         "{runs:?} {said}"
     );
     place.write("a.c", &PROGRAM.replace("unit = 10", "unit = 10, touch(&unit)"));
     place.cc("-O1 -g a.c -o prog");
     place.trodden("record --suite rebuilt -- ./prog 0 0");
     let (status, runs, said) = isolated("nightly rebuilt");
-    assert!((status, &runs) == (Some(0), &nightly) && said.contains("builds left out"), "{runs:?} {said}");
+    assert!((status, &runs) == (Some(0), &nightly) && said.contains("of other programs or builds"), "{runs:?} {said}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn what_is_said_of_a_run_beats_how_it_ended() {
     for (arguments, message) in [
         ("isolate 1 2 3", "it takes both"),
         ("isolate", "no runs are given"),
-        ("isolate nightly --failing 1 --passing 1", "as failing and as passing"),
+        ("isolate nightly --failing 1 --passing 1", "as both failing and passing"),
         ("isolate nowhere", "no run or suite"),
         ("isolate nightly --function nothing", "nothing"),
     ] {

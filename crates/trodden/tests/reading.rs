@@ -261,7 +261,7 @@ fn of_a_suite_with_two_builds_the_newest_is_read() {
     }
     let report = run(&place, &["report", "nightly"]);
     let text = said(&report);
-    assert!(text.contains("./prog 3") && text.contains("000001.trodden is left out") && !text.contains("./prog 1"), "{text}");
+    assert!(text.contains("./prog 3") && text.contains("000001.trodden is skipped") && !text.contains("./prog 1"), "{text}");
 }
 
 /// What is lost of a raw file is said in each report of the profile, not only when it is made.

@@ -118,7 +118,7 @@ fn damaged_texts_are_refused_with_their_line() {
     let damaged = [
         ("leave\n", "line 2", "could be left"),
         ("path\tx\t0\treturn\n", "line 2", "could have a path"),
-        ("enter\tx\npath\ty\t1\treturn\n", "line 3", "the function that is live here is `x`"),
+        ("enter\tx\npath\ty\t1\treturn\n", "line 3", "the innermost open function is `x`"),
         ("enter\tx\nleave\nleave\n", "line 4", "could be left"),
         ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "could be left"),
     ];

@@ -313,7 +313,7 @@ fn a_damaged_log_is_never_read_as_another() {
         assert_eq!((log.is_cut(), log.damaged_bytes()), (true, 0));
     }
     let shown = must(place.command(trodden()).arg("info").arg(&file));
-    assert!(String::from_utf8_lossy(&shown.stderr).contains("is cut: events that were in the rest are missing"));
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("is truncated: later events are missing"));
 }
 
 /// The chunks of a flight recorder are overwritten while they are read: what is read is one stretch of the stream all the same.

@@ -228,7 +228,7 @@ fn expressions_find_paths() {
     assert_eq!(found["functions_not_counted_whole"], serde_json::json!(["convert"]));
     let (status, _, said) = find("convert: 6 nonsense", &[]);
     assert!(
-        status == Some(2) && said.contains("`nonsense` is no place") && said.ends_with("  convert: 6 nonsense\n               ^\n"),
+        status == Some(2) && said.contains("`nonsense` is not a place") && said.ends_with("  convert: 6 nonsense\n               ^\n"),
         "{said}"
     );
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
@@ -307,7 +307,7 @@ fn watching_programs_act_where_the_path_ends() {
     );
     for (expression, message) in [
         ("step: 8 call", "cannot be watched"),
-        ("step: 8 x", "is no place"),
+        ("step: 8 x", "is not a place"),
         ("stop: 8", "is called `stop`"),
         ("step: 8000", "line 8000 is in no block"),
         ("step: 8 !8", "no path of prog matches"),

@@ -1,11 +1,9 @@
 //! Branches that an earlier branch on the same path decides.
 //!
-//! Branch correlation after Mueller and Whalley ("Avoiding conditional branches by code replication", PLDI 1995) and
-//! Bodík, Gupta and Soffa ("Interprocedural conditional branch elimination", PLDI 1997), found by counts instead of
-//! proofs: it holds for the executions that were counted.
-//!
-//! A later branch is a finding if it is undecided by itself, and some outcome of the earlier branch decides it. Of several earlier
-//! branches the one that decides most executions is reported; of equal ones the nearest. The saving is a test for each decided execution.
+//! Branch correlation after Mueller and Whalley ("Avoiding conditional branches by code replication", PLDI 1995) and Bodík, Gupta and Soffa
+//! ("Interprocedural conditional branch elimination", PLDI 1997), but found by counts instead of proofs: it holds for the executions that
+//! were counted. The later branch must be undecided on its own, and some outcome of the earlier branch must decide it. Of several earlier
+//! branches, the one that decides the most executions is reported; if equal, the nearest. Each decided execution saves one test.
 
 use super::AdviseOptions;
 use super::nest::enters_loop;
@@ -16,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Edge, Node};
 use trodden_unit::BlockKind;
 
-/// A branch counts as undecided by itself if no outcome has more than this share of its executions.
-const UNDECIDED: f64 = 0.99;
-/// The least share of its executions that must be decided, and the least share of its entropy that the earlier branch must give.
-const LEAST_DECIDED: f64 = 0.1;
+/// Maximum share of one outcome for a branch to count as undecided on its own.
+const MAX_UNDECIDED_SHARE: f64 = 0.99;
+/// Minimum share of the later branch's executions that must be decided, and of its entropy that the earlier branch must explain.
+const MIN_DECIDED_SHARE: f64 = 0.1;
 
 /// A later branch that an earlier one decides.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,29 +28,29 @@ pub struct Correlated {
     pub later: Node,
     /// Executions of the later branch.
     pub executions: u64,
-    /// Executions of the later branch after the earlier branch on the same path.
+    /// Executions of the later branch that have the earlier branch before them on the path.
     pub together: u64,
     /// The outcomes of the later branch.
     pub outcomes: Vec<BranchOutcome>,
-    /// The outcomes of the earlier branch, each with the outcomes of the later branch after it.
-    pub given: Vec<Given>,
+    /// The outcomes of the earlier branch, each with the subsequent outcomes of the later branch.
+    pub given: Vec<ConditionalOutcomes>,
     /// Executions of the later branch that are decided.
     pub decided: u64,
-    /// The outcomes of the later branch on paths without the earlier one before it.
+    /// The outcomes of the later branch on paths where the earlier branch does not precede it.
     pub otherwise: Vec<BranchOutcome>,
-    /// Entropy of the later branch, bits for each execution.
+    /// Entropy of the later branch, in bits per execution.
     pub entropy: f64,
-    /// Mutual information of the later branch and the earlier one (its outcome, or that it was not executed), bits for each execution of
-    /// the later one.
+    /// Mutual information of the later branch and the earlier one (its outcome, or that it was not executed), in bits per execution of the
+    /// later one.
     pub information: f64,
-    /// Conditional entropy of the later branch given the whole path before it, bits for each of its executions.
+    /// Conditional entropy of the later branch, given the whole path before it, in bits per execution.
     pub left_by_path: f64,
-    /// The later branch is in a loop that the earlier one is not in: the decided executions are first iterations of the loop.
+    /// True if the later branch is in a loop that does not contain the earlier one: decided executions are in the loop's first iteration.
     pub first_iteration: bool,
-    /// Both branches are in a loop that the later one may leave: the earlier one decides whether this iteration is the last.
+    /// True if both branches are in a loop that the later one may leave: the earlier branch decides whether this iteration is the last.
     pub last_iteration: bool,
-    /// The blocks between them on paths where the later one is decided.
-    pub stretch: Stretch,
+    /// The blocks between the two branches on paths where the later one is decided.
+    pub stretch: BlocksBetween,
 }
 
 /// An outcome of a branch.
@@ -64,58 +62,61 @@ pub struct BranchOutcome {
     pub count: u64,
 }
 
-/// An outcome of the earlier branch.
+/// An outcome of the earlier branch, with the subsequent outcomes of the later branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
-    /// The edge.
+pub struct ConditionalOutcomes {
+    /// The edge taken at the earlier branch.
     pub edge: Edge,
-    /// Executions of the later branch after it.
+    /// Executions of the later branch after this edge.
     pub count: u64,
-    /// The outcomes of the later branch after it.
+    /// The outcomes of the later branch after this edge.
     pub outcomes: Vec<BranchOutcome>,
-    /// The edge that the later branch takes then, if it is decided.
+    /// The outcome of the later branch that this edge decides on, if any.
     pub decides: Option<Edge>,
 }
 
-impl Given {
-    /// Whether the later branch had one single outcome after this one.
+impl ConditionalOutcomes {
+    /// Returns true if all executions of the later branch after this edge had the same outcome.
     pub fn is_certain(&self) -> bool {
         self.decides.is_some() && self.outcomes.len() == 1
     }
 }
 
-/// The blocks between two branches. A copy for the decided case would consist of them.
+/// The blocks between two branches, which a transformation would copy for the decided case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stretch {
-    /// The blocks after the earlier branch up to the later one, which is included.
+pub struct BlocksBetween {
+    /// The blocks after the earlier branch, up to and including the later one.
     pub blocks: Vec<Node>,
-    /// Their instructions.
+    /// Their number of instructions.
     pub instructions: u64,
-    /// A block that cannot be copied: it has a call that returns twice, or is a target of an indirect branch.
+    /// A block that cannot be copied, because it calls a function that returns twice or is the target of an indirect branch.
     pub obstacle: Option<Node>,
 }
 
-/// All decided branches of a function.
+/// Finds all decided branches of a function.
 pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<Correlated> {
-    let left = left_by_path(walks);
+    let remaining_entropy = left_by_path(walks);
     let mut found: Vec<Correlated> = Vec::new();
     for (&later, tables) in &pairs.tables {
         let outcomes: Vec<BranchOutcome> =
             walks.taken_edges(later).into_iter().map(|edge| BranchOutcome { edge, count: walks.edges[edge.index()] }).collect();
         let executions: u64 = outcomes.iter().map(|o| o.count).sum();
         let most = outcomes.iter().map(|o| o.count).max().unwrap_or(0);
-        if executions < options.min_count || most as f64 > UNDECIDED * executions as f64 {
+        if executions < options.min_count || most as f64 > MAX_UNDECIDED_SHARE * executions as f64 {
             continue;
         }
         let candidates = tables.iter().map(|(&earlier, table)| (earlier, table, given(table, options)));
         let weighed = candidates.map(|(earlier, table, given)| (decided(&given), earlier, table, given));
-        let Some((decided, earlier, table, given)) = weighed.max_by(|a, b| a.0.cmp(&b.0).then_with(|| nearer(b.2, a.2))) else { continue };
+        let Some((decided, earlier, table, given)) = weighed.max_by(|a, b| a.0.cmp(&b.0).then_with(|| compare_distances(b.2, a.2))) else {
+            continue;
+        };
         let otherwise = otherwise(&outcomes, table);
         let entropy = bits(&outcomes) / executions as f64;
-        let still = given.iter().map(|g| bits(&g.outcomes)).sum::<f64>() + bits(&otherwise);
-        let information = (entropy - still / executions as f64).max(0.0);
-        let enough =
-            decided >= options.min_count && decided as f64 >= LEAST_DECIDED * executions as f64 && information >= LEAST_DECIDED * entropy;
+        let remaining = given.iter().map(|g| bits(&g.outcomes)).sum::<f64>() + bits(&otherwise);
+        let information = (entropy - remaining / executions as f64).max(0.0);
+        let enough = decided >= options.min_count
+            && decided as f64 >= MIN_DECIDED_SHARE * executions as f64
+            && information >= MIN_DECIDED_SHARE * entropy;
         if !enough {
             continue;
         }
@@ -129,7 +130,7 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
             otherwise,
             entropy,
             information,
-            left_by_path: left.get(&later).copied().unwrap_or(0.0),
+            left_by_path: remaining_entropy.get(&later).copied().unwrap_or(0.0),
             first_iteration: enters_loop(nest, earlier, later),
             last_iteration: leaves_loop(walks, nest, earlier, later),
             stretch: stretch(walks, later, &given),
@@ -139,49 +140,50 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
     found
 }
 
-/// Whether some edge of the later branch leaves a loop that both are in.
+/// Returns true if some edge of the later branch leaves a loop that contains both branches.
 fn leaves_loop(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: Node, later: Node) -> bool {
     let mut both = nest.values().filter(|body| body.contains(&earlier) && body.contains(&later));
     both.any(|body| walks.taken_edges(later).iter().any(|e| !body.contains(&walks.map.edges[e.index()].to)))
 }
 
-/// Whether the branches of one table are nearer to each other on average than those of another.
-fn nearer(a: &ContingencyTable, b: &ContingencyTable) -> std::cmp::Ordering {
+/// Compares the mean distances between the branches of two tables.
+fn compare_distances(a: &ContingencyTable, b: &ContingencyTable) -> std::cmp::Ordering {
     let mean = |t: &ContingencyTable| t.distance as f64 / t.total() as f64;
     mean(a).total_cmp(&mean(b))
 }
 
-/// The outcomes of the later branch after each outcome of the earlier branch.
-fn given(table: &ContingencyTable, options: &AdviseOptions) -> Vec<Given> {
+/// Computes the outcomes of the later branch for each outcome of the earlier one.
+fn given(table: &ContingencyTable, options: &AdviseOptions) -> Vec<ConditionalOutcomes> {
     let mut all = Vec::new();
     for (edge, count) in table.by_earlier() {
         let cells = table.cells.iter().filter(|((earlier, _), _)| *earlier == edge);
         let outcomes: Vec<BranchOutcome> = cells.map(|((_, later), count)| BranchOutcome { edge: *later, count: *count }).collect();
         let most = outcomes.iter().max_by_key(|o| o.count).expect("an outcome was counted");
         let decides = most.count as f64 >= options.decided * count as f64 && count >= options.min_count;
-        all.push(Given { edge, count, decides: decides.then_some(most.edge), outcomes });
+        all.push(ConditionalOutcomes { edge, count, decides: decides.then_some(most.edge), outcomes });
     }
     all
 }
 
-/// Entropy of a branch's outcomes, for all executions together.
+/// Entropy of a branch's outcomes, in bits, summed over all executions.
 fn bits(outcomes: &[BranchOutcome]) -> f64 {
     entropy(outcomes.iter().map(|o| o.count)) * outcomes.iter().map(|o| o.count as f64).sum::<f64>()
 }
 
-/// The outcomes of the later branch on paths without the earlier one.
+/// The outcomes of the later branch on paths where the earlier branch does not precede it.
 fn otherwise(outcomes: &[BranchOutcome], table: &ContingencyTable) -> Vec<BranchOutcome> {
-    let behind = table.by_later();
-    let rest =
-        outcomes.iter().map(|o| BranchOutcome { edge: o.edge, count: o.count - behind.get(&o.edge).copied().unwrap_or(0).min(o.count) });
+    let after_earlier = table.by_later();
+    let rest = outcomes
+        .iter()
+        .map(|o| BranchOutcome { edge: o.edge, count: o.count - after_earlier.get(&o.edge).copied().unwrap_or(0).min(o.count) });
     rest.filter(|o| o.count > 0).collect()
 }
 
-fn decided(given: &[Given]) -> u64 {
+fn decided(given: &[ConditionalOutcomes]) -> u64 {
     given.iter().filter(|g| g.decides.is_some()).map(|g| g.count).sum()
 }
 
-/// For each branch its conditional entropy given the whole path before it.
+/// For each branch, its conditional entropy given the whole path before it.
 fn left_by_path(walks: &Walks) -> HashMap<Node, f64> {
     let mut edges: HashMap<(Node, i64), Vec<(Edge, u64)>> = HashMap::new();
     for walk in &walks.walks {
@@ -203,8 +205,8 @@ fn left_by_path(walks: &Walks) -> HashMap<Node, f64> {
     sums.into_iter().map(|(block, (bits, count))| (block, bits / count as f64)).collect()
 }
 
-/// The blocks between the deciding edges and the later branch, on the paths that take them.
-fn stretch(walks: &Walks, later: Node, given: &[Given]) -> Stretch {
+/// The blocks between the deciding edges and the later branch, on the paths that take these edges.
+fn stretch(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
     let deciding: BTreeSet<Edge> = given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge).collect();
     let mut blocks = BTreeSet::new();
     for walk in &walks.walks {
@@ -217,5 +219,5 @@ fn stretch(walks: &Walks, later: Node, given: &[Given]) -> Stretch {
     let block = |b: &Node| &walks.map.blocks[b.index()];
     let instructions = blocks.iter().map(|b| u64::from(block(b).instructions)).sum();
     let obstacle = blocks.iter().find(|b| block(b).kind != BlockKind::Code).copied();
-    Stretch { blocks: blocks.into_iter().collect(), instructions, obstacle }
+    BlocksBetween { blocks: blocks.into_iter().collect(), instructions, obstacle }
 }

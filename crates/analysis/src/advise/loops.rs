@@ -1,11 +1,10 @@
-//! Loops whose iterations fall into fewer patterns than independent branches would give.
+//! Loops with fewer iteration patterns than independent branches would give.
 //!
-//! An iteration of a loop is the piece of a path from the loop's head to the back edge, or to the edge that leaves the
-//! loop; its *pattern* is its sequence of edges. Counts of edges give the entropy of each branch. If the branches were independent, the
-//! entropy of the patterns would be the sum of these. The difference, in bits for each iteration, is the total correlation of the
-//! branches: tests that repeat each other. The estimated saving is one test for each bit.
+//! An iteration is the piece of a path from the loop's head to the back edge or to an exit edge; its *pattern* is its sequence of edges. If
+//! the branches were independent, the entropy of the patterns would be the sum of the branches' entropies. The difference, in bits per
+//! iteration, is the total correlation of the branches: tests that repeat each other. The estimated saving is one test per bit.
 //!
-//! Only loops without inner loops or other cuts are analysed: an iteration of another loop is not within one path.
+//! Only loops without inner loops or other cuts are analysed, since otherwise an iteration is not within one path.
 
 use super::statistics::entropy;
 use super::walks::Walks;
@@ -13,14 +12,14 @@ use super::{AdviseOptions, TEST};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge, Node};
 
-/// The reported patterns cover this share of the iterations. A loop that needs more than [`MOST_PATTERNS`] is not reported.
-const COVER: f64 = 0.9;
-/// The most patterns that are reported of a loop.
-const MOST_PATTERNS: usize = 16;
-/// The least saving, in bits for each iteration.
-const LEAST_SAVING: f64 = 0.2;
-/// A branch decides the pattern if the conditional entropy of the pattern given the branch is at most this share of its entropy.
-const SPLITS: f64 = 0.2;
+/// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS`] is not reported.
+const COVERED_SHARE: f64 = 0.9;
+/// Maximum number of patterns reported per loop.
+const MAX_PATTERNS: usize = 16;
+/// Minimum saving, in bits per iteration.
+const MIN_SAVING: f64 = 0.2;
+/// Maximum entropy that remains when a branch's outcome is given, as a share of the whole, for the branch to decide the pattern.
+const MAX_REMAINING_SHARE: f64 = 0.2;
 
 /// A loop and the patterns of its iterations.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,17 +30,17 @@ pub struct LoopPatterns {
     pub iterations: u64,
     /// Iterations that returned to the head.
     pub returns_to_head: u64,
-    /// Number of different patterns.
+    /// Number of distinct patterns.
     pub distinct: usize,
-    /// The most frequent patterns, as many as cover nine tenths of the iterations.
+    /// The most frequent patterns, which together cover nine tenths of the iterations.
     pub patterns: Vec<LoopPattern>,
-    /// Entropy of the patterns, bits for each iteration.
+    /// Entropy of the patterns, in bits per iteration.
     pub entropy: f64,
-    /// Sum of the entropies of its branches, bits for each iteration.
+    /// Sum of the entropies of its branches, in bits per iteration.
     pub branches_entropy: f64,
-    /// Number of branches in it with several executed outcomes.
+    /// Number of its branches with several executed outcomes.
     pub branches: usize,
-    /// A branch that each iteration takes and that decides nearly all of the pattern.
+    /// A branch that every iteration executes and that nearly decides the pattern.
     pub split: Option<Split>,
 }
 
@@ -59,31 +58,31 @@ pub struct LoopPattern {
 pub struct Split {
     /// Its block.
     pub block: Node,
-    /// Conditional entropy of the patterns given its outcome, bits for each iteration.
+    /// Conditional entropy of the patterns, given its outcome, in bits per iteration.
     pub remaining: f64,
 }
 
 impl LoopPatterns {
-    /// Instructions that could be saved at most.
+    /// Upper bound of the instructions that could be saved.
     pub fn saves(&self) -> u64 {
         (self.saved_bits() * self.iterations as f64) as u64 * TEST
     }
 
-    /// Total correlation of the branches, bits for each iteration.
+    /// Total correlation of the branches, in bits per iteration.
     pub fn saved_bits(&self) -> f64 {
         (self.branches_entropy - self.entropy).max(0.0)
     }
 }
 
-/// The innermost loops whose saving is above the thresholds.
+/// Finds the loops whose saving exceeds the thresholds.
 pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
     let hot = |head: &Node| walks.blocks.get(head.index()).is_some_and(|c| *c >= options.min_count);
-    let whole = nest.iter().filter(|(head, body)| hot(head) && !is_cut_inside(walks, **head, body));
-    let found = whole.filter_map(|(head, body)| patterns(walks, *head, body));
-    found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= LEAST_SAVING && l.patterns.len() <= MOST_PATTERNS).collect()
+    let uncut = nest.iter().filter(|(head, body)| hot(head) && !is_cut_inside(walks, **head, body));
+    let found = uncut.filter_map(|(head, body)| patterns(walks, *head, body));
+    found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVING && l.patterns.len() <= MAX_PATTERNS).collect()
 }
 
-/// Whether paths are cut within an iteration of a loop.
+/// Returns true if paths are cut within an iteration of the loop.
 fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
     let edge = |e: &Edge| &walks.map.edges[e.index()];
     let inside = |e: &Edge| body.contains(&edge(e).from) && body.contains(&edge(e).to);
@@ -91,7 +90,7 @@ fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
     walks.map.cuts.iter().any(|cut| inside(&cut.0) && !closes(cut))
 }
 
-/// Counts the patterns of a loop. An iteration that ends at a call that did not return has no pattern.
+/// Counts the patterns of a loop. An iteration that ends at a call that did not return is not counted.
 fn patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatterns> {
     let mut counts: HashMap<&[Edge], u64> = HashMap::new();
     for walk in &walks.walks {
@@ -114,7 +113,7 @@ fn patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatt
     let (split, branches_entropy, distinct) = (branches.split(&patterns, entropy), branches.entropy(iterations), patterns.len());
     let mut covered = 0;
     patterns.retain(|p| {
-        let more = (covered as f64) < COVER * iterations as f64;
+        let more = (covered as f64) < COVERED_SHARE * iterations as f64;
         covered += p.count;
         more
     });
@@ -131,7 +130,7 @@ fn patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatt
     })
 }
 
-/// The branches of a loop with several executed outcomes, with the counts of each edge in the loop.
+/// The branches of a loop with several executed outcomes, and the counts of these within the loop.
 struct Branches {
     edges: BTreeMap<Node, BTreeMap<Edge, u64>>,
 }
@@ -153,16 +152,16 @@ impl Branches {
         self.edges.values().map(bits).sum::<f64>() / iterations as f64
     }
 
-    /// Of the branches that every iteration executes: the one with the least conditional entropy of the patterns, if that is little.
-    fn split(&self, patterns: &[LoopPattern], whole: f64) -> Option<Split> {
+    /// Of the branches that every iteration executes, returns the one that decides the pattern best, if it does so well enough.
+    fn split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<Split> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
         let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());
         let left = |counts: &BTreeMap<Edge, u64>| {
-            let behind = |edge: &Edge| patterns.iter().filter(|p| p.edges.contains(edge)).map(|p| p.count).collect::<Vec<u64>>();
-            counts.iter().map(|(edge, count)| entropy(behind(edge)) * *count as f64).sum::<f64>() / iterations as f64
+            let patterns_with = |edge: &Edge| patterns.iter().filter(|p| p.edges.contains(edge)).map(|p| p.count).collect::<Vec<u64>>();
+            counts.iter().map(|(edge, count)| entropy(patterns_with(edge)) * *count as f64).sum::<f64>() / iterations as f64
         };
         let best =
             each.map(|(block, counts)| Split { block: *block, remaining: left(counts) }).min_by(|a, b| a.remaining.total_cmp(&b.remaining));
-        best.filter(|s| s.remaining <= SPLITS * whole)
+        best.filter(|s| s.remaining <= MAX_REMAINING_SHARE * uncut)
     }
 }

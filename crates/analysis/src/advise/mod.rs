@@ -1,19 +1,9 @@
-//! Findings about a function that need counts of paths: counts of edges cannot show them.
+//! Findings about a function that path counts show and edge counts cannot: [`Correlated`] branches, [`LoopPatterns`], [`Redundant`]
+//! computations, and pairs of edges that [`Never`] occur together.
 //!
-//! | finding | what | file |
-//! |---|---|---|
-//! | [`Correlated`] | a branch that an earlier branch on the same path decides, though neither is decided by itself | `correlated.rs` |
-//! | [`LoopPatterns`] | a loop whose iterations fall into fewer patterns than independent branches would give | `loops.rs` |
-//! | [`Redundant`] | computations whose result nearly all executions already have; only rare paths do not | `redundant.rs` |
-//! | [`Never`] | two edges, each executed often, and never on one path | `never.rs` |
-//!
-//! All are pure functions of a function's map and counts. Redundant computations also need the [properties](trodden_unit::properties) of
-//! its instructions. Only executed paths are analysed, so the time does not depend on the number of possible paths.
-//!
-//! Paths end at back edges. So correlations between one iteration and the next are unknown, and so are correlations between two branches
-//! with an inner loop between them.
-//!
-//! Savings are estimates in executed instructions, which rank the findings. They are those of an ideal transformation: see each kind.
+//! All are pure functions of a function's map and counts, and analyse executed paths only. As paths end at back edges, correlations across
+//! iterations or across an inner loop are not seen. Savings are estimated in executed instructions, assuming an ideal transformation, and
+//! serve to rank findings.
 
 mod correlated;
 mod loops;
@@ -25,7 +15,7 @@ mod statistics;
 mod trace;
 mod walks;
 
-pub use correlated::{BranchOutcome, Correlated, Given, Stretch};
+pub use correlated::{BlocksBetween, BranchOutcome, ConditionalOutcomes, Correlated};
 pub use loops::{LoopPattern, LoopPatterns, Split};
 pub use nest::loops as loops_of;
 pub use never::Never;
@@ -36,15 +26,15 @@ use trodden_profile::paths::FunctionPaths;
 use trodden_unit::FunctionMap;
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
-/// Instructions that a decided branch saves: a comparison and a jump.
+/// Instructions saved when a branch is decided: a comparison and a jump.
 const TEST: u64 = 2;
 
 /// Thresholds of findings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdviseOptions {
-    /// A branch counts as decided if one outcome has at least this share of its executions, from 0 to 1.
+    /// Minimum share (0 to 1) of a branch's executions with the same outcome for it to count as decided.
     pub decided: f64,
-    /// Code that was executed less often is left out.
+    /// Minimum number of executions of the code in a finding.
     pub min_count: u64,
 }
 
@@ -70,8 +60,8 @@ pub enum AdviceKind {
 trodden_unit::spell! { AdviceKind:
     AdviceKind::Correlated => "correlated", "Branches that an earlier branch on the path decides";
     AdviceKind::Loop => "loop", "Loops whose iterations fall into few patterns";
-    AdviceKind::Redundant => "redundant", "Results that are computed again though nearly all executions had them";
-    AdviceKind::Never => "never", "Edges that are taken often, and never on one path";
+    AdviceKind::Redundant => "redundant", "Results that are recomputed although nearly all executions already had them";
+    AdviceKind::Never => "never", "Pairs of edges that are taken often, but never on one path";
 }
 
 /// A finding about a function.
@@ -79,20 +69,20 @@ trodden_unit::spell! { AdviceKind:
 pub struct AdviceFinding {
     /// What was found.
     pub advice: Advice,
-    /// Upper bound of the executed instructions of the intermediate code that could be saved; 0 if the finding is not about speed.
+    /// Upper bound of the executed LLVM IR instructions that could be saved; 0 if the finding is not about speed.
     pub saves: u64,
 }
 
 /// The kinds of findings with their data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Advice {
-    /// A branch that an earlier one decides.
+    /// A branch that an earlier branch decides.
     Correlated(Correlated),
-    /// A loop with few patterns.
+    /// A loop with few iteration patterns.
     Loop(LoopPatterns),
-    /// Computations whose result is already there.
+    /// Computations whose result is already available.
     Redundant(Redundant),
-    /// Edges that exclude each other.
+    /// Edges that never occur on one path.
     Never(Never),
 }
 
@@ -107,7 +97,7 @@ impl AdviceFinding {
         }
     }
 
-    /// The negated decimal logarithm of the probability that it is chance; only for [`Never`].
+    /// Negated decimal logarithm of the probability that the finding is due to chance; 0 for kinds other than [`Never`].
     pub fn surprise(&self) -> f64 {
         match &self.advice {
             Advice::Never(never) => never.surprise,
@@ -116,8 +106,8 @@ impl AdviceFinding {
     }
 }
 
-/// All findings of a function: those that save most first, then those that are least likely to be chance. Without block properties no
-/// [`Redundant`] is found.
+/// Returns all findings of a function, ordered by saving, then by [`AdviceFinding::surprise`]. Without `properties`, [`Redundant`] is not
+/// searched for.
 pub fn advise(
     map: &FunctionMap,
     paths: &FunctionPaths,

@@ -1,10 +1,10 @@
-//! The loops of a function: natural loops of the edges that were cut as back edges.
+//! The natural loops of a function.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Node};
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// The blocks of each loop by its head. A cycle with an entry besides its head is no natural loop and is left out.
+/// Returns the blocks of each natural loop, keyed by head. A cycle with an entry other than its head is not a natural loop and is omitted.
 pub fn loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
     let mut before: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
     map.edges.iter().filter(|e| e.kind != EdgeKind::Reach).for_each(|e| before.entry(e.to).or_default().push(e.from));
@@ -13,11 +13,11 @@ pub fn loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
         let edge = &map.edges[edge.index()];
         back.entry(edge.to).or_default().push(edge.from);
     }
-    let whole = |head: Node, body: &BTreeSet<Node>| head == Node(0) || !body.contains(&Node(0));
-    back.into_iter().map(|(head, from)| (head, body(head, from, &before))).filter(|(head, body)| whole(*head, body)).collect()
+    let has_single_entry = |head: Node, body: &BTreeSet<Node>| head == Node(0) || !body.contains(&Node(0));
+    back.into_iter().map(|(head, from)| (head, body(head, from, &before))).filter(|(head, body)| has_single_entry(*head, body)).collect()
 }
 
-/// The blocks that reach the latches without passing through the head.
+/// Returns the blocks that reach the latches without passing through the head, and the head.
 fn body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>>) -> BTreeSet<Node> {
     let mut body = BTreeSet::from([head]);
     while let Some(block) = stack.pop() {
@@ -28,8 +28,7 @@ fn body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>>) ->
     body
 }
 
-/// Whether a block is in a loop that another block is not in. On a path with both, the block is then executed in the loop's first
-/// iteration.
+/// Returns true if some loop contains `to` but not `from`. On a path through both, `to` is then in the loop's first iteration.
 pub fn enters_loop(loops: &BTreeMap<Node, BTreeSet<Node>>, from: Node, to: Node) -> bool {
     loops.values().any(|body| body.contains(&to) && !body.contains(&from))
 }

@@ -1,49 +1,48 @@
-//! Pairs of edges that are each taken often, and never on one path.
+//! Pairs of edges that are each taken often, but never on one path.
 //!
 //! The later branch was executed after the first edge, so the graph has a path with both edges. If the two were independent, that path
-//! would have been executed many times. Either no test covers the case, or the case cannot happen although there is code for it. Only the
-//! source can show which.
-//!
-//! For each later edge the least likely first edge is reported. A branch with a [`Correlated`] finding has none.
+//! would have been executed many times. Either no test covers the case, or it is impossible although there is code for it; only the source
+//! can tell. For each second edge, the first edge with the least likely absence is reported. Branches with a [`Correlated`] finding are
+//! skipped.
 
 use super::AdviseOptions;
 use super::correlated::Correlated;
 use super::nest::enters_loop;
 use super::pairs::Pairs;
-use super::statistics::surprise_of_none;
+use super::statistics::surprise_of_empty_draw;
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Edge, Node};
 
-/// The least expected executions of both, for a pair to be reported.
-const EXPECTED: f64 = 100.0;
-/// A second edge taken at a smaller share of its branch is an exception rather than a case.
-const RARE: f64 = 0.01;
-/// The least share of the second branch's executions that are after the first edge.
-const SELDOM_BEHIND: f64 = 0.05;
+/// Minimum expected number of executions of both edges.
+const MIN_EXPECTED: f64 = 100.0;
+/// Minimum share of its branch's executions for the second edge; a rarer edge is an exception rather than a normal case.
+const MIN_SECOND_SHARE: f64 = 0.01;
+/// Minimum share of the second branch's executions that come after the first edge.
+const MIN_SHARE_AFTER_FIRST: f64 = 0.05;
 
 /// Two edges that were never taken on one path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Never {
-    /// The first.
+    /// The first edge.
     pub first: Edge,
-    /// The second, of a branch that was executed after the first.
+    /// The second edge, an outcome of a branch that was executed after the first edge.
     pub second: Edge,
-    /// How often the first was taken.
+    /// Executions of the first edge.
     pub first_count: u64,
-    /// How often the second was taken.
+    /// Executions of the second edge.
     pub second_count: u64,
-    /// How often the second's branch was executed.
+    /// Executions of the second edge's branch.
     pub executions: u64,
-    /// How often it was executed after the first edge.
+    /// Executions of that branch after the first edge.
     pub after_first: u64,
-    /// Expected executions of both if the second's branch were independent of the first edge.
+    /// Expected executions of both edges if they were independent.
     pub expected: f64,
-    /// The negated decimal logarithm of the probability of 0 executions, if executions were drawn at random.
+    /// Negated decimal logarithm of the probability of 0 such executions by chance.
     pub surprise: f64,
 }
 
-/// All such pairs of a function.
+/// Finds all such pairs of a function.
 pub fn find(
     walks: &Walks,
     pairs: &Pairs,
@@ -58,18 +57,18 @@ pub fn find(
         let executions: u64 = edges.iter().map(|e| walks.edges[e.index()]).sum();
         for second in edges {
             let second_count = walks.edges[second.index()];
-            if second_count < options.min_count || (second_count as f64) < RARE * executions as f64 {
+            if second_count < options.min_count || (second_count as f64) < MIN_SECOND_SHARE * executions as f64 {
                 continue;
             }
             let mut best: Option<Never> = None;
-            // The first iteration of a loop often takes other edges than later ones: that is no untested case.
+            // The first iteration of a loop often takes other edges than later ones, which does not indicate an untested case.
             for table in tables.iter().filter(|(earlier, _)| !enters_loop(nest, **earlier, later)).map(|(_, table)| table) {
                 for (first, after_first) in table.by_earlier() {
-                    if table.cells.contains_key(&(first, second)) || (after_first as f64) < SELDOM_BEHIND * executions as f64 {
+                    if table.cells.contains_key(&(first, second)) || (after_first as f64) < MIN_SHARE_AFTER_FIRST * executions as f64 {
                         continue;
                     }
                     let expected = after_first as f64 * second_count as f64 / executions as f64;
-                    let surprise = surprise_of_none(executions, after_first, second_count);
+                    let surprise = surprise_of_empty_draw(executions, after_first, second_count);
                     let never = Never {
                         first,
                         second,
@@ -80,7 +79,7 @@ pub fn find(
                         expected,
                         surprise,
                     };
-                    if expected >= EXPECTED && best.as_ref().is_none_or(|b| surprise > b.surprise) {
+                    if expected >= MIN_EXPECTED && best.as_ref().is_none_or(|b| surprise > b.surprise) {
                         best = Some(never);
                     }
                 }

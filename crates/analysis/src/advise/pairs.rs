@@ -1,26 +1,26 @@
-//! How often two decisions were taken on one path.
+//! Counts how often two decisions were made on one path.
 
 use super::walks::Walks;
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Edge, Node};
 
-/// For each later branch and each earlier one, the outcomes of both.
+/// For each pair of a later and an earlier branch, the outcomes of both.
 pub struct Pairs {
-    /// By later, then earlier block.
+    /// Keyed by the later, then the earlier block.
     pub tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>>,
 }
 
-/// Two branches that were executed on one path.
+/// Joint outcomes of two branches on one path.
 #[derive(Debug, Default)]
 pub struct ContingencyTable {
-    /// Executions by earlier and later edge.
+    /// Executions by edge taken at the earlier and at the later branch.
     pub cells: BTreeMap<(Edge, Edge), u64>,
-    /// Sum over executions of the number of blocks from the earlier to the later branch.
+    /// Sum, over executions, of the number of blocks from the earlier to the later branch.
     pub distance: u128,
 }
 
 impl Pairs {
-    /// Counts the pairs of all paths.
+    /// Counts the pairs of decisions on all paths.
     pub fn from_walks(walks: &Walks) -> Pairs {
         let mut cells: HashMap<(Edge, Edge), (u64, u128)> = HashMap::new();
         for walk in &walks.walks {
@@ -44,17 +44,17 @@ impl Pairs {
 }
 
 impl ContingencyTable {
-    /// Executions on which both branches were taken.
+    /// Executions of both branches on one path.
     pub fn total(&self) -> u64 {
         self.cells.values().sum()
     }
 
-    /// Executions by the earlier branch's edge.
+    /// Executions by the edge taken at the earlier branch.
     pub fn by_earlier(&self) -> BTreeMap<Edge, u64> {
         self.sum(|(earlier, _)| earlier)
     }
 
-    /// Executions by the later branch's edge.
+    /// Executions by the edge taken at the later branch.
     pub fn by_later(&self) -> BTreeMap<Edge, u64> {
         self.sum(|(_, later)| later)
     }

@@ -1,26 +1,23 @@
-//! Computations and loads whose result nearly every execution already has, from earlier on its path.
+//! Computations and loads whose result nearly every execution already has from earlier on its path.
 //!
-//! Compilers remove a computation that is redundant on every path of the graph. If it is redundant on some paths only,
-//! they insert computations on the others where that is known to cost nothing. What remains: some paths compute the
-//! value and others do not, or some paths have a write in between. If those other paths are rare, the computation is
-//! redundant in practice: the frequent paths can be copied, or the value kept. Computations that every path makes are
-//! left to code generation.
-//!
-//! `trace.rs` says how values are compared. Conversions and address computations are cheap or free in machine code and are not reported
-//! alone. The saving is one instruction for each execution that already has the result.
+//! Compilers remove what is redundant on every path, or becomes so by moving computations that cost nothing. What remains is redundant on
+//! some paths only: others do not compute the value, or write in between. If those others are rare, the frequent paths can be duplicated,
+//! or the value kept. Values are compared as in `trace.rs`. Computations on all paths without writes are left to the compiler, and
+//! conversions and address arithmetic, which are cheap or free, are not reported. Each execution that already has the result saves one
+//! instruction.
 
 use super::AdviseOptions;
-use super::trace::{Finds, StepPlace, Tracer};
+use super::trace::{StepId, StepResult, ValueTracer};
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Node, Origin};
 use trodden_unit::Position;
 use trodden_unit::properties::{BlockAction, FunctionProperties, OperationId, UnitProperties};
 
-/// The least share of executions that already have the result.
-const NEARLY_ALL: f64 = 0.9;
-/// Most steps that are followed in one function. Paths after that many are assumed to find nothing.
-const MOST_STEPS: u64 = 40_000_000;
+/// Minimum share of executions that already have the result.
+const MIN_REDUNDANT_SHARE: f64 = 0.9;
+/// Maximum number of steps analysed per function. Paths beyond the limit are assumed to have no redundancy.
+const MAX_STEPS: u64 = 40_000_000;
 
 /// A block that computes results which nearly all executions already have.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,23 +28,23 @@ pub struct Redundant {
     pub executions: u64,
     /// The block that most of the results come from.
     pub earlier: Node,
-    /// Whether every path to the block passes through one of the blocks that computed the results. Then a write on some paths is what keeps
-    /// the compiler from reusing them.
+    /// True if every path to the block passes a block that computes the results, so that only a write on some paths keeps the compiler from
+    /// reusing them.
     pub unavoidable: bool,
-    /// What it computes again.
+    /// The repeated computations.
     pub repeated: Vec<Repeated>,
 }
 
-/// A computation or load that is repeated.
+/// A repeated computation or load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeated {
-    /// Its place.
+    /// The repeated operation.
     pub at: OperationSite,
-    /// Its operation: `load i32`, `mul i64`.
+    /// LLVM opcode and type: `load i32`, `mul i64`.
     pub operation: String,
     /// Executions that already had the result.
     pub found: u64,
-    /// Executions on which its operands were constants.
+    /// Executions in which its operands were constants.
     pub constant: u64,
     /// Where the results came from, most frequent first.
     pub from: Vec<(OperationSite, u64)>,
@@ -60,25 +57,25 @@ pub struct OperationSite {
     pub block: Node,
     /// Its index among the block's steps.
     pub step: u32,
-    /// Its place in the source.
+    /// Its source position.
     pub position: Option<Position>,
 }
 
 impl Redundant {
-    /// Instructions that could be saved at most.
+    /// Upper bound of the instructions that could be saved.
     pub fn saves(&self) -> u64 {
         self.repeated.iter().map(|r| r.found.saturating_add(r.constant)).sum()
     }
 }
 
-/// All such blocks of a function.
+/// Finds all such blocks of a function.
 pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties, options: &AdviseOptions) -> Vec<Redundant> {
     let mut blocks: BTreeMap<Node, Vec<Repeated>> = BTreeMap::new();
     for (place, tally) in tallies(walks, unit, properties) {
         let executions = walks.blocks[place.0.index()];
         let saved = tally.found.values().sum::<u64>() + tally.constant;
         let Some(operation) = operation(properties, place).map(|o| &unit.operations[o.0 as usize]) else { continue };
-        if saved < options.min_count || (saved as f64) < NEARLY_ALL * executions as f64 || is_cheap(operation) {
+        if saved < options.min_count || (saved as f64) < MIN_REDUNDANT_SHARE * executions as f64 || is_cheap(operation) {
             continue;
         }
         let mut from: Vec<(OperationSite, u64)> = tally.found.iter().map(|(p, count)| (site(properties, *p), *count)).collect();
@@ -90,52 +87,52 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
     blocks.into_iter().filter_map(|(block, repeated)| redundant(walks, block, repeated)).collect()
 }
 
-/// The number of executions with each earlier result of a computation.
+/// Executions of a step by the earlier step that has the result, and those with constant operands.
 #[derive(Default)]
 struct Tally {
-    found: HashMap<StepPlace, u64>,
+    found: HashMap<StepId, u64>,
     constant: u64,
 }
 
-fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepPlace, Tally> {
-    let mut tallies: BTreeMap<StepPlace, Tally> = BTreeMap::new();
-    let mut tracer = Tracer::new(unit, properties);
+fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepId, Tally> {
+    let mut tallies: BTreeMap<StepId, Tally> = BTreeMap::new();
+    let mut tracer = ValueTracer::new(unit, properties);
     let mut steps = 0;
     for walk in &walks.walks {
         let length = |b: &Node| properties.blocks.get(b.index()).map_or(0, |b| b.steps.len() as u64);
         steps += walk.blocks.iter().map(length).sum::<u64>();
-        if steps > MOST_STEPS {
+        if steps > MAX_STEPS {
             break;
         }
         tracer.follow(walk, |place, finds| match finds {
-            Finds::New => {}
-            Finds::Known(from) => *tallies.entry(place).or_default().found.entry(from).or_default() += walk.count,
-            Finds::Constant => tallies.entry(place).or_default().constant += walk.count,
+            StepResult::New => {}
+            StepResult::Known(from) => *tallies.entry(place).or_default().found.entry(from).or_default() += walk.count,
+            StepResult::Constant => tallies.entry(place).or_default().constant += walk.count,
         });
     }
     tallies
 }
 
-/// The finding of a block, if there is one. A value that every path computes and no write can change is left to code generation.
+/// Builds the finding for a block, if any remains. A value that every path computes and no write can change is left to the compiler.
 fn redundant(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
-    repeated.retain(|r| r.operation.starts_with("load ") || !made_on_every_path(walks, block, [r]));
+    repeated.retain(|r| r.operation.starts_with("load ") || !computed_on_every_path(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);
-    let mut makers: BTreeMap<Node, u64> = BTreeMap::new();
+    let mut sources: BTreeMap<Node, u64> = BTreeMap::new();
     for (site, count) in repeated.iter().flat_map(|r| &r.from) {
-        *makers.entry(site.block).or_default() += count;
+        *sources.entry(site.block).or_default() += count;
     }
-    let earlier = makers.iter().max_by_key(|(_, count)| **count).map_or(block, |(b, _)| *b);
-    let unavoidable = made_on_every_path(walks, block, &repeated);
+    let earlier = sources.iter().max_by_key(|(_, count)| **count).map_or(block, |(b, _)| *b);
+    let unavoidable = computed_on_every_path(walks, block, &repeated);
     (!repeated.is_empty()).then(|| Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
 }
 
-/// Whether each path of the graph to a block passes through one that computed the results.
-fn made_on_every_path<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
-    let makers: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
-    !makers.is_empty() && !reached_without(walks, block, &makers)
+/// Returns true if each path of the graph to `block` passes a block that computed the results.
+fn computed_on_every_path<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
+    let sources: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
+    !sources.is_empty() && !reached_without(walks, block, &sources)
 }
 
-/// Whether some path of the graph reaches a block without passing through any of some other blocks.
+/// Returns true if some path of the graph reaches `block` without passing any of `others`.
 fn reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool {
     let dag = &walks.map.dag;
     let entered = dag.iter().filter(|e| matches!(e.origin, Origin::Enter(_))).map(|e| e.to);
@@ -154,19 +151,19 @@ fn reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool 
     false
 }
 
-fn site(properties: &FunctionProperties, (block, step): StepPlace) -> OperationSite {
+fn site(properties: &FunctionProperties, (block, step): StepId) -> OperationSite {
     let position = properties.blocks[block.index()].steps[step as usize].position;
     OperationSite { block, step, position }
 }
 
-fn operation(properties: &FunctionProperties, (block, step): StepPlace) -> Option<OperationId> {
+fn operation(properties: &FunctionProperties, (block, step): StepId) -> Option<OperationId> {
     match properties.blocks[block.index()].steps[step as usize].what {
         BlockAction::Compute { operation, .. } | BlockAction::Load { operation, .. } => Some(operation),
         _ => None,
     }
 }
 
-/// Whether an operation hardly costs anything in machine code.
+/// Returns true if an operation costs hardly anything in machine code.
 fn is_cheap(operation: &str) -> bool {
     let word = operation.split(' ').next().unwrap_or_default();
     let conversions = ["getelementptr", "zext", "sext", "trunc", "bitcast", "ptrtoint", "inttoptr", "addrspacecast", "extractvalue"];

@@ -1,4 +1,4 @@
-//! Entropy, and the probability of an empty cell.
+//! Entropy, and the probability of an empty intersection.
 
 /// Entropy of a distribution given by counts, in bits.
 pub fn entropy(counts: impl IntoIterator<Item = u64>) -> f64 {
@@ -8,8 +8,8 @@ pub fn entropy(counts: impl IntoIterator<Item = u64>) -> f64 {
     bits.max(0.0)
 }
 
-/// Of `all` items, `marked` are marked. The negated decimal logarithm of the probability that `drawn` of them have no marked one.
-pub fn surprise_of_none(all: u64, marked: u64, drawn: u64) -> f64 {
+/// Negated decimal logarithm of the probability that `drawn` of `all` items, drawn at random, contain none of the `marked` ones.
+pub fn surprise_of_empty_draw(all: u64, marked: u64, drawn: u64) -> f64 {
     if marked.checked_add(drawn).is_none_or(|sum| sum > all) {
         return f64::INFINITY;
     }
@@ -18,7 +18,7 @@ pub fn surprise_of_none(all: u64, marked: u64, drawn: u64) -> f64 {
     (-ln / std::f64::consts::LN_10).max(0.0)
 }
 
-/// Natural logarithm of `n!`: by its definition for small ones, by Stirling's series for others.
+/// Natural logarithm of `n!`: summed for small `n`, by Stirling's series otherwise.
 fn log_factorial(n: u64) -> f64 {
     if n < 32 {
         return (2..=n).map(|i| (i as f64).ln()).sum();
@@ -32,17 +32,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entropies() {
+    fn entropy_is_in_bits() {
         assert_eq!([entropy([5, 5]), entropy([1, 1, 1, 1]), entropy([7, 0]), entropy([])], [1.0, 2.0, 0.0, 0.0]);
     }
 
     #[test]
-    fn no_marked_one_among_those_drawn() {
-        // Drawn one by one.
+    fn surprise_equals_that_of_drawing_one_by_one() {
         for (all, marked, drawn) in [(10u64, 3, 4), (100, 40, 9), (1000, 17, 300), (50, 0, 20)] {
             let one_by_one: f64 = (0..drawn).map(|i| (((all - marked - i) as f64) / ((all - i) as f64)).log10()).sum();
-            assert!((surprise_of_none(all, marked, drawn) + one_by_one).abs() < 1e-9, "{all} {marked} {drawn}");
+            assert!((surprise_of_empty_draw(all, marked, drawn) + one_by_one).abs() < 1e-9, "{all} {marked} {drawn}");
         }
-        assert_eq!(surprise_of_none(10, 6, 5), f64::INFINITY);
+        assert_eq!(surprise_of_empty_draw(10, 6, 5), f64::INFINITY);
     }
 }

@@ -1,79 +1,77 @@
-//! Values along one path: which computations and loads repeat an earlier result of the path, and which have constant operands there.
+//! Value numbering along one path: finds computations and loads that repeat an earlier result of the path, and those with constant
+//! operands.
 //!
-//! This is local value numbering (Cocke and Schwartz, 1970) over the blocks of a path as if they were one block. A phi node is the value
-//! that comes along the path, so expressions are compared through phi nodes. Two values have one number only if they are equal whenever
-//! the path is executed. A store makes its value known to later loads, and invalidates memory that may overlap. A call that may write
-//! invalidates all memory but constants.
+//! Local value numbering (Cocke and Schwartz, 1970) treats the blocks of a path as one block, in which a phi node is the value that arrives
+//! along the path. Two values share a number only if they are equal whenever the path is executed. A store makes its value known to later
+//! loads and invalidates memory that may overlap. A call that may write invalidates all memory that is not constant.
 
 use super::walks::BlockWalk;
 use std::collections::HashMap;
 use trodden_flow::Node;
 use trodden_unit::properties::*;
 
-/// A step: the block and the index among its steps.
-pub type StepPlace = (Node, u32);
+/// A step: its block, and its index among the block's steps.
+pub type StepId = (Node, u32);
 
 /// The number of a value on the current path.
 type Number = u32;
 
-/// The result of a step on its path.
+/// What a step computes, relative to earlier steps of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finds {
-    /// A result that is new.
+pub enum StepResult {
+    /// A new result.
     New,
     /// The result of this earlier step.
-    Known(StepPlace),
-    /// Operands that are constants on the path.
+    Known(StepId),
+    /// A result of operands that are constant on this path.
     Constant,
 }
 
 /// Numbers values along paths of one function, one path at a time.
-pub struct Tracer<'a> {
+pub struct ValueTracer<'a> {
     unit: &'a UnitProperties,
     function: &'a FunctionProperties,
     commutes: Vec<bool>,
-    /// The number of each value, if it has one on this path.
+    /// The number of each value on this path; `None` for a value that is its own number.
     numbers: Vec<Option<Number>>,
-    given: Vec<ValueId>,
-    /// The known properties of each number; those of values come first.
-    known: Vec<Known>,
-    computed: HashMap<(OperationId, Vec<Number>), (Number, StepPlace)>,
+    assigned: Vec<ValueId>,
+    /// Properties of each number. The function's values come first.
+    known: Vec<NumberProperties>,
+    computed: HashMap<(OperationId, Vec<Number>), (Number, StepId)>,
     addresses: HashMap<(Number, i64), Number>,
-    memory: Vec<Cell>,
+    memory: Vec<MemoryCell>,
 }
 
-/// The known properties of a number.
 #[derive(Clone, Copy)]
-struct Known {
+struct NumberProperties {
     constant: bool,
-    /// As an address: its root and the distance from it in bytes.
+    /// As an address: the root, and the offset from it in bytes if known.
     root: Number,
     bytes: Option<i64>,
-    /// The value is an object of its own: addresses in it do not overlap addresses in another such object.
+    /// Whether the value is the address of a distinct object, which overlaps no other such object.
     object: bool,
 }
 
-/// A place in memory whose content is known.
-struct Cell {
+/// A memory location whose content is known.
+struct MemoryCell {
     address: Number,
     operation: OperationId,
     access: AccessedMemory,
     content: Number,
-    from: StepPlace,
+    from: StepId,
     constant: bool,
 }
 
-impl<'a> Tracer<'a> {
-    /// For a function.
-    pub fn new(unit: &'a UnitProperties, function: &'a FunctionProperties) -> Tracer<'a> {
+impl<'a> ValueTracer<'a> {
+    pub fn new(unit: &'a UnitProperties, function: &'a FunctionProperties) -> ValueTracer<'a> {
         let commutes = unit.operations.iter().map(|name| commutes(name)).collect();
-        let known = function.values.iter().enumerate().map(|(i, value)| Known::new(i as Number, value)).collect();
-        Tracer {
+        let known = function.values.iter().enumerate().map(|(i, value)| NumberProperties::new(i as Number, value)).collect();
+        ValueTracer {
             unit,
             function,
             commutes,
             numbers: vec![None; function.values.len()],
-            given: Vec::new(),
+            assigned: Vec::new(),
             known,
             computed: HashMap::new(),
             addresses: HashMap::new(),
@@ -81,14 +79,14 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Follows a path and calls `visit` with the result of each computation and load.
-    pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepPlace, Finds)) {
-        self.forget();
+    /// Follows a path, and calls `visit` for each computation and load.
+    pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepId, StepResult)) {
+        self.reset();
         let function = self.function;
         for (at, &block) in walk.blocks.iter().enumerate() {
             let Some(properties) = function.blocks.get(block.index()) else { continue };
             if let Some(&before) = at.checked_sub(1).and_then(|b| walk.blocks.get(b)) {
-                self.arrive(&properties.phis, before);
+                self.assign_phis(&properties.phis, before);
             }
             for (place, step) in (0..).zip(&properties.steps) {
                 if let Some(finds) = self.step(&step.what, (block, place)) {
@@ -98,8 +96,8 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    fn forget(&mut self) {
-        for value in self.given.drain(..) {
+    fn reset(&mut self) {
+        for value in self.assigned.drain(..) {
             self.numbers[value.0 as usize] = None;
         }
         self.known.truncate(self.function.values.len());
@@ -108,19 +106,19 @@ impl<'a> Tracer<'a> {
         self.memory.clear();
     }
 
-    /// All phi nodes of a block take their values at once.
-    fn arrive(&mut self, phis: &[Phi], before: Node) {
+    /// Assigns all phi nodes of a block at once.
+    fn assign_phis(&mut self, phis: &[Phi], before: Node) {
         let incoming = |p: &Phi| p.incoming.iter().find(|(from, _)| *from == before).map(|(_, value)| (p.result, *value));
         let values: Vec<(ValueId, Number)> = phis.iter().filter_map(incoming).map(|(result, v)| (result, self.number(v))).collect();
-        values.into_iter().for_each(|(result, number)| self.give(result, number));
+        values.into_iter().for_each(|(result, number)| self.assign(result, number));
     }
 
-    fn step(&mut self, what: &BlockAction, place: StepPlace) -> Option<Finds> {
+    fn step(&mut self, what: &BlockAction, place: StepId) -> Option<StepResult> {
         match what {
             BlockAction::Compute { result, operation, operands } => Some(self.compute(*result, *operation, operands, place)),
             BlockAction::Offset { result, base, bytes } => {
                 let number = self.offset(*base, *bytes);
-                self.give(*result, number);
+                self.assign(*result, number);
                 None
             }
             BlockAction::Load { result, operation, access, constant } => Some(self.load(*result, *operation, *access, *constant, place)),
@@ -135,37 +133,37 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPlace) -> Finds {
+    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepId) -> StepResult {
         let mut key: Vec<Number> = operands.iter().map(|o| self.number(*o)).collect();
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
         }
-        // A constant on every path is left to the compiler.
-        let anyway = operands.iter().all(|o| self.known[o.0 as usize].constant);
-        let constant = !anyway && key.iter().all(|n| self.known[*n as usize].constant);
+        // If the operands are constant on every path, the compiler folds the computation.
+        let always_constant = operands.iter().all(|o| self.known[o.0 as usize].constant);
+        let constant = !always_constant && key.iter().all(|n| self.known[*n as usize].constant);
         if let Some(&(number, from)) = self.computed.get(&(operation, key.clone())) {
-            self.give(result, number);
-            return if constant { Finds::Constant } else { Finds::Known(from) };
+            self.assign(result, number);
+            return if constant { StepResult::Constant } else { StepResult::Known(from) };
         }
         let address = self.unit.operations[operation.0 as usize].starts_with("getelementptr");
         let object = key.first().filter(|_| address).map(|base| self.known[*base as usize]);
-        let number = self.new_number(constant || anyway, object);
+        let number = self.new_number(constant || always_constant, object);
         self.computed.insert((operation, key), (number, place));
-        self.give(result, number);
-        if constant { Finds::Constant } else { Finds::New }
+        self.assign(result, number);
+        if constant { StepResult::Constant } else { StepResult::New }
     }
 
-    /// An address at a distance. Equal distances from one root are one address, in any number of steps.
+    /// Numbers an address with a constant offset. Equal offsets from one root get one number, however many steps lead there.
     fn offset(&mut self, base: ValueId, bytes: i64) -> Number {
         let from = self.number(base);
-        let Known { root, bytes: so_far, constant, .. } = self.known[from as usize];
+        let NumberProperties { root, bytes: so_far, constant, .. } = self.known[from as usize];
         let (root, distance) = so_far.map_or((from, bytes), |b| (root, b.wrapping_add(bytes)));
         if let Some(&known) = self.addresses.get(&(root, distance)) {
             return known;
         }
         let number = self.new_number(constant, Some(self.known[from as usize]));
         let fresh = &mut self.known[number as usize];
-        // An address at an unknown distance is no root: two of them may be equal.
+        // An address at an unknown offset is not a root, since two of them may be equal.
         if so_far.is_some() {
             fresh.bytes = Some(distance);
         }
@@ -173,27 +171,28 @@ impl<'a> Tracer<'a> {
         number
     }
 
-    fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepPlace) -> Finds {
+    fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepId) -> StepResult {
         let address = self.number(access.address);
-        let holds =
-            |c: &&Cell| c.operation == operation && self.same_address(c.address, address) && self.outlives(c.access.class, access.class);
-        if let Some(cell) = self.memory.iter().find(holds) {
+        let is_known = |c: &&MemoryCell| {
+            c.operation == operation && self.same_address(c.address, address) && self.survives_as(c.access.class, access.class)
+        };
+        if let Some(cell) = self.memory.iter().find(is_known) {
             let (content, from) = (cell.content, cell.from);
-            self.give(result, content);
-            return Finds::Known(from);
+            self.assign(result, content);
+            return StepResult::Known(from);
         }
-        // A phi node of this path may have given its number to another value.
+        // A fresh number: a phi node of this path may have given the value's own number to another value.
         let content = self.new_number(false, None);
-        self.give(result, content);
-        self.memory.push(Cell { address, operation, access, content, from: place, constant });
-        Finds::New
+        self.assign(result, content);
+        self.memory.push(MemoryCell { address, operation, access, content, from: place, constant });
+        StepResult::New
     }
 
-    fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepPlace) {
+    fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepId) {
         let (address, content) = (self.number(access.address), self.number(value));
         let mut memory = std::mem::take(&mut self.memory);
-        memory.retain(|cell| cell.constant || !self.may_meet((cell.address, cell.access), (address, access)));
-        memory.push(Cell { address, operation, access, content, from: place, constant: false });
+        memory.retain(|cell| cell.constant || !self.may_alias((cell.address, cell.access), (address, access)));
+        memory.push(MemoryCell { address, operation, access, content, from: place, constant: false });
         self.memory = memory;
     }
 
@@ -202,8 +201,8 @@ impl<'a> Tracer<'a> {
         a == b || (x.root == y.root && x.bytes.is_some() && x.bytes == y.bytes)
     }
 
-    /// Whether two accesses may touch one byte.
-    fn may_meet(&self, (a, one): (Number, AccessedMemory), (b, other): (Number, AccessedMemory)) -> bool {
+    /// Returns true if two accesses may touch the same byte.
+    fn may_alias(&self, (a, one): (Number, AccessedMemory), (b, other): (Number, AccessedMemory)) -> bool {
         let (x, y) = (self.known[a as usize], self.known[b as usize]);
         if x.root != y.root && self.known[x.root as usize].object && self.known[y.root as usize].object {
             return false;
@@ -212,22 +211,21 @@ impl<'a> Tracer<'a> {
             let apart = |p: i64, size: u64, q: i64| i128::from(p) + i128::from(size) <= i128::from(q);
             return !apart(p, one.size, q) && !apart(q, other.size, p);
         }
-        one.class.zip(other.class).is_none_or(|(c, d)| self.classes_meet(c, d))
+        one.class.zip(other.class).is_none_or(|(c, d)| self.classes_may_alias(c, d))
     }
 
-    /// Whether memory that is unaffected by a store when accessed with one class is also unaffected when accessed with another.
-    fn outlives(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
+    /// Returns true if every store that cannot affect an access with class `known` cannot affect one with class `wanted` either.
+    fn survives_as(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.chain(wanted).any(|c| c == known)))
     }
 
-    /// A class and those that contain it. (The chain is at most as long as the number of classes, even if damaged
-    /// classes contain themselves.)
+    /// A class and the classes that contain it. Bounded, in case damaged input makes classes contain themselves.
     fn chain(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
 
-    /// Whether one class contains the other, or they belong to different languages.
-    fn classes_meet(&self, a: ClassId, b: ClassId) -> bool {
+    /// Returns true if one class contains the other, or if they have different roots (other languages), which says nothing about aliasing.
+    fn classes_may_alias(&self, a: ClassId, b: ClassId) -> bool {
         self.chain(a).any(|c| c == b) || self.chain(b).any(|c| c == a) || self.chain(a).last() != self.chain(b).last()
     }
 
@@ -235,29 +233,29 @@ impl<'a> Tracer<'a> {
         self.numbers[value.0 as usize].unwrap_or(value.0)
     }
 
-    fn give(&mut self, value: ValueId, number: Number) {
+    fn assign(&mut self, value: ValueId, number: Number) {
         self.numbers[value.0 as usize] = Some(number);
-        self.given.push(value);
+        self.assigned.push(value);
     }
 
-    /// A number that no value has. As an address it has the root of `base` and an unknown distance.
-    fn new_number(&mut self, constant: bool, base: Option<Known>) -> Number {
+    /// Creates a number that no other value has. As an address, it has the root of `base` at an unknown offset.
+    fn new_number(&mut self, constant: bool, base: Option<NumberProperties>) -> Number {
         let number = self.known.len() as Number;
         let (root, bytes) = base.map_or((number, Some(0)), |b| (b.root, None));
-        self.known.push(Known { constant, root, bytes, object: false });
+        self.known.push(NumberProperties { constant, root, bytes, object: false });
         number
     }
 }
 
-impl Known {
-    fn new(number: Number, value: &ValueProperties) -> Known {
+impl NumberProperties {
+    fn new(number: Number, value: &ValueProperties) -> NumberProperties {
         let constant = matches!(value.kind, ValueKind::Integer(_) | ValueKind::Constant);
         let (root, bytes) = value.object.map_or((number, Some(0)), |(object, bytes)| (object.0, bytes));
-        Known { constant, root, bytes, object: value.kind == ValueKind::Object }
+        NumberProperties { constant, root, bytes, object: value.kind == ValueKind::Object }
     }
 }
 
-/// Whether the order of an operation's operands does not matter.
+/// Returns true for a commutative operation.
 fn commutes(operation: &str) -> bool {
     let word = operation.split(' ').next().unwrap_or_default();
     matches!(word, "add" | "mul" | "and" | "or" | "xor" | "fadd" | "fmul")

@@ -1,20 +1,20 @@
-//! The executed paths of a function, by the edges that they take.
+//! The executed paths of a function, as sequences of edges.
 
 use trodden_flow::{Edge, Node, Origin};
 use trodden_profile::paths::{CountedPath, FunctionPaths};
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// All executed paths of a function, including unfinished ones.
+/// All executed paths of a function, complete and unfinished.
 pub struct Walks<'a> {
     /// The function.
     pub map: &'a FunctionMap,
-    /// Its paths, most frequent first.
+    /// Its executed paths, most frequent first.
     pub walks: Vec<BlockWalk>,
     /// Executions of each block.
     pub blocks: Vec<u64>,
     /// Executions of each edge.
     pub edges: Vec<u64>,
-    /// For each edge: whether it and another edge of its block were both taken.
+    /// For each edge, whether its block has several executed outcomes and this is one of them.
     deciding: Vec<bool>,
 }
 
@@ -27,14 +27,14 @@ pub struct BlockWalk {
     pub count: u64,
     /// Its blocks.
     pub blocks: Vec<Node>,
-    /// The edges by which it leaves its blocks, in order; one less than blocks if it did not leave the last one.
+    /// The edges that leave its blocks, in order; one fewer than blocks if the last block was not left.
     pub edges: Vec<Edge>,
-    /// For each block the sum of values before it. Two paths reach a block with the same sum only if they are equal up to there.
+    /// For each block, the sum of edge values before it. Two paths reach a block with the same sum only if they are equal up to there.
     pub sums: Vec<i64>,
 }
 
 impl<'a> Walks<'a> {
-    /// The paths that were executed.
+    /// Collects the executed paths.
     pub fn new(map: &'a FunctionMap, paths: &FunctionPaths) -> Walks<'a> {
         let executed = paths.all().filter(|p| p.is_complete() || p.count > 0);
         let mut walks = Walks {
@@ -55,7 +55,7 @@ impl<'a> Walks<'a> {
         walks
     }
 
-    /// The decisions on a path: indices in it with the edges taken, at blocks with several executed edges.
+    /// The decisions on a path: the index and the edge taken, for each block with several executed outcomes.
     pub fn decisions<'w>(&'w self, walk: &'w BlockWalk) -> impl DoubleEndedIterator<Item = (usize, Edge)> + use<'w, 'a> {
         walk.edges.iter().copied().enumerate().filter(|(_, e)| self.deciding[e.index()])
     }
@@ -65,7 +65,7 @@ impl<'a> Walks<'a> {
         self.map.edges[edge.index()].from
     }
 
-    /// The executed edges out of a block; empty unless there are several.
+    /// The executed outcomes of a block; empty unless there are several.
     pub fn taken_edges(&self, block: Node) -> Vec<Edge> {
         (0..self.map.edges.len()).filter(|e| self.deciding[*e] && self.map.edges[*e].from == block).map(|e| Edge(e as u32)).collect()
     }
@@ -84,7 +84,7 @@ impl BlockWalk {
                 edges.push(e);
             }
         }
-        // An unfinished path has no edge after its last block.
+        // An unfinished path has no edge that leaves its last block.
         if sums.len() < path.blocks.len() {
             sums.push(sum);
         }
@@ -92,12 +92,11 @@ impl BlockWalk {
     }
 }
 
-/// Whether an edge of that kind is an outcome of a branch.
+/// Returns true if an edge of this kind is an outcome of a branch.
 fn decides(kind: EdgeKind) -> bool {
     matches!(kind, EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_))
 }
 
-/// Adds, saturating.
 fn add(to: &mut u64, count: u64) {
     *to = to.saturating_add(count);
 }

@@ -1,7 +1,7 @@
-//! Whether a path matches an expression.
+//! Matching of paths against an expression.
 //!
-//! For each place in turn the blocks of the path are computed at which it can be, given those of the place before. This is linear in the
-//! path's length for each place.
+//! For each place in turn, computes the blocks of the path that it can be assigned to, given those of the previous place. The time is
+//! linear in the path's length for each place.
 
 use super::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap};
 use std::collections::HashMap;
@@ -14,39 +14,39 @@ use trodden_unit::{FunctionMap, Position, UnitMap};
 pub struct Matcher<'a> {
     expression: &'a Expression,
     function: &'a FunctionMap,
-    /// For each place its blocks.
+    /// For each place, whether it contains each block.
     places: HashMap<&'a BlockSet, Vec<bool>>,
 }
 
 impl<'a> Matcher<'a> {
-    /// For a function of a unit.
+    /// Resolves the expression's places to blocks of a function.
     pub fn new(expression: &'a Expression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
         let mut places = HashMap::new();
         for place in expression.patterns.iter().flatten().flat_map(places_of) {
-            places.entry(place).or_insert_with(|| (0..function.blocks.len()).map(|at| is_place(unit, function, place, at)).collect());
+            places.entry(place).or_insert_with(|| (0..function.blocks.len()).map(|at| is_at_block(unit, function, place, at)).collect());
         }
         Matcher { expression, function, places }
     }
 
-    /// Places of the expression that are in no block of the function.
+    /// Returns the places of the expression that no block of the function belongs to.
     pub fn nowhere(&self) -> Vec<&'a BlockSet> {
         let all = self.expression.patterns.iter().flatten().flat_map(places_of);
         all.filter(|place| !self.places[place].contains(&true)).collect()
     }
 
-    /// Whether each pattern has a place without `!` that is in no block of the function: then no path of it matches.
+    /// Returns true if each pattern has a required place that no block of the function belongs to, so that no path can match.
     pub fn nowhere_in_all_patterns(&self) -> bool {
         let missing = |place: &BlockSet| !self.places[place].contains(&true);
         let all = |pattern: &Vec<ExpressionSequence>| pattern.iter().flat_map(|s| &s.steps).any(|(place, _)| missing(place));
         self.expression.patterns.iter().all(all)
     }
 
-    /// Whether a path matches; `end` is `None` for an unfinished path, which ends at a call.
+    /// Returns true if a path matches. `end` is `None` for an unfinished path, which ends at a call.
     pub fn matches(&self, blocks: &[Node], beginning: Beginning, end: Option<PathEnd>) -> bool {
         let fits = |sequence: &ExpressionSequence| {
             sequence.begin.is_none_or(|begin| self.begins(begin, beginning))
                 && sequence.end.is_none_or(|expected| self.ends(expected, end))
-                && self.runs(sequence, blocks)
+                && self.matches_blocks(sequence, blocks)
         };
         self.expression.patterns.iter().any(|pattern| pattern.iter().all(fits))
     }
@@ -71,66 +71,66 @@ impl<'a> Matcher<'a> {
         self.function.cuts.iter().any(|(cut, reason)| *cut == edge && *reason == CutReason::Back)
     }
 
-    fn is(&self, place: &BlockSet, block: Node) -> bool {
+    fn contains(&self, place: &BlockSet, block: Node) -> bool {
         self.places[place].get(block.index()).copied().unwrap_or(false)
     }
 
-    fn is_any(&self, places: &[BlockSet], block: Node) -> bool {
-        places.iter().any(|p| self.is(p, block))
+    fn is_in_any(&self, places: &[BlockSet], block: Node) -> bool {
+        places.iter().any(|p| self.contains(p, block))
     }
 
-    fn runs(&self, sequence: &ExpressionSequence, blocks: &[Node]) -> bool {
-        if blocks.iter().any(|b| self.is_any(&sequence.never, *b)) {
+    fn matches_blocks(&self, sequence: &ExpressionSequence, blocks: &[Node]) -> bool {
+        if blocks.iter().any(|b| self.is_in_any(&sequence.never, *b)) {
             return false;
         }
         let Some((first, _)) = sequence.steps.first() else {
             // The gap is the whole path.
             return match &sequence.before {
                 Gap::Nothing => true,
-                Gap::Without(places) => !blocks.iter().any(|b| self.is_any(places, *b)),
+                Gap::Without(places) => !blocks.iter().any(|b| self.is_in_any(places, *b)),
             };
         };
         let mut at = self.first(first, &sequence.before, blocks);
         for pair in sequence.steps.windows(2) {
             at = self.next(&pair[0], &pair[1].0, &at, blocks);
         }
-        let Some((_, behind)) = sequence.steps.last() else { return false };
+        let Some((_, last_gap)) = sequence.steps.last() else { return false };
         let last = |at: &[bool]| at.iter().rposition(|can| *can);
-        match behind {
+        match last_gap {
             Gap::Nothing => at.last() == Some(&true),
-            // The latest position leaves the fewest blocks after it.
-            Gap::Without(places) => last(&at).is_some_and(|p| !blocks[p + 1..].iter().any(|b| self.is_any(places, *b))),
+            // The last possible position leaves the fewest blocks after it.
+            Gap::Without(places) => last(&at).is_some_and(|p| !blocks[p + 1..].iter().any(|b| self.is_in_any(places, *b))),
         }
     }
 
-    /// The blocks at which the first place can be.
+    /// The blocks that the first place can be assigned to.
     fn first(&self, place: &BlockSet, before: &Gap, blocks: &[Node]) -> Vec<bool> {
         let mut open = true;
-        let stands = |block: &Node| {
-            let here = open && self.is(place, *block);
+        let can_be_here = |block: &Node| {
+            let here = open && self.contains(place, *block);
             open &= match before {
                 Gap::Nothing => false,
-                Gap::Without(places) => !self.is_any(places, *block),
+                Gap::Without(places) => !self.is_in_any(places, *block),
             };
             here
         };
-        blocks.iter().map(stands).collect()
+        blocks.iter().map(can_be_here).collect()
     }
 
-    /// The blocks at which a place can be, if the place before it is at one of `from`.
+    /// The blocks that a place can be assigned to if the previous place is at one of `from`.
     fn next(&self, (before, gap): &(BlockSet, Gap), place: &BlockSet, from: &[bool], blocks: &[Node]) -> Vec<bool> {
         let apart = *before == BlockSet::Any || *place == BlockSet::Any;
-        // Whether the place before can be at an earlier block, with no excluded block in between.
+        // Whether the previous place can be at an earlier block, with no excluded block in between.
         let mut reached = false;
-        let stands = |(at, block): (usize, &Node)| {
-            let here = self.is(place, *block) && (reached || from[at] && !apart);
+        let can_be_here = |(at, block): (usize, &Node)| {
+            let here = self.contains(place, *block) && (reached || from[at] && !apart);
             reached = match gap {
                 Gap::Nothing => from[at],
-                Gap::Without(places) => from[at] || reached && !self.is_any(places, *block),
+                Gap::Without(places) => from[at] || reached && !self.is_in_any(places, *block),
             };
             here
         };
-        blocks.iter().enumerate().map(stands).collect()
+        blocks.iter().enumerate().map(can_be_here).collect()
     }
 }
 
@@ -145,7 +145,7 @@ fn places_of(sequence: &ExpressionSequence) -> impl Iterator<Item = &BlockSet> {
     of_gap(&sequence.before).chain(steps).chain(&sequence.never)
 }
 
-fn is_place(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usize) -> bool {
+fn is_at_block(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usize) -> bool {
     let block = &function.blocks[at];
     let mut chains = block.positions.iter().chain(&block.branch).flat_map(|p| unit.inlined_chain(*p));
     match place {

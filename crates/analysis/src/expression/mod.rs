@@ -1,8 +1,7 @@
 //! Path expressions: which paths run through these blocks, in this order, and not through those?
 //!
-//! Thesis, section 2.3.2, after Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. Theirs
-//! are over operations of a program; these are over blocks of acyclic paths. A block is on such a path at most once, so "later" and
-//! "never" replace repetition.
+//! After Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. Theirs are over operations of a
+//! program; these are over blocks of acyclic paths, where a block occurs at most once, so "later" and "never" replace repetition.
 //!
 //! ```text
 //! expression = [ function ":" ] pattern { "|" pattern }
@@ -16,9 +15,9 @@
 //! ```
 //!
 //! A sequence matches a path if its places can be assigned to blocks of the path in order. After a gap, the next place is at the same block
-//! or at a later one, and no block in between is one of the gap's places after `!`. Without a gap, the next place is at the same block or
-//! the next one. `_` is a block of its own: it is never the block of a neighbour. A path may begin before the first place and continue
-//! after the last, unless `begin` and `end` say otherwise. `!` after all places means: nowhere on the path.
+//! or a later one, and no block in between is one of the gap's excluded places (after `!`). Without a gap, it is at the same block or the
+//! next one. `_` takes a block of its own, never that of a neighbouring place. Unless `begin` and `end` say otherwise, a path may start
+//! before the first place and continue after the last. A `!` after all places excludes a place from the whole path.
 
 pub mod joined;
 mod matching;
@@ -30,13 +29,13 @@ pub use parse::ParseError;
 /// A path expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expression {
-    /// The name of the functions, as in reports; `None` for all functions.
+    /// The function name, as in reports; `None` for all functions.
     pub function: Option<String>,
-    /// Patterns, one of which must match. Each is a list of sequences that must all match.
+    /// Alternative patterns. Each is a list of sequences that must all match.
     pub patterns: Vec<Vec<ExpressionSequence>>,
 }
 
-/// Places in order.
+/// Places in order, on one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpressionSequence {
     /// How the path must begin.
@@ -47,7 +46,7 @@ pub struct ExpressionSequence {
     pub steps: Vec<(BlockSet, Gap)>,
     /// How the path must end.
     pub end: Option<End>,
-    /// Places that are nowhere on the path.
+    /// Places that must not be on the path.
     pub never: Vec<BlockSet>,
 }
 
@@ -63,40 +62,40 @@ pub enum Begin {
 /// How a path must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By leaving the function.
+    /// With an exit from the function.
     Exit,
-    /// By going back to the head of a loop.
+    /// With a back edge to a loop head.
     Back,
-    /// At a call that did not return.
+    /// With a call that did not return.
     Call,
 }
 
-/// The blocks between two places.
+/// The blocks allowed between two places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Gap {
     /// No block.
     #[default]
     Nothing,
-    /// Any blocks but those of these places.
+    /// Any number of blocks, except these places.
     Without(Vec<BlockSet>),
 }
 
-/// Blocks.
+/// A place: a set of blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BlockSet {
     /// Any block.
     Any,
     /// One block, by its number.
     Block(u32),
-    /// Blocks with code of some lines, or of calls in these lines that were inlined.
+    /// Blocks with code of these lines, or of calls in these lines that were inlined.
     Lines {
-        /// Last parts of the file's name; the function's own file if there is none.
+        /// Last components of the file name; `None` for the function's own file.
         file: Option<String>,
         /// First line.
         first: u32,
         /// Last line.
         last: u32,
     },
-    /// Blocks with code of a function that was inlined.
+    /// Blocks with code of this inlined function.
     Inlined(String),
 }

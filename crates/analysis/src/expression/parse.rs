@@ -9,9 +9,9 @@ use std::str::FromStr;
 pub struct ParseError {
     /// The expression.
     pub text: String,
-    /// Its position in characters, from 0.
+    /// Position in characters, from 0.
     pub at: usize,
-    /// What is wrong, and what is expected.
+    /// What is wrong, and what was expected.
     pub what: String,
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Expression {
         let (function, from) = function(&characters);
         let mut parser = Parser { text, tokens: tokens(&characters, from), at: 0, end: characters.len() };
         if function.as_deref() == Some("") {
-            return Err(parser.error_at(0, "the name of a function is expected before the colon"));
+            return Err(parser.error_at(0, "expected the name of a function before the colon"));
         }
         let mut patterns = vec![parser.pattern()?];
         while parser.take(&Token::Or) {
@@ -49,14 +49,12 @@ impl FromStr for Expression {
         }
         match parser.peek() {
             None => Ok(Expression { function, patterns }),
-            Some(_) => {
-                Err(parser.error("nothing more is expected here but | and &: what ends a path (exit, back, call) and !PLACE come last"))
-            }
+            Some(_) => Err(parser.error("expected | or & or nothing more: the end of a path (exit, back, call) and !PLACE come last")),
         }
     }
 }
 
-/// The function before a colon that white space follows (names have colons, too), and where the rest begins.
+/// Returns the function before a colon that is followed by white space (names may contain other colons), and where the rest begins.
 fn function(text: &[char]) -> (Option<String>, usize) {
     let ends = |at: &usize| text[*at] == ':' && text.get(at + 1).is_none_or(|c| c.is_whitespace());
     match (0..text.len()).find(ends) {
@@ -155,7 +153,7 @@ impl Parser<'_> {
         }
         sequence.end = self.take_word(end);
         if sequence.end.is_none() {
-            // Without an end, the path may continue.
+            // Without an end, the path may continue after the last place.
             match sequence.steps.last_mut() {
                 Some((_, gap)) if *gap == Gap::Nothing => *gap = Gap::Without(Vec::new()),
                 _ => {}
@@ -169,8 +167,8 @@ impl Parser<'_> {
         }
         match self.at == started {
             true => Err(self.error(
-                "a place is expected: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), any block \
-                (_); or entry, head, exit, back, call, .., !",
+                "expected a place: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), any block (_); or entry, head, \
+                exit, back, call, .., !",
             )),
             false => Ok(sequence),
         }
@@ -185,7 +183,7 @@ impl Parser<'_> {
             without.push(self.place()?);
         }
         match self.peek() {
-            Some(Token::Gap) => Err(self.error("a place is expected between two gaps")),
+            Some(Token::Gap) => Err(self.error("expected a place between two gaps")),
             _ => Ok(Gap::Without(without)),
         }
     }
@@ -193,7 +191,7 @@ impl Parser<'_> {
     fn place(&mut self) -> Result<BlockSet, ParseError> {
         let Some(Token::Word(word)) = self.peek() else {
             return Err(
-                self.error("a place is expected: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), or any block (_)")
+                self.error("expected a place: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), or any block (_)")
             );
         };
         let place = place(word).map_err(|what| self.error(&what))?;
@@ -223,7 +221,7 @@ fn place(word: &str) -> Result<BlockSet, String> {
         return Ok(BlockSet::Inlined(name.to_owned()));
     }
     if word == "entry" || word == "head" {
-        return Err(format!("`{word}` comes first: it says how a path begins"));
+        return Err(format!("`{word}` must come first: it says how a path begins"));
     }
     let (file, lines) = match word.rsplit_once(':') {
         Some((file, lines)) => (Some(file.to_owned()), lines),
@@ -231,7 +229,7 @@ fn place(word: &str) -> Result<BlockSet, String> {
     };
     let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
     if !is_number(first) || !is_number(last) || file.as_deref() == Some("") {
-        return Err(format!("`{word}` is no place: a line is 12, 12-15 or file.c:12, a block b7, inlined code {word}(), any block _"));
+        return Err(format!("`{word}` is not a place: write a line (12, 12-15, file.c:12), a block (b7), inlined code ({word}()) or _"));
     }
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if first <= last && first > 0 => Ok(BlockSet::Lines { file, first, last }),
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_read() {
+    fn sequences_are_parsed() {
         let found = read("ns::f(int): entry 12 .. 34-36 !56");
         assert_eq!(found.function.as_deref(), Some("ns::f(int)"));
         let range = BlockSet::Lines { file: None, first: 34, last: 36 };
@@ -283,20 +281,20 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where() {
+    fn errors_have_position_and_reason() {
         for (text, at, what) in [
-            ("", 0, "a place is expected"),
-            ("f:", 2, "a place is expected"),
+            ("", 0, "expected a place"),
+            ("f:", 2, "expected a place"),
             (": 12", 0, "name of a function"),
             ("12 .. .. 13", 6, "between two gaps"),
-            ("12 | ", 5, "a place is expected"),
-            ("f: 12 nonsense", 6, "`nonsense` is no place"),
-            ("12 !", 4, "a place is expected"),
+            ("12 | ", 5, "expected a place"),
+            ("f: 12 nonsense", 6, "`nonsense` is not a place"),
+            ("12 !", 4, "expected a place"),
             ("12 exit 13", 8, "nothing more"),
             ("12 !13 14", 7, "nothing more"),
-            ("13 entry", 3, "comes first"),
+            ("13 entry", 3, "must come first"),
             ("15-12", 0, "no lines 15-12"),
-            ("ü 0", 0, "`ü` is no place"),
+            ("ü 0", 0, "`ü` is not a place"),
             ("_ b99999999999", 2, "no block"),
         ] {
             let error = text.parse::<Expression>().unwrap_err();

@@ -1,6 +1,5 @@
-//! Sums over reports: the users of each path, in bounded memory.
-//!
-//! Memory is the sum of three: the sorter's, which the caller sets; a few dozen bytes for each unit of each build; and the result's.
+//! Aggregation of reports: the users of each path, in bounded memory. Besides the sorter's memory, which the caller limits, it needs a few
+//! dozen bytes per unit of each build, and the result.
 
 use super::distributed::DistributedCopies;
 pub use super::distributed::UnitKey;
@@ -15,74 +14,75 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use trodden_unit::Identity;
 
-/// Bytes read at a time.
-const BUFFER: usize = 1 << 20;
-/// One over this number of the memory is for pairs of user and copy, which are few compared with paths.
-const USERS_OF_COPIES: usize = 8;
+/// Buffer size for reading reports, in bytes.
+const BUFFER_SIZE: usize = 1 << 20;
+/// Divisor of the memory limit for the sorter of pairs of users and copies, which are few compared with paths.
+const COPIES_MEMORY_DIVISOR: usize = 8;
 
-/// A path and its users.
+/// A path, and the sums over its users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenPath {
-    /// The unit.
+    /// Its unit.
     pub unit: UnitKey,
-    /// The counter in it.
+    /// Its counter in the unit.
     pub counter: u64,
-    /// Different users; all unknown users count as one.
+    /// Number of users. All unknown users count as one.
     pub users: u64,
-    /// Reports.
+    /// Number of reports.
     pub reports: u64,
-    /// Executions.
+    /// Number of executions.
     pub count: u64,
-    /// The sum of the squares of users' executions.
+    /// Sum of the squares of the users' executions.
     pub squares: f64,
-    /// For distributed copies: the number of reporting users whose copy counts the path.
+    /// For distributed copies, the number of reporting users whose copy counts the path.
     pub watching: Option<u64>,
-    /// The users with the most executions of it, with their executions.
+    /// The users with the most executions, and their executions.
     pub most: Vec<(User, u64)>,
 }
 
-/// One path of one user.
+/// The sums over one user's reports of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserPath {
-    /// The unit.
+    /// The path's unit.
     pub unit: UnitKey,
-    /// The counter in it.
+    /// Its counter in the unit.
     pub counter: u64,
     /// The user.
     pub user: User,
-    /// Reports.
+    /// Number of reports.
     pub reports: u64,
-    /// Executions.
+    /// Number of executions.
     pub count: u64,
 }
 
-/// Limits of memory and of the result.
+/// Limits of an aggregation.
 #[derive(Clone, Copy, Debug)]
 pub struct AggregateLimits {
-    /// Bytes for rows while they are sorted.
+    /// Memory for sorting rows, in bytes.
     pub memory: usize,
-    /// Number of paths in the result: those of most users; for distributed copies, those of the greatest share of users who count them.
+    /// Maximum number of paths in the result: those with the most users, or, for distributed copies, with the greatest share of the users
+    /// who count them.
     pub paths: usize,
-    /// Number of users in the result for each path.
+    /// Maximum number of users listed for each path.
     pub users: usize,
 }
 
-/// Sums.
+/// The result of an aggregation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Aggregate {
-    /// Reports read.
+    /// Number of reports.
     pub reports: u64,
-    /// Different paths.
+    /// Number of distinct paths.
     pub paths: u64,
-    /// Paths by users (and then by executions), most first.
+    /// The first paths by users, then executions.
     pub top: Vec<SeenPath>,
-    /// For distributed copies: the reporting users.
+    /// For distributed copies, the reporting users.
     pub reporting: Option<ReportingUsers>,
-    /// For distributed copies: paths in reports that belong to none of them.
+    /// For distributed copies, the number of path entries in reports that belong to none of the copies.
     pub foreign: u64,
 }
 
-/// Takes reports.
+/// Accumulates reports.
 pub struct Aggregator {
     sorter: Sorter,
     limits: AggregateLimits,
@@ -93,19 +93,19 @@ pub struct Aggregator {
 }
 
 impl Aggregator {
-    /// An aggregator without reports.
+    /// Creates an aggregator for reports of one program.
     pub fn new(limits: AggregateLimits) -> Aggregator {
         let (sorter, numbers) = (Sorter::new(limits.memory), HashMap::new());
         Aggregator { sorter, limits, numbers, reports: 0, copies: None, foreign: 0 }
     }
 
-    /// An aggregator without reports, for distributed copies. Each report of an unknown user counts as a user of its own.
+    /// Creates an aggregator for reports of distributed copies. Each report of an unknown user counts as a user of its own.
     pub fn from_copies(limits: AggregateLimits, copies: DistributedCopies) -> Aggregator {
-        let copies = Some((copies, ReportingUsersCounter::new(limits.memory / USERS_OF_COPIES)));
+        let copies = Some((copies, ReportingUsersCounter::new(limits.memory / COPIES_MEMORY_DIVISOR)));
         Aggregator { copies, ..Aggregator::new(limits) }
     }
 
-    /// How many reports were read so far.
+    /// Number of reports read so far.
     pub fn reports(&self) -> u64 {
         self.reports
     }
@@ -113,17 +113,17 @@ impl Aggregator {
     /// Reads all reports of a file.
     ///
     /// # Errors
-    /// It cannot be read, or a temporary file cannot be written; or it is damaged ([`FieldError::Damaged`]):
-    /// what was read before it is counted.
+    /// The file cannot be read, a temporary file cannot be written, or the file is damaged ([`FieldError::Damaged`]); reports before the
+    /// damage are counted.
     pub fn add_file(&mut self, path: &Path) -> Result<(), FieldError> {
         let file = File::open(path).map_err(FieldError::io(path, "read"))?;
-        let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER, file));
+        let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER_SIZE, file));
         let mut written = Ok(());
-        // Most rows are of the unit of the row before.
+        // Cache for the common case that a row has the same unit as the previous one.
         let mut last: Option<(UnitKey, u32)> = None;
         loop {
             let Aggregator { sorter, numbers, copies, foreign, reports: number, .. } = self;
-            // Units of a copy follow each other.
+            // Units of one copy are consecutive, so the copy is recorded once.
             let mut noted = None;
             let more = reports.next(|user, image, unit, path| {
                 let mut key = UnitKey { image, unit };
@@ -158,7 +158,7 @@ impl Aggregator {
                     written = sorter.add(UserPathRow { unit, counter, user, reports: 1, count });
                 }
             });
-            // An error of the temporary file matters more than a damaged report.
+            // A failure of the temporary file takes precedence over a damaged report.
             std::mem::replace(&mut written, Ok(())).map_err(FieldError::io(&std::env::temp_dir(), "write"))?;
             if !more? {
                 break;
@@ -168,10 +168,10 @@ impl Aggregator {
         Ok(())
     }
 
-    /// The sums. `each` is also called with every path of every user, ordered by path.
+    /// Computes the sums. `each` is called for every path of every user, ordered by path.
     ///
     /// # Errors
-    /// A temporary file cannot be written or read, or what `each` says.
+    /// A temporary file cannot be written or read, or `each` failed.
     pub fn finish(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<Aggregate> {
         let mut units: Vec<(UnitKey, u32)> = self.numbers.into_iter().collect();
         units.sort_unstable_by_key(|u| u.1);
@@ -193,18 +193,18 @@ impl Aggregator {
     }
 }
 
-/// The order of paths: the greatest comes first in the result.
+/// Sort key of paths; the greatest comes first in the result.
 type Rank = (u128, u128, Reverse<(UnitKey, u64)>);
 
 fn rank(path: &SeenPath) -> Rank {
-    // The share of users corrects for paths that few copies count.
+    // The share of users, rather than their number, is fair to paths that few copies count.
     let share = |n: u64| path.watching.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
     (share(path.users), share(path.count), Reverse((path.unit, path.counter)))
 }
 
 struct Ranking {
     limits: AggregateLimits,
-    /// The best paths so far.
+    /// The best paths so far, at most `limits.paths`.
     best: BTreeMap<Rank, SeenPath>,
     current: Option<SeenPath>,
     paths: u64,

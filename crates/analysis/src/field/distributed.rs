@@ -1,6 +1,6 @@
 //! Copies of a program that were distributed to users, each of which counts some of the paths (software tomography: Bowring, Orso and
-//! Harrold, "Monitoring deployed software using software tomography", 2002). Maps a copy's counters to the program's, and says which
-//! copies count a path.
+//! Harrold, "Monitoring deployed software using software tomography", 2002). Maps the counters of copies to those of the program, and
+//! determines which copies count a path.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use trodden_unit::{FunctionMap, Identity, UnitMap, parts};
 /// A unit of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UnitKey {
-    /// The build.
+    /// Identity of the image, which identifies the build.
     pub image: Identity,
-    /// The unit.
+    /// Identity of the unit.
     pub unit: Identity,
 }
 
-/// A copy.
+/// A distributed copy.
 #[derive(Clone, Debug)]
 pub struct DistributedCopy {
     /// Identity of its image.
@@ -31,38 +31,35 @@ pub struct DistributedCopies {
     program: PartitionedProgram,
     copies: Vec<DistributedCopy>,
     numbers: HashMap<Identity, u32>,
-    /// For each unit of a copy the program's unit.
+    /// For each unit of a copy, the program's unit that it was made from, and its own map.
     origins: HashMap<UnitKey, (Identity, Arc<UnitMap>)>,
-    /// For each unit of the program and function, the copies that have it.
-    having: HashMap<(Identity, String), Vec<(u32, Within)>>,
-    /// Cache of graphs by unit and index of the function, of the program and of the copies.
+    /// For each function (the program's unit and the name), the copies that count part of it.
+    copies_with: HashMap<(Identity, String), Vec<(u32, Within)>>,
+    /// Cache of graphs, by unit and function index.
     graphs: HashMap<(UnitKey, usize), Option<(Dag, Numbering)>>,
 }
 
-/// The copy is of another program.
+/// A copy does not belong to the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("copy {copy} has a function `{function}` that differs from the program's: the copies are of another build")]
+#[error("copy {copy} is of another build: its function `{function}` differs from the program's")]
 pub struct OtherProgram {
-    /// The copy.
+    /// Number of the copy.
     pub copy: u32,
-    /// The function.
+    /// Name of the function.
     pub function: String,
 }
 
 impl DistributedCopies {
     /// Matches copies with their program.
-    ///
-    /// # Errors
-    /// A copy is of another program.
     pub fn new(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, OtherProgram> {
         let maps: HashMap<Identity, Arc<UnitMap>> = program.units.iter().cloned().collect();
-        let mut having = HashMap::<(Identity, String), Vec<(u32, Within)>>::new();
+        let mut copies_with = HashMap::<(Identity, String), Vec<(u32, Within)>>::new();
         let mut origins = HashMap::new();
         for (number, copy) in (0..).zip(&copies) {
             for (unit, map) in &copy.units {
                 let Some(origin) = parts::origin(map) else { continue };
                 let key = UnitKey { image: copy.image, unit: *unit };
-                // A unit may be in a program twice.
+                // A program may contain the same unit twice.
                 if origins.insert(key, (origin, map.clone())).is_some() {
                     continue;
                 }
@@ -70,12 +67,12 @@ impl DistributedCopies {
                     let function = maps.get(&origin).and_then(|map| map.functions.iter().find(|f| f.name == own.name));
                     let within = function.and_then(|function| Within::new(function, own));
                     let within = within.ok_or_else(|| OtherProgram { copy: number, function: own.name.clone() })?;
-                    having.entry((origin, own.name.clone())).or_default().push((number, within));
+                    copies_with.entry((origin, own.name.clone())).or_default().push((number, within));
                 }
             }
         }
         let numbers = copies.iter().map(|c| c.image).zip(0..).collect();
-        Ok(DistributedCopies { program, copies, numbers, origins, having, graphs: HashMap::new() })
+        Ok(DistributedCopies { program, copies, numbers, origins, copies_with, graphs: HashMap::new() })
     }
 
     /// The program.
@@ -88,12 +85,12 @@ impl DistributedCopies {
         &self.copies
     }
 
-    /// A copy's number by its image.
+    /// Number of the copy with this image.
     pub fn number(&self, image: Identity) -> Option<u32> {
         self.numbers.get(&image).copied()
     }
 
-    /// The program's unit and counter for one of a copy; `None` if there is no such.
+    /// Converts a counter of a copy to one of the program; `None` if there is none.
     pub fn counter(&mut self, key: UnitKey, counter: u64) -> Option<(UnitKey, u64)> {
         let (origin, map) = self.origins.get(&key)?.clone();
         let (place, own) = function_of(&map, counter)?;
@@ -102,26 +99,26 @@ impl DistributedCopies {
         let whole = self.program.units.iter().find(|(unit, _)| *unit == origin)?.1.clone();
         let function = whole.functions.iter().find(|f| f.name == own.name)?;
         let number = self.number(key.image)?;
-        let (_, within) = self.having.get(&(origin, own.name.clone()))?.iter().find(|(copy, _)| *copy == number)?;
+        let (_, within) = self.copies_with.get(&(origin, own.name.clone()))?.iter().find(|(copy, _)| *copy == number)?;
         let unit = UnitKey { image: self.program.identity, unit: origin };
         Some((unit, function.first_counter + within.number(function, &path)))
     }
 
-    /// The copies that count a path of the program, given by unit and counter.
+    /// Returns the copies that count a path of the program.
     pub fn watching(&mut self, key: UnitKey, counter: u64) -> Vec<u32> {
-        self.watching_of(key, counter).unwrap_or_default()
+        self.find_watching(key, counter).unwrap_or_default()
     }
 
-    fn watching_of(&mut self, key: UnitKey, counter: u64) -> Option<Vec<u32>> {
+    fn find_watching(&mut self, key: UnitKey, counter: u64) -> Option<Vec<u32>> {
         let map = self.program.units.iter().find(|(unit, _)| *unit == key.unit)?.1.clone();
         let (place, function) = function_of(&map, counter)?;
         let (dag, numbering) = graph(&mut self.graphs, key, place, function)?;
         let path = numbering.path(dag, counter - function.first_counter)?;
-        let having = self.having.get(&(key.unit, function.name.clone()))?;
-        Some(having.iter().filter(|(_, within)| within.has(&path)).map(|(copy, _)| *copy).collect())
+        let copies_with = self.copies_with.get(&(key.unit, function.name.clone()))?;
+        Some(copies_with.iter().filter(|(_, within)| within.has(&path)).map(|(copy, _)| *copy).collect())
     }
 
-    /// The functions of which a copy counts a path, by linkage name.
+    /// Returns the linkage names of the functions in which a copy counts paths.
     pub fn functions(&self, copy: u32) -> Vec<&str> {
         let units = self.copies.get(copy as usize).into_iter().flat_map(|c| &c.units);
         units

@@ -1,45 +1,44 @@
-//! Estimates for all users from the users whose copies count a path.
+//! Estimates for all users from those whose copies count a path.
 //!
-//! Each user has a copy of a program that counts some of the paths. If copies were distributed independently of what users do, the users
-//! who count a path are a simple random sample of all users, drawn without replacement. Sources: W. G.
-//! Cochran, "Sampling techniques" (third edition, 1977), sections 2.2 to 2.6 for sums and their errors; E. B. Wilson,
-//! "Probable inference, the law of succession, and statistical inference" (1927), for shares; there the sample's
-//! size is corrected for drawing without replacement.
+//! If copies are distributed independently of what users do, the users who count a path are a simple random sample of all users, drawn
+//! without replacement. Sums and their errors follow W. G. Cochran, "Sampling techniques" (third edition, 1977), sections 2.2 to 2.6.
+//! Shares follow E. B. Wilson, "Probable inference, the law of succession, and statistical inference" (1927), with the sample size
+//! corrected for drawing without replacement.
 
-/// Standard deviations on both sides within which 95 % of a normal distribution lie.
-const DEVIATIONS: f64 = 1.96;
+/// Half-width of a 95 % confidence interval, in standard deviations.
+const Z_95: f64 = 1.96;
 
 /// The users whose copy counts a path, as a sample of all users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UserSample {
-    /// All users.
+    /// Number of all users.
     pub all: u64,
-    /// Users whose copy counts the path, from 1 to `all`.
+    /// Number of users whose copy counts the path, from 1 to `all`.
     pub watching: u64,
 }
 
 /// An estimate of the number of users who take a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UsersEstimate {
-    /// The estimate.
+    /// The estimated number.
     pub value: f64,
-    /// The lower end of the 95 % interval.
+    /// Lower end of the 95 % confidence interval.
     pub low: f64,
-    /// The upper end of the 95 % interval.
+    /// Upper end of the 95 % confidence interval.
     pub high: f64,
 }
 
 /// An estimate of the executions of a path by all users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CountEstimate {
-    /// The estimate.
+    /// The estimated number.
     pub value: f64,
-    /// Its standard error; `None` if only one of several users counts the path.
+    /// Standard error; `None` if the sample is one of several users.
     pub error: Option<f64>,
 }
 
 impl UserSample {
-    /// The estimated number of users who take a path that `saw` users of the sample take.
+    /// Estimates the number of users who take a path that `saw` users of the sample take.
     pub fn users(&self, saw: u64) -> UsersEstimate {
         let (all, watching, saw) = (self.all as f64, self.watching as f64, saw as f64);
         let value = all * saw / watching;
@@ -47,15 +46,15 @@ impl UserSample {
             return UsersEstimate { value, low: value, high: value };
         }
         let (share, size) = (saw / watching, watching * (all - 1.0) / (all - watching));
-        let square = DEVIATIONS * DEVIATIONS;
+        let square = Z_95 * Z_95;
         let centre = (share + square / (2.0 * size)) / (1.0 + square / size);
-        let half = DEVIATIONS / (1.0 + square / size) * (share * (1.0 - share) / size + square / (4.0 * size * size)).sqrt();
-        // The sample itself is certain: it bounds the interval.
-        let (least, most) = (saw, all - (watching - saw));
-        UsersEstimate { value, low: (all * (centre - half)).clamp(least, value), high: (all * (centre + half)).clamp(value, most) }
+        let half = Z_95 / (1.0 + square / size) * (share * (1.0 - share) / size + square / (4.0 * size * size)).sqrt();
+        // What the sample shows is certain, and bounds the interval.
+        let (min, max) = (saw, all - (watching - saw));
+        UsersEstimate { value, low: (all * (centre - half)).clamp(min, value), high: (all * (centre + half)).clamp(value, max) }
     }
 
-    /// The estimated executions by all users, from the sum of the sample's executions and the sum of their squares.
+    /// Estimates the executions by all users from the sample's sum of executions and sum of squares.
     pub fn count(&self, sum: u64, squares: f64) -> CountEstimate {
         let (all, watching) = (self.all as f64, self.watching as f64);
         let mean = sum as f64 / watching;
@@ -76,17 +75,17 @@ impl UserSample {
 mod tests {
     use super::*;
 
-    /// Executions by twelve users.
+    /// Executions by twelve users, the population.
     const TRUTH: [u64; 12] = [0, 0, 0, 5, 1, 0, 90, 7, 7, 0, 0, 31];
 
-    /// All samples of a size.
+    /// All samples of a given size.
     fn samples(size: u32) -> impl Iterator<Item = Vec<u64>> {
         let chosen = (0u32..1 << TRUTH.len()).filter(move |set| set.count_ones() == size);
         chosen.map(|set| (0..TRUTH.len()).filter(|at| set >> at & 1 == 1).map(|at| TRUTH[at]).collect())
     }
 
     #[test]
-    fn estimates_and_their_errors_are_right_on_average_over_all_samples() {
+    fn estimates_are_unbiased_over_all_samples() {
         let total: u64 = TRUTH.iter().sum();
         let takers = TRUTH.iter().filter(|n| **n > 0).count() as f64;
         let mut coverage = 0.0;
@@ -106,7 +105,7 @@ mod tests {
             let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs().max(1.0);
             assert!(close(sums / number, total as f64) && close(users / number, takers), "{size}");
             assert!(close(errors / number, squares / number), "{size}: {} {}", errors / number, squares / number);
-            // Of so few users no interval has just 95 %.
+            // With so few users, no interval has a coverage of exactly 95 %.
             assert!(covered / number >= 0.9, "{size}: {}", covered / number);
             coverage += covered / number / 11.0;
         }
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_watches_says_nothing_of_the_error() {
+    fn sample_of_one_user_has_no_standard_error() {
         let one = UserSample { all: 10, watching: 1 };
         assert_eq!(one.count(3, 9.0), CountEstimate { value: 30.0, error: None });
         let UsersEstimate { low, high, .. } = one.users(1);

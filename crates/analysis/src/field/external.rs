@@ -1,8 +1,5 @@
-//! Sorting and adding up more rows than memory holds: sorted runs in temporary files, merged (Knuth, "The Art of
-//! Computer Programming", volume 3, section 5.4).
-//!
-//! Rows of one key are summed early: in memory when it is full, and again when runs are merged. At most [`FAN_IN`] runs are open at a
-//! time.
+//! External merge sort that sums rows with equal keys: sorted runs in temporary files are merged (Knuth, "The Art of Computer Programming",
+//! volume 3, section 5.4). Rows are summed early: whenever memory is full, and in each merge. At most [`FAN_IN`] runs are merged at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,25 +7,25 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::mem;
 
-/// Runs that are merged at a time.
+/// Number of runs merged at a time.
 const FAN_IN: usize = 64;
-/// Bytes of a row in a file.
-const ROW: usize = 44;
-/// Bytes of a run that are read at a time: all runs that are merged have 4 MiB together.
-const BUFFER: usize = 1 << 16;
+/// Size of a row in a file, in bytes.
+const ROW_SIZE: usize = 44;
+/// Read buffer per run, in bytes. A merge needs 4 MiB in all.
+const BUFFER_SIZE: usize = 1 << 16;
 
 /// Executions of one path by one user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UserPathRow {
-    /// Number of the unit in an image.
+    /// Number of the image's unit.
     pub unit: u32,
-    /// The path's counter in it.
+    /// The path's counter in the unit.
     pub counter: u64,
     /// The user.
     pub user: [u8; 16],
-    /// Reports.
+    /// Number of reports.
     pub reports: u64,
-    /// Executions.
+    /// Number of executions.
     pub count: u64,
 }
 
@@ -43,7 +40,7 @@ impl UserPathRow {
     }
 
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut bytes = [0; ROW];
+        let mut bytes = [0; ROW_SIZE];
         bytes[..4].copy_from_slice(&self.unit.to_le_bytes());
         bytes[4..12].copy_from_slice(&self.counter.to_le_bytes());
         bytes[12..28].copy_from_slice(&self.user);
@@ -53,9 +50,9 @@ impl UserPathRow {
     }
 
     fn read(input: &mut BufReader<File>) -> io::Result<Option<UserPathRow>> {
-        let mut bytes = [0; ROW];
+        let mut bytes = [0; ROW_SIZE];
         match input.read_exact(&mut bytes) {
-            // Runs hold whole rows only.
+            // Files contain whole rows only.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             other => other?,
         }
@@ -66,44 +63,44 @@ impl UserPathRow {
     }
 }
 
-/// Takes rows in any order.
+/// Sorts and sums rows that arrive in any order.
 pub struct Sorter {
     rows: Vec<UserPathRow>,
-    most: usize,
+    max_rows: usize,
     runs: Vec<File>,
 }
 
 impl Sorter {
-    /// With at most so many bytes for rows.
+    /// Creates a sorter that uses at most `memory` bytes for rows (but at least 1024 rows).
     pub fn new(memory: usize) -> Sorter {
-        Sorter { rows: Vec::new(), most: (memory / size_of::<UserPathRow>()).max(1024), runs: Vec::new() }
+        Sorter { rows: Vec::new(), max_rows: (memory / size_of::<UserPathRow>()).max(1024), runs: Vec::new() }
     }
 
-    /// Takes a row.
+    /// Adds a row.
     ///
     /// # Errors
     /// A temporary file cannot be written.
     pub fn add(&mut self, row: UserPathRow) -> io::Result<()> {
-        if self.rows.len() == self.most {
-            self.add_up();
-            // Summing rows frees memory. A run is written only if little was freed, because repeated sorting would cost more than it saves.
-            if self.rows.len() > self.most / 2 {
+        if self.rows.len() == self.max_rows {
+            self.sum_equal_keys();
+            // Summing frees memory. If it freed little, write a run, since sorting again soon would cost more than it saves.
+            if self.rows.len() > self.max_rows / 2 {
                 self.spill()?;
             }
         }
         if self.rows.capacity() == 0 {
-            self.rows.reserve_exact(self.most);
+            self.rows.reserve_exact(self.max_rows);
         }
         self.rows.push(row);
         Ok(())
     }
 
-    /// Calls `visit` with the sum of each key's rows, ascending.
+    /// Calls `visit` with the sum of each key's rows, in ascending order of keys.
     ///
     /// # Errors
-    /// A temporary file cannot be written or read, or what `visit` says.
+    /// A temporary file cannot be written or read, or `visit` failed.
     pub fn finish(mut self, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
-        self.add_up();
+        self.sum_equal_keys();
         if self.runs.is_empty() {
             return self.rows.iter().try_for_each(visit);
         }
@@ -111,12 +108,12 @@ impl Sorter {
         self.rows = Vec::new();
         while self.runs.len() > FAN_IN {
             let some: Vec<File> = self.runs.drain(..FAN_IN).collect();
-            self.runs.push(written(|out| merge(some, &mut |row| row.write(out)))?);
+            self.runs.push(write_run(|out| merge(some, &mut |row| row.write(out)))?);
         }
         merge(mem::take(&mut self.runs), visit)
     }
 
-    fn add_up(&mut self) {
+    fn sum_equal_keys(&mut self) {
         self.rows.sort_unstable();
         self.rows.dedup_by(|next, kept| {
             let same = next.key() == kept.key();
@@ -129,15 +126,15 @@ impl Sorter {
 
     fn spill(&mut self) -> io::Result<()> {
         let rows = &self.rows;
-        self.runs.push(written(|out| rows.iter().try_for_each(|row| row.write(out)))?);
+        self.runs.push(write_run(|out| rows.iter().try_for_each(|row| row.write(out)))?);
         self.rows.clear();
         Ok(())
     }
 }
 
-/// A temporary file with the written rows, positioned at its beginning.
-fn written(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
-    let mut out = BufWriter::with_capacity(BUFFER, tempfile::tempfile()?);
+/// Writes rows to a temporary file and rewinds it.
+fn write_run(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
+    let mut out = BufWriter::with_capacity(BUFFER_SIZE, tempfile::tempfile()?);
     write(&mut out)?;
     let mut file = out.into_inner().map_err(|e| e.into_error())?;
     file.rewind()?;
@@ -145,7 +142,7 @@ fn written(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Re
 }
 
 fn merge(runs: Vec<File>, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
-    let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(BUFFER, f)).collect();
+    let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(BUFFER_SIZE, f)).collect();
     let mut heads = BinaryHeap::new();
     for (number, input) in inputs.iter_mut().enumerate() {
         heads.extend(UserPathRow::read(input)?.map(|row| Reverse((row, number))));
@@ -171,7 +168,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn sums_are_those_of_a_map_however_little_memory_there_is() {
+    fn sums_are_right_with_any_amount_of_memory() {
         for (rows, memory) in [(0u64, 0), (500, 0), (200_000, 0), (200_000, 1 << 30)] {
             let (mut sorter, mut expected) = (Sorter::new(memory), BTreeMap::new());
             let mut state = 7u64;

@@ -1,14 +1,14 @@
-//! Maps of the units of which reports have paths.
+//! Unit maps for the paths in reports.
 
 use super::aggregate::UnitKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trodden_unit::{UnitCache, UnitMap};
 
-/// Maps of units, from the store; one that is looked for in vain is so once.
+/// Unit maps from the cache. Failed lookups are remembered as well.
 pub struct UnitMaps {
     store: UnitCache,
-    /// Those of the program whose copies were distributed.
+    /// Maps of the program whose copies were distributed.
     program: BTreeMap<UnitKey, Arc<UnitMap>>,
     known: BTreeMap<UnitKey, Option<Arc<UnitMap>>>,
 }
@@ -17,17 +17,17 @@ pub struct UnitMaps {
 const MAX_MAPS: usize = 64;
 
 impl UnitMaps {
-    /// Maps of a store, besides those of a program whose copies were distributed.
+    /// Uses the maps of `store`, and of a program whose copies were distributed.
     pub fn new(store: UnitCache, program: BTreeMap<UnitKey, Arc<UnitMap>>) -> UnitMaps {
         UnitMaps { store, program, known: BTreeMap::new() }
     }
 
-    /// The store.
+    /// The unit cache.
     pub fn store(&self) -> &UnitCache {
         &self.store
     }
 
-    /// The map of a unit, if it is known.
+    /// The map of a unit; `None` if it is not found.
     pub fn of(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
         if let Some(map) = self.program.get(&key) {
             return Some(map.clone());

@@ -1,34 +1,32 @@
-//! Numbers of reporting users for each set of copies, in bounded memory for any number of users.
-//!
-//! Pairs of user and copy are sorted externally, user first. The result has the number of users for each set of copies; most users have one
-//! copy.
+//! The number of reporting users for each set of copies, in bounded memory for any number of users: pairs of user and copy are sorted
+//! externally, by user. As most users have one copy, there are few sets.
 
 use super::User;
 use super::external::{Sorter, UserPathRow};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Collects pairs of user and copy.
+/// Accumulates pairs of user and copy.
 pub struct ReportingUsersCounter {
     sorter: Sorter,
 }
 
-/// Numbers of reporting users for each set of copies.
+/// Reporting users by the copies that they have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportingUsers {
-    /// Users by the copies that they have, which ascend.
+    /// Number of users by set of copies, ascending.
     users: BTreeMap<Vec<u32>, u64>,
-    /// Reports by copy.
+    /// Number of reports by copy.
     reports: BTreeMap<u32, u64>,
 }
 
 impl ReportingUsersCounter {
-    /// With at most so many bytes for rows.
+    /// Creates a counter that uses at most `memory` bytes for rows.
     pub fn new(memory: usize) -> ReportingUsersCounter {
         ReportingUsersCounter { sorter: Sorter::new(memory) }
     }
 
-    /// Notes a report.
+    /// Adds a report.
     ///
     /// # Errors
     /// A temporary file cannot be written.
@@ -36,10 +34,7 @@ impl ReportingUsersCounter {
         self.sorter.add(row(user, copy))
     }
 
-    /// The sums.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written or read.
+    /// Computes the result.
     pub fn finish(self) -> io::Result<ReportingUsers> {
         let mut reporting = ReportingUsers::default();
         let mut open: Option<(User, Vec<u32>)> = None;
@@ -48,37 +43,37 @@ impl ReportingUsersCounter {
             *reporting.reports.entry(copy).or_default() += row.reports;
             match &mut open {
                 Some((same, copies)) if *same == user => copies.push(copy),
-                _ => reporting.enter(open.replace((user, vec![copy]))),
+                _ => reporting.count_user(open.replace((user, vec![copy]))),
             }
             Ok(())
         })?;
-        reporting.enter(open);
+        reporting.count_user(open);
         Ok(reporting)
     }
 }
 
 impl ReportingUsers {
-    fn enter(&mut self, user: Option<(User, Vec<u32>)>) {
+    fn count_user(&mut self, user: Option<(User, Vec<u32>)>) {
         user.into_iter().for_each(|(_, copies)| *self.users.entry(copies).or_default() += 1);
     }
 
-    /// All users.
+    /// Number of all users.
     pub fn users(&self) -> u64 {
         self.users.values().sum()
     }
 
-    /// Users with at least one of the copies.
+    /// Number of users with at least one of the copies.
     pub fn users_with_any(&self, copies: &[u32]) -> u64 {
         self.users.iter().filter(|(own, _)| own.iter().any(|c| copies.contains(c))).map(|(_, users)| users).sum()
     }
 
-    /// Reports of a copy.
+    /// Number of reports of a copy.
     pub fn reports(&self, copy: u32) -> u64 {
         self.reports.get(&copy).copied().unwrap_or(0)
     }
 }
 
-/// A pair as a row whose key is in the order of users: their sixteen bytes come first, then the copy.
+/// Encodes a pair as a row, such that rows are sorted by user, then copy.
 fn row(user: &User, copy: u32) -> UserPathRow {
     let user = u128::from_be_bytes(*user);
     let rest = u128::from(user as u32) << 96 | u128::from(copy) << 64;
@@ -97,7 +92,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn users_are_those_of_a_map() {
+    fn user_numbers_equal_those_of_a_map() {
         let (mut counter, mut expected) = (ReportingUsersCounter::new(0), BTreeMap::<User, BTreeSet<u32>>::new());
         let mut state = 5u64;
         for _ in 0..20_000 {

@@ -1,6 +1,5 @@
-//! What finding untested paths and segments costs: code size, and processor time of the field's runs.
-//!
-//! Tables 3.4 and 3.5 and figure 3.19 of Vaswani's thesis as numbers: each build against the one that counts nothing.
+//! Cost of finding untested paths and segments: code size, and processor time of the field's runs (as in tables 3.4 and 3.5 and figure 3.19
+//! of Vaswani's thesis).
 
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSection};
@@ -8,27 +7,27 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The builds that are compared, the first counting nothing.
+/// Costs of several builds, the first of which counts nothing.
 pub struct Costs {
-    /// The builds.
+    /// Costs of each build.
     pub builds: Vec<BuildCost>,
-    /// How often the field's command was run with each.
+    /// Number of runs of the field's command per build.
     pub rounds: u32,
 }
 
-/// What a build costs.
+/// Cost of one build.
 pub struct BuildCost {
-    /// What it counts.
+    /// What the build counts.
     pub name: &'static str,
-    /// Bytes of `.text`.
+    /// Size of `.text`, in bytes.
     pub code: u64,
-    /// Least user and system time of the field's command.
+    /// Minimum user and system time of the field's command.
     pub time: Option<Duration>,
 }
 
 impl Costs {
-    /// Measures: `builds` with their names, the first counting nothing; `field` gives the command that is run `rounds` times with each, in
-    /// turns. `cpu_time` gives the processor time of all children that have ended, in ns.
+    /// Measures the named `builds`, the first of which counts nothing. `field` returns the command to run with a build; it is run `rounds`
+    /// times, alternating between builds. `cpu_time` returns the processor time of all terminated children, in nanoseconds.
     ///
     /// # Errors
     /// A build cannot be read, or the field's command does not run.
@@ -49,7 +48,7 @@ impl Costs {
         Ok(Costs { builds: costs, rounds })
     }
 
-    /// Code and time of a build, as multiples of those of the build that counts nothing.
+    /// Code size and time of a build, relative to the build that counts nothing.
     pub fn ratio(&self, row: &BuildCost) -> (f64, Option<f64>) {
         let plain = &self.builds[0];
         let time = row.time.zip(plain.time).map(|(time, plain)| time.as_secs_f64() / plain.as_secs_f64().max(1e-9));
@@ -59,11 +58,11 @@ impl Costs {
 
 fn code_size(file: &Path) -> Result<u64> {
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let object = object::File::parse(&*bytes).with_context(|| format!("{} is no program", file.display()))?;
+    let object = object::File::parse(&*bytes).with_context(|| format!("{} is not an object file", file.display()))?;
     Ok(object.section_by_name(".text").map_or(0, |section| section.size()))
 }
 
-/// User and system time of a command, with its children.
+/// Runs a command, and returns the user and system time of it and its children.
 fn run(command: &str, cpu_time: fn() -> u64) -> Result<Duration> {
     let before = cpu_time();
     let mut shell = Command::new("sh");
@@ -72,6 +71,6 @@ fn run(command: &str, cpu_time: fn() -> u64) -> Result<Duration> {
         shell.env_remove(variable);
     }
     let status = shell.status().context("cannot run sh")?;
-    ensure!(status.code().is_some(), "the field's command {command} was ended by a signal");
+    ensure!(status.code().is_some(), "the field's command `{command}` was killed by a signal");
     Ok(Duration::from_nanos(cpu_time().saturating_sub(before)))
 }

@@ -1,4 +1,4 @@
-//! All profiles of the field as one, with what no test took.
+//! All profiles of the field merged, and what no test took.
 
 use super::inputs::{RunLabel, inputs};
 use super::known::KnownInput;
@@ -10,23 +10,24 @@ use trodden_stored::Folders;
 
 /// Profiles of the field.
 pub struct FieldProfiles {
-    /// The paths that they counted, without the known ones unless [`FieldProfiles::gather`] kept them.
+    /// The paths that were counted; without known ones, unless [`FieldProfiles::gather`] kept them.
     pub profile: Profile,
-    /// The segments across calls that they counted.
+    /// The counted segments across calls.
     pub across: Option<ObservedSegments>,
-    /// Who took which path, and when.
+    /// The runs that took each untested path.
     pub sightings: Sightings,
-    /// The runs, in the order in which sightings number them.
+    /// The runs, in the order of their numbers in `sightings`.
     pub runs: Vec<RunLabel>,
-    /// What is known.
+    /// The known paths.
     pub known: KnownInput,
 }
 
 impl FieldProfiles {
-    /// Reads the profiles that are named, and filters their paths by those that tests took; with `all`, nothing is filtered.
+    /// Reads the named profiles and removes the paths that tests took; with `all`, nothing is removed. `one_run` is the template for runs
+    /// whose details are unknown.
     ///
     /// # Errors
-    /// There are no such profiles, or nothing says what is known.
+    /// There are no such profiles, or nothing says which paths are known.
     pub fn gather(wanted: &[String], tests: &[String], all: bool, one_run: &Run, folders: &Folders) -> Result<FieldProfiles> {
         let inputs = inputs(wanted, folders)?;
         let mut known = KnownInput::default();
@@ -43,7 +44,7 @@ impl FieldProfiles {
             field.add(&label.words, profile)?;
             runs.push(label);
         }
-        let profile = field.finish().context("no profile can be read")?;
+        let profile = field.finish().context("no profile of the field can be read")?;
         let across = across.finish();
         if across.is_none() || !profile.images.is_empty() {
             known.check(&profile, folders)?;

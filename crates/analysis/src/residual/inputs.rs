@@ -1,4 +1,4 @@
-//! The profiles of the field: stored ones, and what deployed programs wrote.
+//! Profiles of the field: stored profiles, and raw files of deployed programs.
 
 use crate::segments::knows_tests;
 use anyhow::{Result, bail};
@@ -9,36 +9,36 @@ use trodden_profile::{Profile, ProfileError, RawProfile, Run, RunStore, collect,
 use trodden_stored::{Folders, named};
 use trodden_text::words::reasons;
 
-/// Folder in the run store into which programs built with `--residual` write by themselves.
+/// Folder of the run store where programs built with `--residual` write raw files by themselves.
 pub const FIELD_FOLDER: &str = "field";
 
 /// A run's label in reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunLabel {
-    /// Its number in the run store, if it is there.
+    /// Its number, if it is in the run store.
     pub number: Option<u64>,
-    /// The command line; of a deployed program, whose command line is not kept, the file that it wrote.
+    /// The command line; for a raw file, which has none, the program and the file.
     pub words: String,
 }
 
-/// A profile, or what becomes one.
+/// A file with a profile.
 pub enum ProfileInput {
     /// A stored profile, with its number in the run store.
     Stored(PathBuf, Option<u64>),
-    /// What a program wrote.
+    /// A raw file of a program.
     Raw(PathBuf),
 }
 
 impl ProfileInput {
-    /// Reads it. Of raw files, which gather over time, one that makes no sense any more is left out with a warning. `one_run` is what is
-    /// known of a run of which nothing is known yet.
+    /// Reads the profile. Raw files accumulate over time, so an unreadable one is skipped with a warning and yields `None`. `one_run` is
+    /// the template for runs whose details are unknown.
     ///
     /// # Errors
     /// A stored profile cannot be read.
     pub fn read(&self, one_run: &Run, folders: &Folders) -> Result<Option<(RunLabel, Profile)>> {
         match self.read_whole(one_run, folders) {
             Err(error) if matches!(self, ProfileInput::Raw(_)) => {
-                log::warn!("{}; it is left out", reasons(error.chain().map(ToString::to_string)));
+                log::warn!("{}. The file is skipped", reasons(error.chain().map(ToString::to_string)));
                 Ok(None)
             }
             read => read.map(Some),
@@ -55,7 +55,7 @@ impl ProfileInput {
             }
             ProfileInput::Raw(file) => {
                 let raw = RawProfile::read(file)?;
-                let words = raw_words(file, &raw);
+                let words = describe_raw_file(file, &raw);
                 let run = Run { started_ns: raw.created_ns, ..one_run.clone() };
                 let collected = collect([file], run, folders.units.as_ref());
                 collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
@@ -66,12 +66,12 @@ impl ProfileInput {
     }
 }
 
-/// What wrote a raw file, as far as that is known: it says which process made it, and any number may have gone on in
-/// it, unless its name is that of the one process (`%p`).
-fn raw_words(file: &Path, raw: &RawProfile) -> String {
+/// Describes who wrote a raw file. The file records the process that created it, but further processes may have added to it, unless the
+/// file name contains the process ID (`%p`).
+fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let pid = raw.pid.to_string();
-    // Digits within an image's identity (`%m`) are no process.
+    // Digits that are part of an image's identity (`%m`) do not count.
     let of_one = name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == pid);
     match of_one {
         true => format!("{} (pid {pid}), {}", raw.image_path.display(), file.display()),
@@ -79,13 +79,13 @@ fn raw_words(file: &Path, raw: &RawProfile) -> String {
     }
 }
 
-/// The profiles that are meant.
+/// Finds the named profiles, or those of residual builds if none is named.
 ///
 /// # Errors
-/// There is none of such a name, or, where none is named, none of a residual build.
+/// A name stands for no profile, or there is no profile of a residual build.
 pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>> {
     if wanted.is_empty() {
-        return of_residual_builds(folders);
+        return inputs_of_residual_builds(folders);
     }
     let mut out = Vec::new();
     for name in wanted {
@@ -97,18 +97,18 @@ pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>>
         let raws = if path.is_dir() { raw_files(path)? } else { Vec::new() };
         let entries = RunStore::find(Path::new(".")).and_then(|store| store.select(name));
         match entries {
-            // A suite may well have the name of a folder.
+            // A suite may have the name of a folder.
             Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
             Err(_) if !raws.is_empty() => out.extend(raws.into_iter().map(ProfileInput::Raw)),
-            Err(_) if path.is_dir() => bail!("{name} is a folder without raw files (*.raw), and no run or suite has that name"),
-            Err(ProfileError::NoStore { .. }) => bail!("there is neither a file nor a folder {name}, nor a run store here"),
+            Err(_) if path.is_dir() => bail!("folder {name} has no raw files (*.raw), and no run or suite has that name"),
+            Err(ProfileError::NoStore { .. }) => bail!("there is no file or folder {name}, and no run store here"),
             Err(ProfileError::NoRun { store, known, .. }) => {
-                bail!("there is neither a file nor a folder {name}, nor a run or suite of that name in {}: {known}", store.display())
+                bail!("there is no file or folder {name}, and no such run or suite in {}: {known}", store.display())
             }
             Err(error) => return Err(error.into()),
         }
     }
-    // Named twice, it is one all the same.
+    // A file that is named twice counts once.
     let mut seen = BTreeSet::new();
     out.retain(|input| {
         let (ProfileInput::Stored(file, _) | ProfileInput::Raw(file)) = input;
@@ -117,11 +117,11 @@ pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>>
     Ok(out)
 }
 
-/// What residual builds wrote into the run store by themselves, and the runs of such builds.
-fn of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
+/// The raw files that residual builds wrote into the run store, and the stored runs of such builds.
+fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
     let store = RunStore::find(Path::new("."))?;
     let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
-    // Runs of one build are all alike in this: one of them is looked at.
+    // All runs of one build agree in this, so only one of them is loaded.
     let (mut residual, mut others) = (BTreeSet::new(), BTreeSet::new());
     for entry in store.list()? {
         let unknown = |i: &trodden_profile::store::RunImage| !residual.contains(&i.identity) && !others.contains(&i.identity);
@@ -141,8 +141,8 @@ fn of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
     }
     if out.is_empty() {
         bail!(
-            "no program built with --residual wrote anything here: run one (`trodden instrument PROG --residual TESTS -o PROG.field`), \
-                or name a profile, and the tests by --known"
+            "no program built with --residual has run here. Run one (`trodden instrument PROG --residual TESTS -o PROG.field`), or name a \
+                profile, and the tests with --known"
         );
     }
     Ok(out)

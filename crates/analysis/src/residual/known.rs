@@ -1,7 +1,7 @@
-//! Which paths are known, of which those of the field are filtered.
+//! The known paths, which are removed from the profiles of the field.
 //!
-//! What a build knew is named by its units' experiments: the file of that identity lies in the store (`inputs/`), where `--residual` put
-//! it.
+//! A build names the set that it knew in its units' experiments. The file with that identity is in the unit cache (`inputs/`), where
+//! `--residual` stored it.
 
 use crate::untested;
 use anyhow::{Context, Result, bail};
@@ -17,31 +17,25 @@ use trodden_unit::experiment::{InputError, InputKind};
 use trodden_unit::{Identity, Image, KnownPaths, UnitMap};
 use trodden_wire::{COUNTERS_SECTION, KNOWN_MAGIC, checksum};
 
-/// The paths that are known: those that people name, and those that builds knew.
+/// Known paths that the user named, and those that builds knew.
 #[derive(Default)]
 pub struct KnownInput {
-    /// All of it.
+    /// All known paths.
     pub paths: KnownPaths,
-    /// Identities of the sets that builds knew, which were added.
+    /// Identities of the builds' sets that were looked up.
     added: BTreeSet<Identity>,
-    /// Those that are nowhere to be found.
+    /// Those that are not in the cache.
     missing: BTreeSet<Identity>,
 }
 
 impl KnownInput {
-    /// Adds what the user names.
-    ///
-    /// # Errors
-    /// The profile does not exist, or its paths are cut differently.
+    /// Adds the paths of a run, suite or file that the user named.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
         let known = known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
         Ok(self.paths.unite(known)?)
     }
 
-    /// Adds what the builds of a profile knew.
-    ///
-    /// # Errors
-    /// A set is damaged, or of paths that are cut otherwise.
+    /// Adds the sets that the builds of a profile knew.
     pub fn add_of_builds(&mut self, profile: &Profile, folders: &Folders) -> Result<()> {
         let units = profile.images.iter().flat_map(|i| &i.units);
         let named: BTreeSet<Identity> = units.filter_map(|u| u.map.experiment.known_set()).collect();
@@ -60,19 +54,19 @@ impl KnownInput {
         Ok(())
     }
 
-    /// Warns of what is missing.
+    /// Warns of missing sets.
     ///
     /// # Errors
-    /// Nothing is known at all.
+    /// No known paths were given.
     pub fn check(&self, profile: &Profile, folders: &Folders) -> Result<()> {
         let all_residual = profile.images.iter().flat_map(|i| &i.units).all(|u| u.map.has_times());
         if self.paths.is_empty() && self.missing.is_empty() && !all_residual {
-            bail!("nothing says what is known: name the tests by --known, or record a program built with --residual");
+            bail!("no known paths: name the tests with --known, or record a program built with --residual");
         }
         for identity in &self.missing {
             log::warn!(
-                "the set of known paths {identity} is not in the unit cache {}: edges that tests take count as untested; name the tests \
-                    by --known, or set TRODDEN_CACHE",
+                "the set of known paths {identity} is not in the unit cache {}, so edges that tests take may count as untested. Name the \
+                    tests with --known, or set TRODDEN_CACHE",
                 folders.units()?.root().display()
             );
         }
@@ -80,7 +74,7 @@ impl KnownInput {
     }
 }
 
-/// Says so where tests are of another program, or of another state of it: what they know is of no use then.
+/// Warns if the tests are of another program or of another version of it; `then` says what that means for the result.
 pub fn report_known(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
     let (mut same, mut changed) = (false, BTreeSet::new());
     for map in maps {
@@ -94,17 +88,17 @@ pub fn report_known(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
     if !changed.is_empty() {
         let names = changed.iter().take(5).map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
         let more = if changed.len() > 5 { ", ..." } else { "" };
-        let functions = plural(changed.len() as u128, "function is another", "functions are others");
-        log::warn!("{functions} than when the tests were recorded, and {then} ({names}{more}): record the tests again");
+        let functions = plural(changed.len() as u128, "function has", "functions have");
+        log::warn!("{functions} changed since the tests were recorded, and {then} ({names}{more}). Record the tests again");
     } else if !same {
-        log::warn!("the tests know no function of this program, and {then}: were they recorded with it?");
+        log::warn!("the tests executed no function of this program, and {then}. Record them with this program");
     }
 }
 
-/// A file for `TRODDEN_KNOWN`: the known paths as counters of a program.
+/// Builds a file for `TRODDEN_KNOWN`: the known paths as a bit set over the program's counters.
 ///
 /// # Errors
-/// The program is not instrumented, its maps are not found, or it was not built with `--residual`.
+/// The program is not instrumented, a map is missing, or it was not built with `--residual`.
 pub fn known_to(program: &Path, known: &KnownPaths, folders: &Folders) -> Result<Vec<u8>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
@@ -113,7 +107,8 @@ pub fn known_to(program: &Path, known: &KnownPaths, folders: &Folders) -> Result
     let mut residual = false;
     for placed in &image.units {
         let frame = image.frame(placed.unit, folders.units.as_ref()).with_context(|| program.display().to_string())?;
-        let frame = frame.with_context(|| format!("{}: no map of unit {}: set TRODDEN_CACHE", program.display(), placed.unit))?;
+        let frame =
+            frame.with_context(|| format!("{}: the map of unit {} is missing: set TRODDEN_CACHE", program.display(), placed.unit))?;
         let map = frame.map().with_context(|| program.display().to_string())?;
         residual |= map.has_times();
         for function in map.functions.iter().filter(|_| map.has_times()) {
@@ -125,11 +120,11 @@ pub fn known_to(program: &Path, known: &KnownPaths, folders: &Folders) -> Result
             }
         }
     }
-    anyhow::ensure!(residual, "{} was not built with --residual: it counts all paths", program.display());
+    anyhow::ensure!(residual, "{} was not built with --residual, so it counts all paths", program.display());
     Ok([&KNOWN_MAGIC[..], &image.identity.0, &counters.to_le_bytes(), &checksum(&bits).to_le_bytes(), &bits].concat())
 }
 
-/// Counters of a program's template.
+/// Number of counters in a program.
 fn counters_of(bytes: &[u8]) -> Result<u64> {
     use object::{Object, ObjectSection};
     let section = object::File::parse(bytes)?.section_by_name(COUNTERS_SECTION).map(|s| s.size());

@@ -1,12 +1,6 @@
-//! Untested paths of the field: what is read, what is known of it, and what both schemes of finding segments across calls cost.
-//! Which paths are untested is said by [`crate::untested`], which segments by [`crate::segments`].
-//!
-//! | file | what |
-//! |---|---|
-//! | `inputs.rs` | profiles of the field |
-//! | `known.rs` | known paths |
-//! | `gathered.rs` | all profiles of the field as one, with what no test took |
-//! | `schemes.rs`, `cost.rs` | both schemes compared; what builds cost |
+//! Untested paths of the field: reading profiles (`inputs.rs`), removing known paths (`known.rs`, `gathered.rs`), and the cost of both
+//! schemes of finding segments across calls (`schemes.rs`, `cost.rs`). [`crate::untested`] decides which paths are untested,
+//! [`crate::segments`] which segments.
 
 mod cost;
 mod gathered;

@@ -1,12 +1,11 @@
-//! `trodden-lab schemes`: untested segments across calls by both schemes of section 3.5.2 of Vaswani's thesis, compared with each
-//! other, and untested paths beside them.
+//! `trodden-lab schemes`: compares the two schemes of section 3.5.2 of Vaswani's thesis for untested segments across calls, along with
+//! untested paths.
 //!
 //! | scheme | builds of the program | runs of the tests |
 //! |---|---|---|
-//! | 1 | one that writes its whole program path; the field's, with the segments of that | 1 |
-//! | 2 | I: counts paths up to calls; II: counts what follows those; III: the field's, with what II counted | 2 |
-//!
-//! Each stage is a command of trodden's own, run as a user would run it.
+//! | 1 | one that writes its whole program path; the field's, which knows the segments in it | 1 |
+//! | 2 | I: counts paths up to calls; II: counts what follows them; III: the field's, which knows what II counted | 2 |
+//! Each stage is run as a command of `trodden`.
 
 use super::cost::Costs;
 use crate::segments::{NamedPath, ObservedSegments};
@@ -19,85 +18,82 @@ use std::time::{Duration, Instant};
 use trodden_stored::Folders;
 use trodden_text::names::Name;
 
-/// What stands for the program in a command.
-const PLACE: &str = "{}";
-/// Segments have one call: the second scheme's stage I knows the paths up to each.
+/// Placeholder for the program in a command.
+const PLACEHOLDER: &str = "{}";
+/// Depth of the segments: one call, since stage I of the second scheme knows the paths up to each call.
 const DEPTH: usize = 1;
 
-/// What the schemes found.
+/// Results of both schemes.
 pub struct Schemes {
     /// Both schemes.
     pub schemes: [Scheme; 2],
-    /// What the builds cost.
+    /// Costs of the builds.
     pub costs: Costs,
 }
 
-/// What one scheme found.
+/// Results of one scheme.
 pub struct Scheme {
-    /// Stages before the field, in words.
+    /// Name of the scheme's stages before the field.
     pub stages: &'static str,
-    /// Runs of the tests.
+    /// Number of runs of the tests.
     pub runs: usize,
-    /// How long these took together.
+    /// Total time of these runs.
     pub time: Duration,
-    /// Segments that the tests executed.
+    /// Number of segments that the tests executed.
     pub tested: usize,
-    /// Segments of the field that they did not execute.
+    /// Segments that the field executed and the tests did not.
     pub untested: BTreeSet<Vec<NamedPath>>,
-    /// How often those were executed.
+    /// Executions of these segments.
     pub executions: u64,
 }
 
-/// What is run.
+/// The parameters of a comparison.
 pub struct SchemeJob<'a> {
-    /// The program, which keeps its bitcode.
+    /// The program. Its bitcode must be available.
     pub program: &'a Path,
     /// A shell command that runs the tests.
     pub tests: &'a str,
     /// A shell command that runs the program as the field does.
     pub field: &'a str,
-    /// How often the field's command is run with each build, to measure its processor time.
+    /// Number of runs of the field's command with each build, to measure processor time.
     pub rounds: u32,
-    /// The program `trodden`, which makes and records the builds.
+    /// The `trodden` executable, which instruments and records the builds.
     pub trodden: &'a Path,
-    /// Processor time of all children that have ended, in ns.
+    /// Processor time of all terminated children, in nanoseconds.
     pub cpu_time: fn() -> u64,
 }
 
 impl Schemes {
-    /// Makes the builds in a folder and runs them; gives the profiles of the field that are to be reported, too.
-    ///
-    /// # Errors
-    /// A stage fails.
+    /// Makes the builds in a folder and runs them. Also returns the profiles of the field that are to be reported.
     pub fn compare(job: &SchemeJob, folder: &Path, folders: &Folders) -> Result<(Schemes, Vec<String>)> {
         for (option, command) in [("--tests", job.tests), ("--field", job.field)] {
             ensure!(
-                command.contains(PLACE),
-                "{option} {command}: nothing in it stands for the program: write {PLACE} where its name belongs"
+                command.contains(PLACEHOLDER),
+                "{option} `{command}` does not name the program: write {PLACEHOLDER} where the program belongs"
             );
         }
         let stages = Stages { job, folder, folders };
         let (first, segments) = stages.whole_program_path()?;
         let (second, paths) = stages.three_stages()?;
-        let known = stages.instrument("residual", &["--residual", words(&paths)?], REACHES_CALLS)?;
+        let known = stages.instrument("residual", &["--residual", path_text(&paths)?], REACHES_CALLS)?;
         let unknown = stages.record(&known, job.field, &[])?;
         let (counts_segments, across_calls) = (stages.place("segments")?, stages.place("stage-2")?);
         let (plain, every) = (stages.instrument("plain", &["--addresses"], "")?, stages.instrument("paths", &[], "")?);
         let builds = [
             ("nothing is counted", &*plain),
             ("all paths", &*every),
-            // What counting all paths of the code with its callees inlined counts.
+            // The stage-2 build counts all paths of the code with its callees inlined.
             ("all paths across calls", &*across_calls),
             ("untested segments", &*counts_segments),
             ("untested paths", &*known),
         ];
-        let costs = Costs::measure(&builds, |build| Ok(job.field.replace(PLACE, words(build)?)), job.rounds, job.cpu_time)?;
-        let profiles = [&unknown.0, &segments].map(|file| words(file).map(str::to_owned));
+        let costs = Costs::measure(&builds, |build| Ok(job.field.replace(PLACEHOLDER, path_text(build)?)), job.rounds, job.cpu_time)?;
+        let profiles = [&unknown.0, &segments].map(|file| path_text(file).map(str::to_owned));
         Ok((Schemes { schemes: [first, second], costs }, profiles.into_iter().collect::<Result<_>>()?))
     }
 }
 
-/// Choices of a build that counts at which calls its paths arrive.
+/// Laboratory options for a build that counts paths up to each call.
 const REACHES_CALLS: &str = "--reach calls";
 
 struct Stages<'a> {
@@ -107,29 +103,29 @@ struct Stages<'a> {
 }
 
 impl Stages<'_> {
-    /// Scheme 1: gives the field's profile, too.
+    /// Scheme 1. Also returns the field's profile.
     fn whole_program_path(&self) -> Result<(Scheme, PathBuf)> {
         let writes = self.instrument("stream", &["--stream"], "")?;
         let (tests, time) = self.record(&writes, self.job.tests, &["--whole-program"])?;
         let streams = tests.with_extension("trodden.streams");
-        let deployed = self.instrument("segments", &["--segments", &format!("tested:{}", words(&streams)?)], "")?;
+        let deployed = self.instrument("segments", &["--segments", &format!("tested:{}", path_text(&streams)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("whole program path", 1, time, (&profile, self.folders))?, profile))
     }
 
-    /// Scheme 2: gives the paths of the tests, too.
+    /// Scheme 2. Also returns the profile of the tests' paths.
     fn three_stages(&self) -> Result<(Scheme, PathBuf)> {
         let counts_paths = self.instrument("stage-1", &[], REACHES_CALLS)?;
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
-        let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", words(&paths)?)], "")?;
+        let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", path_text(&paths)?)], "")?;
         let (segments, second) = self.record(&follows, self.job.tests, &[])?;
-        let deployed = self.instrument("stage-3", &["--segments", &format!("tested:{}", words(&segments)?)], "")?;
+        let deployed = self.instrument("stage-3", &["--segments", &format!("tested:{}", path_text(&segments)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("three stages", 2, first + second, (&profile, self.folders))?, paths))
     }
 
-    /// Where a build lies: under the program's own name, since some programs do what their names say, and with names of one length, since
-    /// some keep theirs.
+    /// Path of a build. The file name is the program's own, since some programs depend on it, and all folder names have the same length,
+    /// since some programs store their path.
     fn place(&self, name: &str) -> Result<PathBuf> {
         Ok(self
             .folder
@@ -137,36 +133,36 @@ impl Stages<'_> {
             .join(self.job.program.file_name().with_context(|| format!("{} does not name a program", self.job.program.display()))?))
     }
 
-    /// Makes a build of the program; choices are those of the laboratory.
+    /// Instruments the program; `choices` are laboratory options.
     fn instrument(&self, name: &str, options: &[&str], choices: &str) -> Result<PathBuf> {
         let output = self.place(name)?;
         trodden_profile::temporary::create_folders(output.parent().unwrap_or(self.folder))?;
-        log::info!("making the build `{name}`");
+        log::info!("building `{name}`");
         let arguments = [OsStr::new("instrument"), self.job.program.as_os_str(), OsStr::new("-o"), output.as_os_str()];
         self.trodden(arguments.into_iter().chain(options.iter().map(OsStr::new)), choices)?;
         Ok(output)
     }
 
-    /// Runs a command with a build; gives the profile, and how long it took.
+    /// Records a command with a build. Returns the profile, and the wall time.
     fn record(&self, build: &Path, command: &str, options: &[&str]) -> Result<(PathBuf, Duration)> {
         let kind = if command == self.job.field { "field" } else { "tests" };
         let output = build.with_file_name(format!("{kind}.trodden"));
-        let command = command.replace(PLACE, words(build)?);
+        let command = command.replace(PLACEHOLDER, path_text(build)?);
         log::info!("running {command}");
-        let before = [OsStr::new("record"), OsStr::new("--no-store"), OsStr::new("-o"), output.as_os_str()];
-        let behind = ["--", "sh", "-c", &command].map(OsStr::new);
-        let begun = Instant::now();
-        let ran = self.trodden(before.into_iter().chain(options.iter().map(OsStr::new)).chain(behind), "");
-        let time = begun.elapsed();
+        let record_arguments = [OsStr::new("record"), OsStr::new("--no-store"), OsStr::new("-o"), output.as_os_str()];
+        let shell_arguments = ["--", "sh", "-c", &command].map(OsStr::new);
+        let started = Instant::now();
+        let ran = self.trodden(record_arguments.into_iter().chain(options.iter().map(OsStr::new)).chain(shell_arguments), "");
+        let time = started.elapsed();
         match ran {
             Err(error) if !output.is_file() => return Err(error),
-            Err(error) => log::warn!("{error}; what it counted is used"),
+            Err(error) => log::warn!("{error}. Its counts are used nevertheless"),
             Ok(()) => {}
         }
         Ok((output, time))
     }
 
-    /// Runs a command of this tool; what it says is shown if it fails.
+    /// Runs a command of `trodden`; on failure, the error has its output.
     fn trodden<'w>(&self, arguments: impl Iterator<Item = &'w OsStr>, choices: &str) -> Result<()> {
         let mut command = Command::new(self.job.trodden);
         let output = command
@@ -182,14 +178,14 @@ impl Stages<'_> {
     }
 }
 
-fn words(path: &Path) -> Result<&str> {
+fn path_text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
 impl Scheme {
-    /// What a field program found.
+    /// Reads the result of the field's run.
     fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<Scheme> {
-        let observed = ObservedSegments::load(words(profile)?, DEPTH, folders)?;
+        let observed = ObservedSegments::load(path_text(profile)?, DEPTH, folders)?;
         let (tested, _) = observed.asked(DEPTH, false);
         let untested = observed.named(DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
         let untested: Vec<(Vec<NamedPath>, u64)> = untested.collect();
@@ -200,7 +196,7 @@ impl Scheme {
 }
 
 impl Schemes {
-    /// The names of the segments that one finds and the other does not.
+    /// Names of the segments that scheme `which` finds and the other does not.
     pub fn alone(&self, which: usize) -> Vec<String> {
         let [this, other] = [&self.schemes[which], &self.schemes[1 - which]];
         let name = |(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short);

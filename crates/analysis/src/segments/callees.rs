@@ -1,5 +1,5 @@
-//! Which functions a path may call where it stops at a call: those that its last block names, and of calls by a pointer those of which a
-//! run shows that they were called by some pointer.
+//! The functions that a path which ends at a call may call: those that its last block names, and, for calls through a pointer, all
+//! functions that are known to have been called through some pointer.
 
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
@@ -8,17 +8,17 @@ use trodden_profile::stream::FunctionPlace;
 use trodden_profile::{FunctionPaths, ImageProfile, Walks};
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// Which functions of an image a path may call.
+/// Resolves the calls of an image.
 pub struct Callees<'a> {
     image: &'a ImageProfile,
-    /// By name: those that any unit can name, and those that their own unit can.
+    /// Functions by name, with the unit for functions that only their own unit can name.
     names: HashMap<(Option<usize>, &'a str), FunctionPlace>,
-    /// Functions that were called by pointers: any call by a pointer may be of one of them.
+    /// Functions that were called through pointers. Any call through a pointer may call any of them.
     by_pointer: BTreeSet<FunctionPlace>,
 }
 
 impl<'a> Callees<'a> {
-    /// Those that it calls by name.
+    /// Collects the functions that can be called by name.
     pub fn from_image(image: &'a ImageProfile) -> Callees<'a> {
         let mut names: HashMap<(Option<usize>, &str), FunctionPlace> = HashMap::new();
         for (place, function) in functions(image) {
@@ -33,14 +33,14 @@ impl<'a> Callees<'a> {
         self.names.get(&(Some(from.unit), name)).or_else(|| self.names.get(&(None, name))).copied()
     }
 
-    /// Whether a function has paths up to all calls of functions of the image.
-    pub fn are_noted(&self, place: FunctionPlace, function: &FunctionMap) -> bool {
+    /// Returns true if the function has paths that end at each of its calls to functions of the image.
+    pub fn has_paths_to_calls(&self, place: FunctionPlace, function: &FunctionMap) -> bool {
         let mut calls = function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.named(place, name).is_some()));
         let ends = |kind| matches!(kind, EdgeKind::Reach | EdgeKind::TailCall | EdgeKind::NoReturn);
         calls.all(|call| function.edges.iter().any(|e| e.from == call.block && ends(e.kind)))
     }
 
-    /// The functions that the last block of a path calls, or may, if the path came to the call.
+    /// Returns the functions that the last block of a path calls or may call.
     pub fn of_path(&self, at: FunctionPath) -> Vec<FunctionPlace> {
         let (mut found, by_pointer) = self.called(at);
         if by_pointer {
@@ -51,7 +51,7 @@ impl<'a> Callees<'a> {
         found
     }
 
-    /// The functions that the last block of a path calls by name, and whether it calls by a pointer.
+    /// Returns the functions that the last block of a path calls by name, and whether it calls through a pointer.
     fn called(&self, at: FunctionPath) -> (Vec<FunctionPlace>, bool) {
         let function = map(self.image, at.function);
         let Some(walk) = Walks::from_function(function).ok().and_then(|walks| walks.walk(at.path)) else { return (Vec::new(), false) };
@@ -61,7 +61,7 @@ impl<'a> Callees<'a> {
         (named, here.iter().any(|call| call.callee.is_none()))
     }
 
-    /// Functions that segments show to be called by pointers.
+    /// Records the functions that segments show to have been called through pointers.
     pub fn observe<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>) {
         let pairs: BTreeSet<(FunctionPath, FunctionPlace)> =
             segments.flat_map(|s| s.windows(2).map(|pair| (pair[0], pair[1].function)).collect::<Vec<_>>()).collect();
@@ -70,12 +70,9 @@ impl<'a> Callees<'a> {
         self.by_pointer.extend(found);
     }
 
-    /// Functions that counts show to be called by pointers: they began more often, or less, than calls by name were come to. (Less: a
-    /// call before it in the block did not return. Then it is not known, and they count as called.)
-    ///
-    /// # Errors
-    /// The counts of a function are damaged.
-    pub fn derive(&mut self) -> Result<()> {
+    /// Records the functions that were entered more or less often than calls by name reached them, which suggests calls through pointers.
+    /// (Fewer entries can also mean that an earlier call in the calling block did not return.)
+    pub fn infer_from_counts(&mut self) -> Result<()> {
         let mut by_name: HashMap<FunctionPlace, u64> = HashMap::new();
         for (place, function) in functions(self.image) {
             for (path, count) in executed(self.image, place, function) {
@@ -86,8 +83,8 @@ impl<'a> Callees<'a> {
         }
         for (place, function) in functions(self.image) {
             let paths = FunctionPaths::decode(function, self.image.units[place.unit].counts_of(function))?;
-            let began = paths.entries();
-            if began > 0 && began != by_name.get(&place).copied().unwrap_or(0) {
+            let entries = paths.entries();
+            if entries > 0 && entries != by_name.get(&place).copied().unwrap_or(0) {
                 self.by_pointer.insert(place);
             }
         }
@@ -95,14 +92,14 @@ impl<'a> Callees<'a> {
     }
 }
 
-/// The functions of an image.
+/// All functions of an image.
 pub fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionPlace, &FunctionMap)> {
     image.units.iter().enumerate().flat_map(|(unit, profile)| {
         profile.map.functions.iter().enumerate().map(move |(function, map)| (FunctionPlace { unit, function }, map))
     })
 }
 
-/// Paths of a function that were executed, with their executions.
+/// The executed paths of a function, with their counts.
 pub fn executed(image: &ImageProfile, place: FunctionPlace, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> {
     image.units[place.unit].counts_of(function).filter(|(_, count)| *count > 0)
 }

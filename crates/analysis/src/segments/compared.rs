@@ -1,35 +1,35 @@
-//! Whether a program counted the segments that a stream of the same execution has.
+//! Comparison of counted segments with those in a stream of the same execution.
 
 use super::observed::{NamedCounts, NamedPath, ObservedSegments};
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 use trodden_stored::Folders;
 
-/// Segments of one depth, compared.
+/// The result for segments of one depth.
 #[derive(Debug)]
 pub struct ComparedSegments {
-    /// Calls in each.
+    /// Number of calls in each segment.
     pub depth: usize,
-    /// How many were compared.
+    /// Number of segments compared.
     pub compared: usize,
-    /// How often they were executed, all together.
+    /// Total number of executions.
     pub executions: u128,
-    /// Those that were counted differently: how often they were counted, and executed.
+    /// Segments with different counts: the count, and the executions expected from the stream.
     pub differing: Vec<(Vec<NamedPath>, u64, u64)>,
-    /// Segments that were left out, since no code of the caller makes the call.
+    /// Number of segments not compared because no code of the caller makes the call.
     pub left_out: usize,
 }
 
-/// Compares what a program counted with what another run says: of a depth, or of all that it counts.
+/// Compares the counted segments with those of the run `other`, for one depth, or for all depths that the program counts.
 ///
 /// # Errors
 /// The program does not count segments of this depth, or the run does not exist.
 pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, folders: &Folders) -> Result<Vec<ComparedSegments>> {
-    ensure!(counted.is_counted, "the run to check was not made by a program that counts segments (`trodden instrument --segments`)");
+    ensure!(counted.is_counted, "the run to check is not of a program that counts segments (`trodden instrument --segments`)");
     let deepest = counted.deepest();
-    ensure!(deepest > 0, "the program was made to count no segment: there is nothing to compare");
+    ensure!(deepest > 0, "the program counts no segments, so there is nothing to compare");
     if let Some(depth) = depth {
-        ensure!(depth <= deepest, "--depth {depth}: the program counts segments of depth {deepest} at most: there is nothing to compare");
+        ensure!(depth <= deepest, "--depth {depth}: the program counts segments up to depth {deepest} only");
     }
     let expected = ObservedSegments::load(other, depth.unwrap_or(deepest), folders)?;
     let mut all = Vec::new();
@@ -44,7 +44,7 @@ pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, fo
     Ok(all)
 }
 
-/// Compares segments of a depth, found and expected ones.
+/// Compares the counts of segments of one depth.
 fn compare_depth(
     checked: &BTreeSet<&Vec<NamedPath>>,
     counts: (&NamedCounts, &NamedCounts),

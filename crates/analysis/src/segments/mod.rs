@@ -1,13 +1,8 @@
-//! Interprocedural path segments: a caller's path up to a call and the callee's path after it, counted together.
+//! Interprocedural path segments: a caller's path up to a call, and the callee's path after it, counted together.
 //!
-//! | file | what |
-//! |---|---|
-//! | `callees.rs` | which functions a path may call |
-//! | `observed.rs` | the segments of runs |
-//! | `compared.rs` | whether a program counted what a stream says |
-//! | `untested.rs` | those that no test executed |
-//! | `select.rs` | those that a build is to count (`trodden instrument --segments`) |
-//! | `variant.rs` | whether the build counts them |
+//! `observed.rs` has the segments of runs, `compared.rs` compares counted ones with a stream, and `untested.rs` finds those that no test
+//! executed. `select.rs` chooses those that a build counts (`trodden instrument --segments`), by means of `callees.rs`, and `variant.rs`
+//! checks that the build does.
 
 mod callees;
 mod compared;

@@ -1,6 +1,5 @@
-//! The segments of runs: read off their streams where they have such, else as the program counted them.
-//!
-//! Several runs (a suite) and several processes of a run add up, by image.
+//! The segments of runs: derived from streams if there are any, or else as counted by the program. Several runs (a suite) and several
+//! processes of a run are merged by image.
 
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,68 +12,65 @@ use trodden_stored::place::{LOG, with_extension};
 use trodden_stored::{Folders, named as stored, streams};
 use trodden_text::words::plural;
 
-/// Segments of some runs.
+/// The segments of some runs.
 pub struct ObservedSegments {
-    /// The maps of the images; where programs counted, their counts.
+    /// The unit maps of the images, and the counts if programs counted segments.
     pub profile: Profile,
-    /// For each of its images what was observed.
+    /// The segments observed in each image of `profile`.
     pub images: Vec<CountedSegments>,
-    /// Whether programs counted: then only what they were made to count is known.
+    /// True if programs counted segments; then only the segments that they were built to count are known.
     pub is_counted: bool,
 }
 
-/// A path by name, as it is in any build of the same code.
+/// Source file, function name and path number, which are the same in all builds of the same code.
 pub type NamedPath = (String, String, u64);
-/// Segments by name.
+/// Counts of segments, by names.
 pub type NamedCounts = BTreeMap<Vec<NamedPath>, u64>;
 
 impl ObservedSegments {
-    /// What a name stands for: a run or a suite, a profile, or logs.
+    /// Loads the segments of a run, a suite, a profile, or stream logs.
     ///
     /// # Errors
-    /// There is no such thing, or it has neither streams nor counts of segments.
+    /// There is nothing of that name, or it has neither streams nor counted segments.
     pub fn load(wanted: &str, depth: usize, folders: &Folders) -> Result<ObservedSegments> {
         let Some(observed) = ObservedSegments::load_if_any(wanted, depth, folders)? else {
             bail!(
-                "`{wanted}` has no segments: record a program built with --stream by `trodden record --whole-program`, or one made by \
-                    `trodden instrument PROGRAM --segments RUN`. The streams of a run in the store are found by its number"
+                "`{wanted}` has no segments. Record a program built with --stream by `trodden record --whole-program`, or one made by \
+                    `trodden instrument PROGRAM --segments RUN`"
             );
         };
         Ok(observed)
     }
 
-    /// The same; `None` if it has no segments.
-    ///
-    /// # Errors
-    /// There is no such thing.
+    /// Like [`ObservedSegments::load`], but returns `None` if there are no segments.
     pub fn load_if_any(wanted: &str, depth: usize, folders: &Folders) -> Result<Option<ObservedSegments>> {
         let logs = logs(wanted)?;
         if !logs.is_empty() {
-            return of_logs(&logs, depth, folders).map(Some);
+            return from_logs(&logs, depth, folders).map(Some);
         }
         let profile = stored::load(wanted)?;
         Ok(profile.images.iter().any(segments::are_counted).then(|| ObservedSegments::from_profile(profile)))
     }
 
-    /// What programs counted.
+    /// Collects the segments that programs counted.
     pub fn from_profile(profile: Profile) -> ObservedSegments {
         let images = profile.images.iter().map(segments::counted).collect();
         ObservedSegments { profile, images, is_counted: true }
     }
 
-    /// Calls of the longest segment that was observed, or that a program was made to count.
+    /// Number of calls of the longest segment that was observed or that a program was built to count.
     pub fn deepest(&self) -> usize {
         let all = self.images.iter().flat_map(|found| found.counts.keys().chain(&found.interesting));
         all.map(|segment| segment.len() - 1).max().unwrap_or(0)
     }
 
-    /// All segments of a depth with their images.
+    /// Returns all segments of a depth with their image and count.
     pub fn of_depth(&self, depth: usize) -> Vec<(&ImageProfile, Segment, u64)> {
         let all = self.profile.images.iter().zip(&self.images);
         all.flat_map(|(image, found)| segments::of_depth(&found.counts, depth).into_iter().map(move |(s, n)| (image, s, n))).collect()
     }
 
-    /// The same by name.
+    /// Returns all segments of a depth by name.
     pub fn named(&self, depth: usize) -> NamedCounts {
         let mut out = NamedCounts::new();
         for (image, segment, count) in self.of_depth(depth) {
@@ -83,8 +79,8 @@ impl ObservedSegments {
         out
     }
 
-    /// The segments that programs were made to count, and those of them that no code counts, by name; also the ends of longer ones, unless
-    /// `alone`.
+    /// Returns, by name, the segments that programs were built to count, and those of them that no code counts. Suffixes of longer segments
+    /// are included unless `alone`.
     pub fn asked(&self, depth: usize, alone: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
         let (mut asked, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
         for (image, found) in self.profile.images.iter().zip(&self.images) {
@@ -99,13 +95,13 @@ impl ObservedSegments {
     }
 }
 
-/// A segment by the names of its functions.
+/// Converts a segment to names.
 pub fn named(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
     let name = |at: &FunctionPath| (unit(image, at.function).source.clone(), map(image, at.function).name.clone(), at.path);
     segment.iter().map(name).collect()
 }
 
-/// The logs of what a name stands for; none if it is no run with streams.
+/// The stream logs that a name stands for; empty if it is not a run with streams.
 fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
     if path.is_dir() || path.extension().is_some_and(|e| e == LOG) {
@@ -118,20 +114,20 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let folders: Vec<PathBuf> = store.select(wanted)?.into_iter().map(|run| store.streams(run.number)).collect();
     let (with, without): (Vec<PathBuf>, Vec<PathBuf>) = folders.into_iter().partition(|folder| folder.is_dir());
     if !with.is_empty() && !without.is_empty() {
-        bail!("some runs of `{wanted}` have streams and others have not: name the ones or the others");
+        bail!("some runs of `{wanted}` have streams and others do not. Name only runs of one kind");
     }
     let logs = with.iter().map(|folder| with_extension(folder, LOG)).collect::<Result<Vec<_>>>()?;
     Ok(logs.concat())
 }
 
-fn of_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<ObservedSegments> {
+fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<ObservedSegments> {
     let mut images: Vec<(ImageProfile, SegmentCounts)> = Vec::new();
     for file in logs {
         let log = streams::open_log(file)?;
         let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
         if lost > 0 {
             let events = plural(lost.into(), "event", "events");
-            log::warn!("{} lost {events}: calls around gaps may be missing or wrong", file.display());
+            log::warn!("{} lost {events}, so calls near the gaps may be missing or wrong", file.display());
         }
         let mut maps = maps_of(&log, folders)?;
         let image = maps.events.images.swap_remove(0);

@@ -1,8 +1,8 @@
-//! Which segments a build counts: those of a run, the most frequent of them, or everything that can follow executed paths.
+//! Selection of the segments that a build counts: those of a run, the most frequent of them, or everything that can follow executed paths.
 //!
-//! Where segments become known (thesis, section 3.5.2), both schemes end here: a run with a stream says which segments the tests took;
-//! without one, paths of an ordinary run say which calls there can be (`calls:RUN`, stage I), a build counts what follows them (stage
-//! II), and that run says the same.
+//! Both schemes of Vaswani's thesis (section 3.5.2) for finding tested segments end here. In the first, a stream has the segments that the
+//! tests took. In the second, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage I), and a build that
+//! counts what follows them has the segments (stage II).
 
 use super::callees::{Callees, executed, functions};
 use super::observed::ObservedSegments;
@@ -17,13 +17,13 @@ use trodden_stored::named::{self, LAST};
 use trodden_text::names::Name;
 use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
-/// Segments with their images and executions.
+/// Segments with their image and count.
 type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 
-/// The set of segments of a depth that `--segments` names, with only the segments of `--only`.
+/// Returns the set of segments of a depth that `--segments` names, restricted to the segments in `only`.
 ///
 /// # Errors
-/// There is no such run, or nothing is left.
+/// There is no such run, or no segment remains.
 pub fn asked(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {
@@ -35,30 +35,27 @@ pub fn asked(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> 
             rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
             let most = if kind == "top" { top(number)? } else { share(number, &rows)? };
             rows.truncate(most);
-            of_rows(&rows, run)
+            set_from_rows(&rows, run)
         }
         _ => {
             let observed = ObservedSegments::load(wanted, depth, folders)?;
             let mut rows: Rows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
             for only in only {
-                ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}: `trodden segments {wanted}` lists them");
+                ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}. `trodden segments {wanted}` lists them");
             }
             rows.retain(|r| only.is_empty() || only.iter().any(|only| is_named(r, only)));
-            of_rows(&rows, wanted)
+            set_from_rows(&rows, wanted)
         }
     };
     ensure!(
         !set.functions().is_empty(),
-        "segments {wanted}: there is no segment of depth {depth}: take a run in which instrumented functions call each other"
+        "segments {wanted}: there is no segment of depth {depth}. Use a run in which instrumented functions call each other"
     );
     Ok(set)
 }
 
-/// The tested segments as a set that counts everything in their contexts, and in those of other functions that the same paths may call:
-/// by name, or by a pointer where the tests called the function by some pointer.
-///
-/// # Errors
-/// There is no such run.
+/// Returns the tested segments as a set that counts everything in their contexts, and in contexts with other functions that the same paths
+/// may call, by name or through a pointer.
 pub fn tested(wanted: &str, depth: usize, folders: &Folders) -> Result<SegmentSet> {
     let observed = ObservedSegments::load(wanted, depth, folders)?;
     let mut builder = SegmentSetBuilder::default();
@@ -76,23 +73,22 @@ pub fn tested(wanted: &str, depth: usize, folders: &Folders) -> Result<SegmentSe
             }
         }
     }
-    weigh(&mut builder, wanted);
+    add_edge_counts(&mut builder, wanted);
     Ok(builder.finish(true))
 }
 
-/// Everything that can follow the calls to which the paths of a run come.
+/// Returns everything that can follow the calls that the paths of a run reached.
 fn following_calls(profile: &Profile) -> Result<SegmentSet> {
     let mut builder = SegmentSetBuilder::default();
     for image in &profile.images {
         let mut callees = Callees::from_image(image);
-        callees.derive()?;
+        callees.infer_from_counts()?;
         let mut numbers = Numbers::default();
         for (place, function) in functions(image) {
             let executed: Vec<u64> = executed(image, place, function).map(|(path, _)| path).collect();
             ensure!(
-                executed.is_empty() || callees.are_noted(place, function),
-                "`{}` does not count at which calls its paths arrive: for calls:RUN, record a program built by \
-                    `trodden-lab with --reach calls -- build`",
+                executed.is_empty() || callees.has_paths_to_calls(place, function),
+                "`{}` has no paths up to its calls. For calls:RUN, record a program built by `trodden-lab with --reach calls -- build`",
                 function.plain_name()
             );
             for path in executed {
@@ -106,10 +102,10 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
     Ok(builder.finish(true))
 }
 
-fn of_rows(rows: &Rows, run: &str) -> SegmentSet {
+fn set_from_rows(rows: &Rows, run: &str) -> SegmentSet {
     let mut builder = SegmentSetBuilder::default();
     let mut numbers: HashMap<*const ImageProfile, Numbers> = HashMap::new();
-    // Those of longer segments are among those of the shortest that end like them.
+    // The set of a shortest segment includes the counts of longer segments with the same suffix.
     let shortest = rows.iter().map(|(_, segment, _)| segment.len()).min();
     for (image, segment, executions) in rows {
         let numbers = numbers.entry(std::ptr::from_ref(*image)).or_default();
@@ -119,15 +115,15 @@ fn of_rows(rows: &Rows, run: &str) -> SegmentSet {
             builder.add_executions(function, last.path, *executions);
         }
     }
-    weigh(&mut builder, run);
+    add_edge_counts(&mut builder, run);
     builder.finish(false)
 }
 
-/// Says how often edges are executed, where the run's profile does.
-fn weigh(builder: &mut SegmentSetBuilder, run: &str) {
+/// Adds the execution counts of edges, if the run has a profile.
+fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
-    // A function of a stream is named by the graph of its events here, and counted by its own.
+    // The set names a function of a stream by the graph of its events, while its counts are by its own graph.
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {
@@ -146,7 +142,7 @@ fn weigh(builder: &mut SegmentSetBuilder, run: &str) {
     });
 }
 
-/// Functions of an image to their numbers in a set.
+/// Numbers of an image's functions in a set.
 #[derive(Default)]
 struct Numbers {
     known: HashMap<FunctionPlace, u32>,
@@ -175,7 +171,7 @@ impl Numbers {
     }
 }
 
-/// Whether a segment has this name: `main:12 > parse:3`.
+/// Returns true if a segment has this name, for example `main:12 > parse:3`.
 fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> bool {
     let parts: Vec<&str> = name.split('>').map(str::trim).collect();
     let is = |at: &FunctionPath, part: &str| {
@@ -187,23 +183,23 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
 }
 
 fn top(number: &str) -> Result<usize> {
-    let parsed = number.parse().with_context(|| format!("`{number}` is no number of segments"))?;
-    ensure!(parsed > 0, "top:{number} would count no segment: give 1 or more");
+    let parsed = number.parse().with_context(|| format!("`{number}` is not a number of segments"))?;
+    ensure!(parsed > 0, "top:{number} would count no segment: the number must be at least 1");
     Ok(parsed)
 }
 
-/// How many of the most frequent hold a share of all executions.
+/// Returns how many of the most frequent segments make up a share of all executions.
 fn share(text: &str, rows: &Rows) -> Result<usize> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     let Some(percent) = number.filter(|n| *n > 0.0 && *n <= 100.0) else {
-        bail!("`{text}` is no share above 0% and up to 100%: write it as 99%")
+        bail!("`{text}` must be a percentage above 0% and up to 100%, for example 99%")
     };
     let all: f64 = rows.iter().map(|r| r.2 as f64).sum();
     let mut sum = 0.0;
     let wanted = rows.iter().take_while(|r| {
-        let goes_on = sum < all * percent / 100.0;
+        let is_needed = sum < all * percent / 100.0;
         sum += r.2 as f64;
-        goes_on
+        is_needed
     });
     Ok(wanted.count())
 }

@@ -1,4 +1,4 @@
-//! Untested interprocedural segments: of programs made by `trodden instrument --segments tested:RUN`.
+//! Untested interprocedural segments in runs of programs made by `trodden instrument --segments tested:RUN`.
 
 use super::observed::{ObservedSegments, named};
 use anyhow::{Context, Result};
@@ -10,12 +10,12 @@ use trodden_text::names::Name;
 use trodden_unit::SegmentSet;
 use trodden_unit::experiment::InputKind;
 
-/// Profiles of programs that count segments, added up.
+/// Merges the profiles of programs that count segments.
 pub struct SegmentProfiles {
     merger: Merger,
 }
 
-/// A program that knows tested segments counts all others that begin with tested paths.
+/// Returns true if an image was built with tested segments, and so counts all others that begin with tested paths.
 pub fn knows_tests(image: &ImageProfile, folders: &Folders) -> bool {
     let sets = image.units.iter().filter_map(|unit| unit.map.experiment.segments());
     let every = |set| {
@@ -27,35 +27,35 @@ pub fn knows_tests(image: &ImageProfile, folders: &Folders) -> bool {
 
 /// The untested segments of one depth.
 pub struct UntestedOfDepth<'a> {
-    /// Calls in each.
+    /// Number of calls in each segment.
     pub depth: usize,
-    /// The segments with their images and executions.
+    /// The untested segments with their image and count.
     pub found: Vec<(&'a ImageProfile, Segment, u64)>,
-    /// How many segments there are of this depth, tested or not, and how often they were executed.
+    /// Number of all segments of this depth, tested or not, and their executions.
     pub all: (usize, u128),
 }
 
-/// Which untested segments are wanted.
+/// Filters for untested segments.
 #[derive(Clone, Copy, Debug)]
 pub struct UntestedSegmentSelection<'a> {
     /// Names of tests, whose segments are known.
     pub known: &'a [String],
-    /// Only those that end in this function.
+    /// Only segments that end in this function.
     pub function: Option<&'a str>,
 }
 
 impl Default for SegmentProfiles {
-    /// Nothing yet.
+    /// No profiles.
     fn default() -> SegmentProfiles {
         SegmentProfiles { merger: Merger::new(Builds::Separate) }
     }
 }
 
 impl SegmentProfiles {
-    /// Takes the images that count segments out of a profile.
+    /// Moves the images that count segments out of a profile.
     ///
     /// # Errors
-    /// They do not go together with those that were taken before.
+    /// They cannot be merged with those taken before.
     pub fn take(&mut self, name: &str, profile: &mut Profile) -> Result<()> {
         let (counted, rest) = std::mem::take(&mut profile.images).into_iter().partition(are_counted);
         profile.images = rest;
@@ -66,7 +66,7 @@ impl SegmentProfiles {
         Ok(())
     }
 
-    /// What was taken; `None` if nothing was.
+    /// The merged segments; `None` if no profile had any.
     pub fn finish(self) -> Option<ObservedSegments> {
         self.merger.finish().map(ObservedSegments::from_profile)
     }
@@ -79,10 +79,10 @@ pub struct UntestedSegments<'a> {
 }
 
 impl<'a> UntestedSegments<'a> {
-    /// Leaves out what the build was made with, and what is known or not wanted.
+    /// Removes the segments that the build was made with, and those that are known or filtered out.
     ///
     /// # Errors
-    /// A profile of tests cannot be read.
+    /// A profile of the tests cannot be read.
     pub fn new(observed: &'a ObservedSegments, wanted: &UntestedSegmentSelection, folders: &Folders) -> Result<UntestedSegments<'a>> {
         let mut depths = Vec::new();
         for depth in 1..=observed.deepest() {
@@ -103,17 +103,17 @@ impl<'a> UntestedSegments<'a> {
         Ok(UntestedSegments { observed, depths })
     }
 
-    /// Whether there is no untested segment.
+    /// Returns true if there is no untested segment.
     pub fn is_empty(&self) -> bool {
         self.depths.iter().all(|d| d.found.is_empty())
     }
 
-    /// The profiles in which they were found.
+    /// All observed segments.
     pub fn observed(&self) -> &'a ObservedSegments {
         self.observed
     }
 
-    /// Those of each depth.
+    /// The untested segments by depth.
     pub fn depths(&self) -> &[UntestedOfDepth<'a>] {
         &self.depths
     }

@@ -1,4 +1,4 @@
-//! Whether a variant counts the segments that it was asked to count.
+//! Check that a variant counts the segments that it was built for.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -8,13 +8,13 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputKind};
 use trodden_unit::{Identity, Image, SegmentFunction, SegmentSet, UnitMap};
 
-/// Functions that are named.
-const NAMED: usize = 5;
+/// Maximum number of functions named in a warning.
+const MAX_NAMED: usize = 5;
 
-/// Warns of functions of a set that a variant of `program` does not have.
+/// Warns of functions of a set that a variant of `program` lacks.
 ///
 /// # Errors
-/// It has none of them: it counts nothing, and is removed.
+/// The variant has none of them and so counts nothing. It is removed then.
 pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path, folder: &InputFolder) -> Result<()> {
     let bytes = folder.get(InputKind::Segments, set)?;
     let set = SegmentSet::from_bytes(&bytes).with_context(|| folder.path(set).display().to_string())?;
@@ -27,18 +27,17 @@ pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path,
     if missing.len() == set.functions().len() {
         fs::remove_file(output).with_context(|| format!("cannot remove {}", output.display()))?;
         bail!(
-            "{program} has none of the functions that the segments run through: they are of another program, or of another build, whose \
-                units have other names. Make the build that is recorded of the same program, and record again: \
-                `trodden instrument {program} --stream -o {program}.stream`",
+            "{program} has none of the functions in these segments, which are of another program or build. Make the build to record from \
+                the same program, and record again: `trodden instrument {program} --stream -o {program}.stream`",
             program = program.display()
         );
     }
     if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().take(NAMED).map(|f| Name::from_linkage(&f.name).short).collect();
-        let more = if missing.len() > NAMED { ", ..." } else { "" };
+        let names: Vec<String> = missing.iter().take(MAX_NAMED).map(|f| Name::from_linkage(&f.name).short).collect();
+        let more = if missing.len() > MAX_NAMED { ", ..." } else { "" };
         let functions = plural(missing.len() as u128, "function", "functions");
         log::warn!(
-            "{functions} of these segments {program} does not have, or in another state: they are not counted ({}{more}): record again",
+            "skipping {functions} of these segments, missing or changed in {program} ({}{more}). Record again",
             names.join(", "),
             program = program.display()
         );

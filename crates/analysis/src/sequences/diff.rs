@@ -1,4 +1,4 @@
-//! Where two recordings differ, aligned by calls, as the differences of traces are (`trodden diff --sequence`).
+//! Differences between two recordings, aligned by calls (`trodden diff --sequence`).
 
 use super::recording::EventTable;
 use serde::Serialize;
@@ -8,55 +8,55 @@ use trodden_sequence::Grammar;
 use trodden_sequence::compare::{differences, first_difference};
 use trodden_sequence::grammar::{Fingerprints, Frames};
 
-/// Events of a difference that are shown on each side.
+/// Maximum number of events of a difference that are listed on each side.
 pub const SHOWN: u64 = 12;
 
-/// Differences of two sequences.
+/// The differences between two sequences.
 #[derive(Serialize)]
 pub struct SequenceDifferences {
-    /// Whether there is none.
+    /// True if there is no difference.
     pub equal: bool,
-    /// Position of the first event that differs, in both.
+    /// Position of the first differing event, in both sequences.
     pub first_difference: Option<u64>,
     /// The differences.
     pub differences: Vec<SequenceDifference>,
-    /// Where paths run.
+    /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
 }
 
 /// A difference.
 #[derive(Serialize)]
 pub struct SequenceDifference {
-    /// Calls that are open there, outermost first.
+    /// Functions whose calls are open at the difference, outermost first.
     pub open_calls: Vec<String>,
-    /// What the left sequence has there.
-    pub left: Stretch,
-    /// What the right sequence has there.
-    pub right: Stretch,
-    /// Whether the frame's units were aligned.
+    /// The differing range on the left.
+    pub left: EventRange,
+    /// The differing range on the right.
+    pub right: EventRange,
+    /// Whether the frame's contents were aligned by calls.
     pub aligned: bool,
 }
 
-/// A stretch of a sequence.
+/// A range of a sequence.
 #[derive(Serialize)]
-pub struct Stretch {
-    /// Position of its first event.
+pub struct EventRange {
+    /// Position of the first event.
     pub start: u64,
-    /// Position after its last event.
+    /// Position after the last event.
     pub end: u64,
     /// The first [`SHOWN`] events.
     pub events: Vec<String>,
 }
 
-/// Compares two sequences of events of one table; gives `top` differences at most, or all if that is 0.
+/// Compares two sequences of events of one table. Returns at most `top` differences, or all if `top` is 0.
 pub fn diff(left: &Grammar, right: &Grammar, table: &EventTable, top: usize) -> SequenceDifferences {
     let first = first_difference(&Fingerprints::new(left), &Fingerprints::new(right));
-    let most = if top == 0 { usize::MAX } else { top };
+    let limit = if top == 0 { usize::MAX } else { top };
     let frames = Frames::new(left, table);
-    let rows = differences(left, right, table, most).into_iter().take(most).map(|found| SequenceDifference {
+    let rows = differences(left, right, table, limit).into_iter().take(limit).map(|found| SequenceDifference {
         open_calls: table.labels(&frames.open_calls(found.left.start)),
-        left: stretch(left, table, found.left),
-        right: stretch(right, table, found.right),
+        left: event_range(left, table, found.left),
+        right: event_range(right, table, found.right),
         aligned: found.aligned,
     });
     let differences: Vec<SequenceDifference> = rows.collect();
@@ -64,8 +64,8 @@ pub fn diff(left: &Grammar, right: &Grammar, table: &EventTable, top: usize) -> 
     SequenceDifferences { equal: first.is_none(), first_difference: first, differences, sources }
 }
 
-fn stretch(grammar: &Grammar, table: &EventTable, range: Range<u64>) -> Stretch {
+fn event_range(grammar: &Grammar, table: &EventTable, range: Range<u64>) -> EventRange {
     let shown = (range.end - range.start).min(SHOWN) as usize;
     let events = grammar.symbols_from(range.start).take(shown).map(|symbol| table.label(symbol).to_owned()).collect();
-    Stretch { start: range.start, end: range.end, events }
+    EventRange { start: range.start, end: range.end, events }
 }

@@ -1,6 +1,6 @@
-//! Where a string of events occurs (`trodden find --events`).
+//! Search for a string of events (`trodden find --events`).
 
-use super::numbers::first;
+use super::numbers::take_top;
 use super::recording::{EventTable, Opened};
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -10,22 +10,22 @@ use trodden_sequence::grammar::Frames;
 /// Occurrences of a string of events.
 #[derive(Serialize)]
 pub struct FoundEvents {
-    /// How many there are.
+    /// Total number of occurrences.
     pub occurrences: u64,
-    /// The first of them.
+    /// The first occurrences.
     pub found: Vec<FoundPosition>,
 }
 
 /// An occurrence.
 #[derive(Serialize)]
 pub struct FoundPosition {
-    /// Position of its first event.
+    /// Position of the first event.
     pub position: u64,
-    /// Calls that are open there, outermost first.
+    /// Functions whose calls are open there, outermost first.
     pub open_calls: Vec<String>,
 }
 
-/// Finds a string of events by their labels; gives the first `top` occurrences, or all if that is 0.
+/// Finds a string of events, given by their labels. Returns the first `top` occurrences, or all if `top` is 0.
 ///
 /// # Errors
 /// The recording has no such event.
@@ -40,7 +40,7 @@ pub fn find(opened: &Opened, events: &[String], top: usize) -> Result<FoundEvent
         positions.extend(pattern.positions().take(wanted));
     }
     positions.sort_unstable();
-    let found = first(positions, top)
+    let found = take_top(positions, top)
         .into_iter()
         .map(|position| FoundPosition { position, open_calls: opened.table.labels(&frames.open_calls(position)) })
         .collect();
@@ -52,7 +52,7 @@ fn strings(table: &EventTable, labels: &[String]) -> Result<Vec<Vec<u64>>> {
     let mut strings = vec![Vec::new()];
     for label in labels {
         let symbols = table.labelled(label);
-        ensure!(!symbols.is_empty(), "the recording has no event `{label}`: events are named FUNCTION:PATH, `enter FUNCTION` or `leave`");
+        ensure!(!symbols.is_empty(), "the recording has no event `{label}`: write FUNCTION:PATH, `enter FUNCTION` or `leave`");
         strings = strings.iter().flat_map(|s| symbols.iter().map(move |symbol| s.iter().copied().chain([*symbol]).collect())).collect();
     }
     Ok(strings)

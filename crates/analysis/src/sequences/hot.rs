@@ -1,35 +1,35 @@
-//! Minimal hot subpaths, of the sequence of paths alone, as they ended (`trodden patterns hot`). A path weighs one.
+//! Minimal hot subpaths (`trodden patterns hot`) of the sequence of completed paths. Each path has a cost of one.
 
-use super::numbers::{first, percent};
+use super::numbers::{percent, take_top};
 use super::recording::Opened;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trodden_sequence::hot::{HotParameters, minimal_hot_subpaths};
 
-/// Which subpaths are hot.
+/// Parameters of the search for hot subpaths.
 #[derive(Clone, Copy, Debug)]
 pub struct HotQuestion {
-    /// Paths of the shortest.
+    /// Minimum number of paths in a subpath.
     pub shortest: usize,
-    /// Paths of the longest.
+    /// Maximum number of paths in a subpath.
     pub longest: usize,
-    /// The least cost, in percent of all paths.
+    /// Minimum cost of a hot subpath, in percent of all paths.
     pub threshold: f64,
-    /// Results at most; 0 for all.
+    /// Maximum number of results; 0 for all.
     pub top: usize,
 }
 
 /// Hot subpaths.
 #[derive(Serialize)]
 pub struct HotSubpaths {
-    /// Events of paths.
+    /// Number of paths in the sequence.
     pub paths: u64,
-    /// The least cost.
+    /// Minimum cost of a hot subpath.
     pub threshold: u64,
     /// The subpaths.
     pub subpaths: Vec<HotSubpath>,
-    /// Where paths run.
+    /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
 }
 
@@ -38,30 +38,24 @@ pub struct HotSubpaths {
 pub struct HotSubpath {
     /// Its paths.
     pub events: Vec<String>,
-    /// How often it is executed.
+    /// Number of executions.
     pub frequency: u64,
-    /// Its paths times its frequency.
+    /// Number of paths times frequency.
     pub cost: u64,
-    /// The same in percent of all paths.
+    /// Cost in percent of all paths.
     pub percent: f64,
 }
 
 impl HotQuestion {
-    /// Checks that the parameters make sense.
-    ///
-    /// # Errors
-    /// One is out of its range.
+    /// Checks the ranges of the parameters.
     pub fn check(&self) -> Result<()> {
-        ensure!(self.threshold > 0.0 && self.threshold <= 100.0, "--threshold {}: more than 0, at most 100 percent", self.threshold);
-        ensure!(self.shortest <= self.longest, "the shortest length {} is more than the longest {}", self.shortest, self.longest);
+        ensure!(self.threshold > 0.0 && self.threshold <= 100.0, "--threshold {}: must be above 0 and at most 100 percent", self.threshold);
+        ensure!(self.shortest <= self.longest, "the minimum length {} is greater than the maximum {}", self.shortest, self.longest);
         Ok(())
     }
 }
 
-/// Finds hot subpaths.
-///
-/// # Errors
-/// A parameter is out of its range.
+/// Finds the minimal hot subpaths.
 pub fn hot(opened: &Opened, question: HotQuestion) -> Result<HotSubpaths> {
     question.check()?;
     let paths = opened.path_events();
@@ -69,7 +63,7 @@ pub fn hot(opened: &Opened, question: HotQuestion) -> Result<HotSubpaths> {
     let parameters = HotParameters { shortest: question.shortest, longest: question.longest, threshold: threshold.into() };
     let sequence = opened.grammar.retained(|symbol| opened.table.is_path(symbol))?;
     let found = minimal_hot_subpaths(&sequence, parameters, |_| 1)?;
-    let subpaths: Vec<HotSubpath> = first(found, question.top)
+    let subpaths: Vec<HotSubpath> = take_top(found, question.top)
         .into_iter()
         .map(|hot| HotSubpath {
             events: opened.table.labels(&hot.symbols),

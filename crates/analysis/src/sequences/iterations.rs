@@ -1,6 +1,6 @@
-//! k consecutive iterations as one path, and patterns that they repeat; or the last branches as a path (`trodden patterns iterations`).
+//! Paths of k consecutive iterations and their repeating patterns (`trodden patterns iterations`), and paths of the last k branches.
 
-use super::numbers::{first, percent};
+use super::numbers::{percent, take_top};
 use super::recording::{EventTable, Opened};
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -10,32 +10,32 @@ use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
 use trodden_sequence::general_paths::{GeneralPaths, GeneralPosition};
 use trodden_sequence::iterations::IterationProfile;
 
-/// The longest pattern that is searched for.
-const LONGEST_PERIOD: usize = 8;
+/// Maximum period of a pattern.
+const MAX_PERIOD: usize = 8;
 
-/// What is asked of iterations.
+/// Parameters of the analysis of iterations.
 #[derive(Clone, Copy)]
 pub struct IterationQuestion {
-    /// Consecutive iterations.
+    /// Number of consecutive iterations that form a path.
     pub iterations: usize,
-    /// Patterns that at least so many percent go on with.
+    /// Minimum share, in percent, for a pattern to be reported ([`IterationPattern::percent`]).
     pub share: f64,
-    /// Results at most; 0 for all.
+    /// Maximum number of results; 0 for all.
     pub top: usize,
-    /// Symbols of the sequence that are examined, from its beginning.
+    /// Maximum number of symbols to examine, from the start of the sequence.
     pub most: u64,
 }
 
-/// Paths across iterations, and patterns of them.
+/// Paths of consecutive iterations, and their repeating patterns.
 #[derive(Serialize)]
 pub struct IterationDocument {
-    /// Consecutive iterations that make a path.
+    /// Number of consecutive iterations that form a path.
     pub iterations: usize,
     /// The paths, most frequent first.
     pub paths: Vec<IterationPath>,
-    /// Patterns that iterations repeat.
+    /// Repeating patterns of iterations.
     pub patterns: Vec<IterationPattern>,
-    /// Where paths run.
+    /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
 }
 
@@ -44,34 +44,31 @@ pub struct IterationDocument {
 pub struct IterationPath {
     /// The function with the loop.
     pub function: String,
-    /// How often it was executed.
+    /// Number of executions.
     pub count: u64,
-    /// For each iteration its events.
+    /// The events of each iteration.
     pub iterations: Vec<Vec<String>>,
 }
 
-/// A pattern that iterations repeat.
+/// A repeating pattern of iterations.
 #[derive(Serialize)]
 pub struct IterationPattern {
     /// The function with the loop.
     pub function: String,
-    /// Iterations of the pattern.
+    /// Number of iterations in the pattern.
     pub period: usize,
-    /// Paths of k iterations that go on with it.
+    /// Number of paths of k iterations that follow the pattern.
     pub count: u64,
-    /// Their share.
+    /// `count` in percent of the paths of k iterations that contain any path of the pattern.
     pub percent: f64,
-    /// What can be done.
+    /// The suggested optimisation.
     pub advice: String,
-    /// The iterations' events.
+    /// The events of each iteration in the pattern.
     pub iterations: Vec<Vec<String>>,
 }
 
-/// Counts paths of consecutive iterations of all threads, where copies share the functions of a run: for each copy the sequences of its
-/// threads. A function that several copies have is counted from the first's streams.
-///
-/// # Errors
-/// A number is out of its range.
+/// Counts paths of consecutive iterations where several copies share the functions of a run. `copies` has the sequences of each copy's
+/// threads. A function in several copies is counted in the first copy only.
 pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, question: IterationQuestion) -> Result<IterationDocument> {
     let mut profile = IterationProfile::new(question.iterations)?;
     let mut counted_by: BTreeMap<u32, usize> = BTreeMap::new();
@@ -93,13 +90,10 @@ pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, questio
 }
 
 /// Counts paths of consecutive iterations, and finds patterns.
-///
-/// # Errors
-/// A number is out of its range.
 pub fn iterations_of(opened: &Opened, job: IterationQuestion) -> Result<IterationDocument> {
     let table = &opened.table;
     let mut profile = IterationProfile::new(job.iterations)?;
-    // A prefix follows from its whole path.
+    // Prefixes are part of a later complete path.
     let examined = opened.grammar.symbols().take(usize::try_from(job.most).unwrap_or(usize::MAX));
     for symbol in examined.filter(|symbol| !table.entry(*symbol).is_prefix) {
         profile.push(symbol, table.class(symbol))?;
@@ -107,7 +101,7 @@ pub fn iterations_of(opened: &Opened, job: IterationQuestion) -> Result<Iteratio
     document(&profile, table, job)
 }
 
-/// What is shown of a profile.
+/// Builds the results.
 fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuestion) -> Result<IterationDocument> {
     let mut rows = Vec::new();
     let mut patterns = Vec::new();
@@ -115,7 +109,7 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuesti
         for (paths, count) in forest.counts(job.iterations) {
             rows.push((count, function, paths));
         }
-        for period in 2..=(job.iterations / 2).min(LONGEST_PERIOD) {
+        for period in 2..=(job.iterations / 2).min(MAX_PERIOD) {
             for found in profile.repeated_patterns(function, period, job.share / 100.0) {
                 let percent = percent(found.count, found.of);
                 let iterations = found.paths.iter().map(|path| table.labels(path)).collect();
@@ -126,14 +120,14 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuesti
         }
     }
     patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
-    let patterns = first(patterns, job.top);
+    let patterns = take_top(patterns, job.top);
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
     let row = |(count, function, paths): (u64, u32, Vec<u32>)| IterationPath {
         function: table.function_name(function).to_owned(),
         count,
         iterations: paths.iter().map(|path| table.labels(profile.path(*path))).collect(),
     };
-    let paths: Vec<IterationPath> = first(rows, job.top).into_iter().map(row).collect();
+    let paths: Vec<IterationPath> = take_top(rows, job.top).into_iter().map(row).collect();
     let shown = paths.iter().map(|row| &row.iterations).chain(patterns.iter().map(|pattern| &pattern.iterations));
     let sources = table.sources(shown.flatten().flatten());
     Ok(IterationDocument { iterations: job.iterations, paths, patterns, sources })
@@ -141,35 +135,36 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuesti
 
 fn advice(period: usize) -> String {
     match period {
-        2 => "every second iteration takes the other path: unroll the loop twice, and each copy has one path".into(),
-        _ => format!("{period} paths take turns: unroll the loop {period} times, and each copy has one path"),
+        2 => "every second iteration takes the other path: unroll the loop by 2, so that each copy of its body has one path".into(),
+        _ => format!("{period} paths alternate: unroll the loop by {period}, so that each copy of its body has one path"),
     }
 }
 
-/// Paths of the last branches.
+/// Paths of the last k branches.
 #[derive(Serialize)]
 pub struct GeneralDocument {
-    /// Branches of a path at most.
+    /// Maximum number of branches in a path.
     pub branches: usize,
-    /// Different paths.
+    /// Number of distinct paths.
     pub distinct: usize,
-    /// The most frequent ones.
+    /// The most frequent paths.
     pub paths: Vec<GeneralRow>,
 }
 
-/// A path of branches.
+/// A path of the last k branches.
 #[derive(Serialize)]
 pub struct GeneralRow {
-    /// How often it was executed.
+    /// Number of executions.
     pub count: u64,
-    /// Edges between blocks.
+    /// Edges between blocks, by block names.
     pub branches: Vec<(String, String)>,
 }
 
-/// The last k branches as a path, of so many symbols of the sequence.
+/// Counts paths of the last `k` branches in the first `most` symbols of the sequence. Returns the `top` most frequent, or all if `top` is
+/// 0.
 ///
 /// # Errors
-/// k is out of its range, or the events name no blocks.
+/// `k` is out of range, or the events name no blocks.
 pub fn last_branches(opened: &Opened, k: usize, top: usize, most: u64) -> Result<GeneralDocument> {
     let mut paths = GeneralPaths::new(k)?;
     let mut edges = Edges::default();
@@ -198,17 +193,17 @@ pub fn last_branches(opened: &Opened, k: usize, top: usize, most: u64) -> Result
         count,
         branches: branches.iter().map(|edge| names(edges.list[*edge as usize])).collect(),
     };
-    Ok(GeneralDocument { branches: k, distinct, paths: first(rows, top).into_iter().map(row).collect() })
+    Ok(GeneralDocument { branches: k, distinct, paths: take_top(rows, top).into_iter().map(row).collect() })
 }
 
-/// Edges between blocks, by number.
+/// Numbers edges between blocks.
 #[derive(Default)]
 struct Edges {
     list: Vec<(u64, u64)>,
     numbers: std::collections::HashMap<(u64, u64), u64>,
 }
 
-/// The branches of a path, from the block before it on.
+/// Follows the edges of a path, beginning with the one from the block before it.
 fn walk(
     paths: &mut GeneralPaths,
     position: &mut GeneralPosition,
@@ -218,11 +213,7 @@ fn walk(
     symbol: u64,
 ) -> Result<()> {
     let entry = table.entry(symbol);
-    ensure!(
-        !entry.blocks.is_empty(),
-        "path `{}` does not name its blocks: the last branches are known where all paths name theirs",
-        entry.label
-    );
+    ensure!(!entry.blocks.is_empty(), "path `{}` does not name its blocks, so the last branches are unknown", entry.label);
     for block in &entry.blocks {
         if let Some(from) = last.replace(*block) {
             let next = edges.list.len() as u64;

@@ -1,14 +1,7 @@
-//! Questions asked of sequences of paths and calls; the algorithms are in `trodden-sequence`.
+//! Queries on sequences of paths and calls; the algorithms are in `trodden-sequence`.
 //!
-//! | file | what |
-//! |---|---|
-//! | `recording.rs` | a recording: a compressed sequence for each thread, and what its symbols mean |
-//! | `text.rs` | recordings as text |
-//! | `find.rs`, `hot.rs`, `segments.rs`, `iterations.rs` | strings of events, and what they count |
-//! | `diff.rs` | two recordings compared |
-//! | `phases.rs` | phases |
-//!
-//! Answers can be serialised as they are: the JSON of `trodden patterns` and others.
+//! A recording (`recording.rs`) has a compressed sequence for each thread; `text.rs` reads recordings from text. The other files each
+//! answer one query. Results serialise to the JSON of `trodden patterns` and other commands.
 
 mod diff;
 mod find;
@@ -20,7 +13,7 @@ mod recording;
 mod segments;
 pub mod text;
 
-pub use diff::{SHOWN, SequenceDifference, SequenceDifferences, Stretch, diff};
+pub use diff::{EventRange, SHOWN, SequenceDifference, SequenceDifferences, diff};
 pub use find::{FoundEvents, FoundPosition, find};
 pub use hot::{HotQuestion, HotSubpath, HotSubpaths, hot};
 pub use iterations::{

@@ -1,4 +1,4 @@
-//! Intervals that execute the same paths; beside them what a detector by basic blocks finds (`trodden patterns phases`).
+//! Phases (`trodden patterns phases`): intervals that execute the same paths, and for comparison the same basic blocks.
 
 use super::recording::Opened;
 use anyhow::Result;
@@ -6,28 +6,28 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, intervals};
 
-/// Hot paths that are shown of a phase.
-const SHOWN: usize = 5;
+/// Maximum number of paths or blocks listed for a phase.
+const MAX_LISTED: usize = 5;
 
-/// What was found.
+/// Phases of a sequence.
 #[derive(Serialize)]
 pub struct PhaseDocument {
-    /// Events of paths in an interval.
+    /// Length of an interval, in paths.
     pub interval: u64,
-    /// By vectors of paths.
+    /// Phases by the frequencies of paths.
     pub by_paths: FoundPhases,
-    /// By vectors of basic blocks, if the events name them.
+    /// Phases by the frequencies of basic blocks; `None` if the events do not name blocks.
     pub by_blocks: Option<FoundPhases>,
-    /// Where paths run.
+    /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
 }
 
-/// Phases by one kind of vector.
+/// Phases by one kind of frequency vector.
 #[derive(Serialize)]
 pub struct FoundPhases {
-    /// The phase of each interval.
+    /// The index of each interval's phase.
     pub of_interval: Vec<usize>,
-    /// Intervals whose phase is not that of the one before.
+    /// Intervals with another phase than the previous interval.
     pub changes: Vec<usize>,
     /// The phases.
     pub phases: Vec<PhaseRow>,
@@ -36,21 +36,18 @@ pub struct FoundPhases {
 /// A phase.
 #[derive(Serialize)]
 pub struct PhaseRow {
-    /// Intervals in it.
+    /// Number of its intervals.
     pub intervals: usize,
-    /// The interval that stands for it best.
+    /// The most representative interval.
     pub representative: usize,
-    /// The most frequent paths, with their share in percent; of blocks their names.
+    /// The most frequent paths or blocks, with their share in percent.
     pub hot: Vec<(String, f64)>,
 }
 
-/// Finds phases by paths and by blocks. The sequence is divided into a hundred intervals.
-///
-/// # Errors
-/// A parameter is out of its range.
+/// Finds at most `most` phases by paths and by blocks. The sequence is split into about 100 intervals.
 pub fn phases_of(opened: &Opened, most: usize) -> Result<PhaseDocument> {
     let interval = opened.path_events().div_ceil(100).max(1);
-    let parameters = PhaseParameters { most_phases: most, ..PhaseParameters::default() };
+    let parameters = PhaseParameters { max_phases: most, ..PhaseParameters::default() };
     let table = &opened.table;
     let by_paths = phases(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
     let by_blocks = if has_blocks(opened) {
@@ -79,7 +76,7 @@ fn found(phases: Phases, label: impl Fn(u64) -> String) -> FoundPhases {
     let rows = phases.phases.iter().map(|phase| PhaseRow {
         intervals: phase.intervals,
         representative: phase.representative,
-        hot: phase.features.iter().take(SHOWN).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
+        hot: phase.features.iter().take(MAX_LISTED).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
     });
     FoundPhases { changes, phases: rows.collect(), of_interval: phases.of_interval }
 }

@@ -1,7 +1,5 @@
-//! A recording: for each thread its sequence of events as a grammar, and what each symbol means.
-//!
-//! Symbols are numbers of entries of one table, which two recordings that are compared share. Reading holds one window of the compressor
-//! besides the windows' grammars, never the sequence.
+//! Recordings: for each thread a grammar of its events, and a table of what each symbol means. Symbols index the table, which recordings
+//! that are compared share. At any time, memory holds one window of events and the grammars of earlier windows, never the whole sequence.
 
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -9,41 +7,41 @@ use trodden_sequence::events::{Classify, Convention, EventClass, SubpathEnd};
 use trodden_sequence::grammar::Window;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
-/// What a symbol means.
+/// The meaning of a symbol.
 #[derive(Clone, Debug)]
 pub struct EventEntry {
     /// Its class.
     pub class: EventClass,
     /// `FUNCTION:PATH`, `enter FUNCTION` or `leave`.
     pub label: String,
-    /// Blocks of a path, if they are known.
+    /// Blocks of a path; empty if unknown.
     pub blocks: Vec<u64>,
-    /// Whether it stands for a path up to a call, which is part of one that comes later.
+    /// True for a path up to a call, which is a prefix of a later path.
     pub is_prefix: bool,
-    /// Where a path runs in the source, if that is known.
+    /// Source location of a path, if known.
     pub source: Option<String>,
 }
 
-/// What is known of a path besides its name and blocks.
+/// A path, as passed to [`EventTable::path`].
 #[derive(Clone, Debug)]
 pub struct PathEvent {
-    /// The number of its function.
+    /// Number of its function.
     pub function: u32,
     /// How it ends.
     pub end: SubpathEnd,
-    /// Whether it is a path up to a call, which is part of one that comes later.
+    /// True for a path up to a call, which is a prefix of a later path.
     pub is_prefix: bool,
-    /// Where it runs in the source, if that is known.
+    /// Its source location, if known.
     pub source: Option<String>,
 }
 
 impl EventEntry {
-    fn bracket(class: EventClass, label: String) -> EventEntry {
+    fn call_or_return(class: EventClass, label: String) -> EventEntry {
         EventEntry { class, label, blocks: Vec::new(), is_prefix: false, source: None }
     }
 }
 
-/// All events of one or more recordings.
+/// Symbol table of one or more recordings.
 #[derive(Debug, Default)]
 pub struct EventTable {
     entries: Vec<EventEntry>,
@@ -55,12 +53,12 @@ pub struct EventTable {
 }
 
 impl EventTable {
-    /// The number of a function's name.
+    /// Returns the number of a function, adding it if new.
     pub fn function(&mut self, name: &str) -> u32 {
         self.function_with_key(name, name)
     }
 
-    /// The number of a function that is known by more than its name.
+    /// Returns the number of a function that is identified by `key`, since `name` may be ambiguous; adds it if new.
     pub fn function_with_key(&mut self, key: &str, name: &str) -> u32 {
         if let Some(number) = self.function_numbers.get(key) {
             return *number;
@@ -71,7 +69,7 @@ impl EventTable {
         number
     }
 
-    /// The number of a block of a function.
+    /// Returns the number of a block of a function, adding it if new.
     pub fn block(&mut self, function: u32, name: &str) -> u64 {
         let key = (function, name.to_owned());
         if let Some(number) = self.blocks.get(&key) {
@@ -83,17 +81,17 @@ impl EventTable {
         number
     }
 
-    /// A block's name: `FUNCTION#BLOCK`.
+    /// Name of a block: `FUNCTION#BLOCK`.
     pub fn block_name(&self, block: u64) -> &str {
         &self.block_names[block as usize]
     }
 
-    /// A function's name.
+    /// Name of a function.
     pub fn function_name(&self, function: u32) -> &str {
         &self.functions[function as usize]
     }
 
-    /// The symbol of a path.
+    /// Returns the symbol of a path, adding it if new.
     pub fn path(&mut self, event: &PathEvent, path: &str, blocks: impl FnOnce(&mut Self) -> Vec<u64>) -> u64 {
         let key = (EventClass::Subpath { function: event.function, end: event.end }, path.to_owned());
         if let Some(number) = self.numbers.get(&key) {
@@ -105,20 +103,20 @@ impl EventTable {
         self.insert(key, entry)
     }
 
-    /// The symbol of a call of a function.
+    /// Returns the symbol for entering a function, adding it if new.
     pub fn enter(&mut self, function: u32) -> u64 {
         let key = (EventClass::Enter, function.to_string());
         let label = format!("enter {}", self.function_name(function));
-        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::bracket(EventClass::Enter, label)))
+        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::call_or_return(EventClass::Enter, label)))
     }
 
-    /// The symbol of a return.
+    /// Returns the symbol for leaving a function, adding it if new.
     pub fn leave(&mut self) -> u64 {
         let key = (EventClass::Leave, String::new());
-        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::bracket(EventClass::Leave, "leave".into())))
+        self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::call_or_return(EventClass::Leave, "leave".into())))
     }
 
-    /// What a symbol means.
+    /// The meaning of a symbol.
     pub fn entry(&self, symbol: u64) -> &EventEntry {
         &self.entries[symbol as usize]
     }
@@ -128,23 +126,23 @@ impl EventTable {
         &self.entry(symbol).label
     }
 
-    /// Labels of several symbols.
+    /// The labels of several symbols.
     pub fn labels(&self, symbols: &[u64]) -> Vec<String> {
         symbols.iter().map(|symbol| self.label(*symbol).to_owned()).collect()
     }
 
-    /// Symbols with a label: more than one if a path of that name ends in different ways.
+    /// Returns the symbols with a label; several if paths of that name end differently.
     pub fn labelled(&self, label: &str) -> Vec<u64> {
         (0..).zip(&self.entries).filter(|(_, entry)| entry.label == label).map(|(symbol, _)| symbol).collect()
     }
 
-    /// Whether a symbol is a path that was executed, not a bracket, nor the beginning of a path that comes later.
+    /// Returns true for a path that is not a prefix.
     pub fn is_path(&self, symbol: u64) -> bool {
         let entry = self.entry(symbol);
         matches!(entry.class, EventClass::Subpath { .. }) && !entry.is_prefix
     }
 
-    /// Where the paths among some events run in the source, as far as that is known.
+    /// Source locations of the paths among the labels, if known.
     pub fn sources<'a>(&self, labels: impl IntoIterator<Item = &'a String>) -> BTreeMap<String, String> {
         let wanted: BTreeSet<&String> = labels.into_iter().collect();
         let known = self.entries.iter().filter(|entry| wanted.contains(&entry.label));
@@ -169,29 +167,29 @@ impl Classify for EventTable {
 pub struct ThreadSequence {
     /// The thread's name.
     pub name: String,
-    /// Grammars of its events, one after the other.
+    /// Consecutive grammars that together are its sequence.
     pub windows: Vec<Window>,
 }
 
-/// The sequences of a run.
+/// The sequences of all threads of a run.
 pub struct Recording {
-    /// What its events of paths stand for.
+    /// How paths with calls are represented.
     pub convention: Convention,
     /// Its threads.
     pub threads: Vec<ThreadSequence>,
 }
 
 impl Recording {
-    /// A thread's sequence as one grammar.
+    /// Concatenates a thread's windows into one grammar.
     ///
     /// # Errors
-    /// It is too long.
+    /// The sequence is too long.
     pub fn grammar(&self, thread: usize) -> Result<Grammar> {
         Ok(Grammar::concatenated(self.threads[thread].windows.iter().map(|window| &window.grammar))?)
     }
 }
 
-/// Takes the events of threads, compresses them at once.
+/// Compresses the events of threads as they arrive.
 pub struct RecordingWriter {
     method: CompressionMethod,
     limits: WindowLimits,
@@ -199,15 +197,15 @@ pub struct RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// A writer that has read nothing.
+    /// Creates a writer without threads.
     pub fn new(method: CompressionMethod, limits: WindowLimits) -> RecordingWriter {
         RecordingWriter { method, limits, threads: Vec::new() }
     }
 
-    /// The number of a thread.
+    /// Returns the number of a thread, adding it if new.
     ///
     /// # Errors
-    /// The limits are out of their range.
+    /// The limits are out of range.
     pub fn thread(&mut self, name: &str) -> Result<usize> {
         if let Some(known) = self.threads.iter().position(|thread| thread.0 == name) {
             return Ok(known);
@@ -217,19 +215,13 @@ impl RecordingWriter {
     }
 
     /// Appends an event of a thread.
-    ///
-    /// # Errors
-    /// The sequence is too long.
     pub fn push(&mut self, thread: usize, symbol: u64) -> Result<()> {
         let (_, writer, windows) = &mut self.threads[thread];
         windows.extend(writer.push(symbol)?);
         Ok(())
     }
 
-    /// The recording.
-    ///
-    /// # Errors
-    /// The sequence is too long.
+    /// Compresses what remains and returns the recording.
     pub fn finish(self, convention: Convention) -> Result<Recording> {
         let mut threads = Vec::new();
         for (name, mut writer, mut windows) in self.threads {
@@ -240,18 +232,18 @@ impl RecordingWriter {
     }
 }
 
-/// A thread's sequence as one grammar, with what its symbols mean.
+/// A thread's sequence as one grammar, with its symbol table.
 pub struct Opened {
-    /// What symbols mean.
+    /// The meaning of symbols.
     pub table: EventTable,
-    /// What events of paths stand for.
+    /// How paths with calls are represented.
     pub convention: Convention,
     /// The sequence.
     pub grammar: Grammar,
 }
 
 impl Opened {
-    /// Number of paths that were executed in the sequence, brackets and beginnings of paths left out.
+    /// Number of paths in the sequence, not counting prefixes.
     pub fn path_events(&self) -> u64 {
         let counts = self.grammar.terminals().iter().zip(self.grammar.terminal_counts());
         counts.filter(|(symbol, _)| self.table.is_path(**symbol)).map(|(_, count)| count).sum()

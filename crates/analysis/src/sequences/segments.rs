@@ -1,28 +1,28 @@
 //! Interprocedural path segments of depth k, most frequent first (`trodden segments --thread`).
 
-use super::numbers::first;
+use super::numbers::take_top;
 use super::recording::Opened;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trodden_sequence::segments::{SegmentCounts, call_segments, supergraph_paths};
 
-/// Segments of a sequence.
+/// Segments of a sequence, most frequent first.
 #[derive(Serialize)]
 pub struct CountedSegments {
-    /// Which kind they are, in words.
+    /// `call segments` or `supergraph paths`.
     pub kind: &'static str,
-    /// Calls that a segment spans at most.
+    /// Maximum number of calls that a segment spans.
     pub depth: usize,
-    /// Different ones.
+    /// Number of distinct segments.
     pub distinct: usize,
-    /// All together.
+    /// Total number of executions.
     pub executed: u64,
-    /// Supergraph paths without an end; of call segments none.
+    /// Number of supergraph paths that did not end; 0 for call segments.
     pub unfinished: usize,
     /// The most frequent ones.
     pub segments: Vec<CountedSegment>,
-    /// Where paths run.
+    /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
 }
 
@@ -31,23 +31,17 @@ pub struct CountedSegments {
 pub struct CountedSegment {
     /// Its events.
     pub events: Vec<String>,
-    /// How often it was executed.
+    /// Number of executions.
     pub count: u64,
 }
 
-/// Checks that a depth is one of such segments.
-///
-/// # Errors
-/// It is not.
+/// Checks that the depth is valid for this kind of segment.
 pub fn check_depth(depth: usize, supergraph: bool) -> Result<()> {
     ensure!(supergraph || depth > 0, "--depth 0: a call segment spans at least one call");
     Ok(())
 }
 
-/// Counts call segments, or supergraph paths; gives the `top` most frequent, or all if that is 0.
-///
-/// # Errors
-/// The depth is out of its range.
+/// Counts call segments or supergraph paths. Returns the `top` most frequent, or all if `top` is 0.
 pub fn segments(opened: &Opened, depth: usize, supergraph: bool, top: usize) -> Result<CountedSegments> {
     check_depth(depth, supergraph)?;
     let (counts, unfinished) = if supergraph {
@@ -57,7 +51,7 @@ pub fn segments(opened: &Opened, depth: usize, supergraph: bool, top: usize) -> 
         (call_segments(&opened.grammar, &opened.table, opened.convention, depth)?, 0)
     };
     let (distinct, executed) = (counts.len(), counts.values().sum());
-    let rows = first(sorted(counts), top);
+    let rows = take_top(sorted(counts), top);
     let segments: Vec<CountedSegment> =
         rows.into_iter().map(|(symbols, count)| CountedSegment { events: opened.table.labels(&symbols), count }).collect();
     Ok(CountedSegments {
@@ -71,7 +65,7 @@ pub fn segments(opened: &Opened, depth: usize, supergraph: bool, top: usize) -> 
     })
 }
 
-/// By falling counts, then by symbols.
+/// Sorts by descending count, then by symbols.
 fn sorted(counts: SegmentCounts) -> Vec<(Vec<u64>, u64)> {
     let mut rows: Vec<(Vec<u64>, u64)> = counts.into_iter().collect();
     rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));

@@ -1,19 +1,17 @@
-//! Recordings as text.
+//! Parser for recordings in either of two text formats.
 //!
-//! Two formats. What `trodden-lab simulate --preset whole-program --sequence` writes: `THREAD START OUTCOMES END`, where a path that ended
-//! at a call is followed by the callee's first. And events, fields separated by tabulators:
+//! `trodden-lab simulate --preset whole-program --sequence` writes lines `THREAD START OUTCOMES END`, where a path that ended at a call is
+//! followed by the callee's first path. The other format has tab-separated fields; empty lines and comments (`#`) are ignored, and `leave`
+//! leaves the innermost frame, whose paths precede it:
 //!
 //! ```text
 //! #trodden events 1
-//! convention   subpaths | whole-paths | prefixes      (before all events; subpaths if the line is missing)
-//! thread       NAME                                   (events below are of this thread)
+//! convention   subpaths | whole-paths | prefixes      (before all events; subpaths by default)
+//! thread       NAME                                   (subsequent events are of this thread)
 //! enter        FUNCTION
 //! path         FUNCTION  PATH  call | loop | return  [BLOCK ...]
 //! leave
 //! ```
-//!
-//! Empty lines and lines that begin with `#` mean nothing. Each error names its line. A path belongs to the innermost frame, and `leave`
-//! leaves one.
 
 use super::recording::{EventTable, PathEvent, Recording, RecordingWriter};
 use anyhow::{Context, Result, bail, ensure};
@@ -26,22 +24,22 @@ use trodden_sequence::{CompressionMethod, WindowLimits};
 
 const HEADER: &str = "#trodden events 1";
 
-/// Ways in which `trodden simulate` says that a path ended, besides calls and returns.
-const ENDS: [&str; 5] = ["backward", "backward-not-taken", "indirect", "forward", "limit"];
+/// Path ends of `trodden simulate`, besides calls and returns.
+const SIMULATED_ENDS: [&str; 5] = ["backward", "backward-not-taken", "indirect", "forward", "limit"];
 
-/// Whether a text that begins with this line is of either format.
+/// Returns true if this is the first line of either format.
 pub fn is_first_line(line: &str) -> bool {
-    let is_simulated = |end: &str| end == "call" || end == "return" || ENDS.contains(&end);
+    let is_simulated = |end: &str| end == "call" || end == "return" || SIMULATED_ENDS.contains(&end);
     match line.split(' ').collect::<Vec<_>>()[..] {
         [_, _, outcomes, end] if is_simulated(end) => outcomes.bytes().all(|b| b == b'0' || b == b'1'),
         _ => line.starts_with("#trodden events"),
     }
 }
 
-/// Reads a file of either format.
+/// Parses a file of either format.
 ///
 /// # Errors
-/// It cannot be read, or a line is not understood.
+/// The file cannot be read, or a line is malformed. The error names the line.
 pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table: &mut EventTable) -> Result<Recording> {
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = String::new();
@@ -57,11 +55,11 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
         if number == 1 && text != HEADER {
             simulated = Some(HashMap::new());
         }
-        let taken = match &mut simulated {
-            Some(frames) => events.take_simulated(text, frames),
+        let parsed = match &mut simulated {
+            Some(frames) => events.push_simulated(text, frames),
             None => events.take(text),
         };
-        taken.with_context(|| format!("line {number}: `{}`", text.chars().take(80).collect::<String>()))?;
+        parsed.with_context(|| format!("line {number}: `{}`", text.chars().take(80).collect::<String>()))?;
     }
     let convention = events.convention;
     writer.finish(convention)
@@ -72,16 +70,16 @@ struct Events<'a> {
     writer: &'a mut RecordingWriter,
     convention: Convention,
     thread: Option<usize>,
-    /// For each thread the functions of its live frames, outermost first.
+    /// For each thread, the functions of its open frames, outermost first.
     frames: Vec<Vec<u32>>,
 }
 
-/// The frames of a simulated thread.
+/// The open frames of a simulated thread.
 #[derive(Default)]
 struct Frames {
     functions: Vec<u32>,
-    /// The last path ended at a call.
-    calls: bool,
+    /// Whether the last path ended at a call.
+    ended_at_call: bool,
 }
 
 impl Events<'_> {
@@ -110,7 +108,7 @@ impl Events<'_> {
         self.writer.push(thread, symbol)
     }
 
-    /// The symbol of an event of a thread.
+    /// Parses an event and returns its symbol.
     fn event(&mut self, fields: &[&str], thread: usize) -> Result<u64> {
         self.frames.resize(self.frames.len().max(thread + 1), Vec::new());
         let frames = &mut self.frames[thread];
@@ -121,35 +119,35 @@ impl Events<'_> {
                 self.table.enter(function)
             }
             ["leave"] => {
-                ensure!(frames.pop().is_some(), "no function is live here that could be left: each `leave` belongs to an `enter`");
+                ensure!(frames.pop().is_some(), "no function is open that could be left: each `leave` needs an earlier `enter`");
                 self.table.leave()
             }
             ["path", function, path, end, ref blocks @ ..] => {
                 let (function, end) = (self.table.function(function), path_end(end)?);
                 match frames.last() {
-                    None => bail!("no function is live here that could have a path: `enter` comes first"),
-                    Some(live) => ensure!(*live == function, "the function that is live here is `{}`", self.table.function_name(*live)),
+                    None => bail!("no function is open that could have a path: `enter` must come first"),
+                    Some(open) => ensure!(*open == function, "the innermost open function is `{}`", self.table.function_name(*open)),
                 }
                 let named = |table: &mut EventTable| blocks.iter().map(|block| table.block(function, block)).collect();
                 let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
                 self.table.path(&PathEvent { function, end, is_prefix, source: None }, path, named)
             }
-            _ => bail!("the line is none of convention, thread, enter, leave, path with their fields, separated by tabulators"),
+            _ => bail!("expected convention, thread, enter, leave or path, with their fields separated by tabs"),
         })
     }
 
-    fn take_simulated(&mut self, line: &str, frames: &mut HashMap<String, Frames>) -> Result<()> {
+    fn push_simulated(&mut self, line: &str, frames: &mut HashMap<String, Frames>) -> Result<()> {
         let fields: Vec<&str> = line.split(' ').collect();
         let [thread, start, outcomes, end] = fields[..] else {
-            bail!("neither events (the first line would be `{HEADER}`) nor a sequence of `trodden simulate` (thread, start, outcomes, end)")
+            bail!("expected a line of `trodden simulate` (thread, start, outcomes, end), or `{HEADER}` as the first line for events")
         };
-        ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "outcomes are digits 0 and 1");
+        ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "outcomes must consist of the digits 0 and 1");
         let number = self.writer.thread(thread)?;
         if !frames.contains_key(thread) {
             frames.insert(thread.to_owned(), Frames::default());
         }
         let Some(frames) = frames.get_mut(thread) else { return Ok(()) };
-        if std::mem::take(&mut frames.calls) || frames.functions.is_empty() {
+        if std::mem::take(&mut frames.ended_at_call) || frames.functions.is_empty() {
             let function = self.table.function(start);
             let enter = self.table.enter(function);
             frames.functions.push(function);
@@ -159,13 +157,13 @@ impl Events<'_> {
         let (end, is_return) = match end {
             "call" => (SubpathEnd::Call, false),
             "return" => (SubpathEnd::Return, true),
-            end if ENDS.contains(&end) => (SubpathEnd::BackEdge, false),
-            _ => bail!("`{end}` ends no path: call, return, {}", ENDS.join(", ")),
+            end if SIMULATED_ENDS.contains(&end) => (SubpathEnd::BackEdge, false),
+            _ => bail!("`{end}` is not the end of a path: expected call, return, {}", SIMULATED_ENDS.join(", ")),
         };
         let symbol =
             self.table.path(&PathEvent { function, end, is_prefix: false, source: None }, &format!("{start}/{outcomes}"), |_| Vec::new());
         self.writer.push(number, symbol)?;
-        frames.calls = end == SubpathEnd::Call;
+        frames.ended_at_call = end == SubpathEnd::Call;
         if is_return {
             frames.functions.pop();
             let leave = self.table.leave();
@@ -180,7 +178,7 @@ fn convention(name: &str) -> Result<Convention> {
         "subpaths" => Convention::Subpaths,
         "whole-paths" => Convention::WholePaths,
         "prefixes" => Convention::Prefixes,
-        _ => bail!("a convention is subpaths, whole-paths or prefixes"),
+        _ => bail!("the convention must be subpaths, whole-paths or prefixes"),
     })
 }
 
@@ -189,6 +187,6 @@ fn path_end(name: &str) -> Result<SubpathEnd> {
         "call" => SubpathEnd::Call,
         "loop" => SubpathEnd::BackEdge,
         "return" => SubpathEnd::Return,
-        _ => bail!("a path ends with call, loop or return"),
+        _ => bail!("the end of a path must be call, loop or return"),
     })
 }

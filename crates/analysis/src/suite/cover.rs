@@ -1,70 +1,67 @@
 //! The cheapest set of tests that together take all paths of all tests: weighted set cover.
 //!
-//! - *Greedy* (Chvatal, "A greedy heuristic for the set-covering problem", 1979): the test with most new paths for its
-//!   cost, until all are covered; then superfluous tests are removed.
-//! - *Exact*: a branch and bound. Forced decisions are made first (Beasley, "An algorithm for set covering
-//!   problems", 1987): paths that the same tests take, paths that are covered whenever another is, tests that alone
-//!   take a path, tests that another covers for no more. The rest splits into parts without common tests. Lower
-//!   bounds are Lagrangian, with multipliers in whole numbers, so that no rounding can make them wrong.
-//!
-//! If the search is stopped early, the lower bound proven so far remains valid: [`Cover::bound`].
+//! - *Greedy* (Chvatal, "A greedy heuristic for the set-covering problem", 1979): repeatedly select the test with the most new paths for
+//!   its cost; then drop tests that became superfluous.
+//! - *Exact*: branch and bound, after the reductions of Beasley ("An algorithm for set covering problems", 1987) and a split into parts
+//!   that share no test. Lower bounds are Lagrangian, in integer arithmetic, so that rounding cannot make them wrong. If the search is
+//!   stopped, the bound proven so far remains valid ([`Cover::bound`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Multipliers are in units of one over this number.
+/// Lagrangian multipliers are in units of 1/SCALE.
 const SCALE: i128 = 1 << 12;
-/// Steps by which bounds are improved: at first, and in each node of the search.
-const STEPS: (u32, u32) = (300, 25);
+/// Subgradient steps for a bound: at the root, and at each node of the search.
+const SUBGRADIENT_STEPS: (u32, u32) = (300, 25);
 
-/// What to cover, and what each set costs.
+/// A weighted set-cover problem.
 #[derive(Clone, Debug, Default)]
 pub struct Problem {
     /// The elements of each set.
     pub sets: Vec<Vec<u32>>,
-    /// The cost of each, above 0.
+    /// The cost of each set; must be positive.
     pub costs: Vec<u64>,
 }
 
-/// Sets that cover everything.
+/// Sets that cover all elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cover {
-    /// Places of the sets, ascending.
+    /// Indices of the selected sets, ascending.
     pub selected: Vec<usize>,
-    /// What they cost.
+    /// Sum of their costs.
     pub cost: u64,
-    /// Lower bound of the cost of any cover. The cover is the cheapest if its cost is equal.
+    /// Lower bound of the cost of any cover.
     pub bound: u64,
 }
 
 impl Cover {
-    /// Whether no cover is cheaper.
+    /// Returns true if this cover is proven to be the cheapest.
     pub fn is_proven(&self) -> bool {
         self.cost == self.bound
     }
 }
 
-/// For each element (that differs from others in it) the sets that have it.
+/// For each element, the sets that contain it. Elements in the same sets share a row.
 type Rows = Vec<Vec<u32>>;
 
-/// The greedy cover, with a lower bound of any.
+/// Returns the greedy cover, with a lower bound for any cover.
 pub fn greedy(problem: &Problem) -> Cover {
     let rows = rows(problem);
     let selected = greedy_rows(&rows, &problem.costs);
     let root = Part { rows, costs: &problem.costs };
-    let bound = root.bound(&mut BTreeMap::new(), STEPS.0, cost(&selected, &problem.costs));
+    let bound = root.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, cost(&selected, &problem.costs));
     finish(selected, bound, problem)
 }
 
-/// The cheapest cover, if `go_on` lets the search end; it is asked once for each node.
-pub fn exact(problem: &Problem, go_on: &mut dyn FnMut() -> bool) -> Cover {
+/// Returns the cheapest cover, or the best one found before `should_continue` returned false. It is called once per search node.
+pub fn exact(problem: &Problem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
     let mut rows = rows(problem);
     let mut selected = reduce(&mut rows, &problem.costs);
     let mut bound = cost(&selected, &problem.costs);
     for rows in parts(rows) {
         let part = Part { rows, costs: &problem.costs };
         let best = greedy_rows(&part.rows, &problem.costs);
-        let least = part.bound(&mut BTreeMap::new(), STEPS.0, cost(&best, &problem.costs));
-        let mut search = Search { costs: &problem.costs, cost: cost(&best, &problem.costs), best, go_on, stopped: false };
+        let least = part.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, cost(&best, &problem.costs));
+        let mut search = Search { costs: &problem.costs, cost: cost(&best, &problem.costs), best, should_continue, stopped: false };
         if search.cost > least {
             search.descend(&part, &mut Vec::new(), BTreeMap::new());
         }
@@ -84,7 +81,7 @@ fn cost(sets: &[u32], costs: &[u64]) -> u64 {
     sets.iter().map(|s| costs[*s as usize]).sum()
 }
 
-/// Elements by the sets that have them; those that the same sets have are one.
+/// Builds the rows of a problem.
 fn rows(problem: &Problem) -> Rows {
     let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (set, elements) in problem.sets.iter().enumerate() {
@@ -97,7 +94,7 @@ fn rows(problem: &Problem) -> Rows {
     rows
 }
 
-/// The places of the rows that each set covers.
+/// The rows that each set covers.
 fn columns(rows: &Rows) -> BTreeMap<u32, Vec<u32>> {
     let mut columns: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {
@@ -112,7 +109,7 @@ fn greedy_rows(rows: &Rows, costs: &[u64]) -> Vec<u32> {
     let mut left = rows.len();
     while left > 0 {
         columns.values_mut().for_each(|c| c.retain(|row| open[*row as usize]));
-        // Most rows for the cost; of equals the first.
+        // The set with the most open rows for its cost; if equal, the first.
         let better = |a: (&u32, &Vec<u32>), b: (&u32, &Vec<u32>)| {
             let weigh = |n: usize, other: u32| n as u128 * u128::from(costs[other as usize]);
             weigh(b.1.len(), *a.0) > weigh(a.1.len(), *b.0)
@@ -124,11 +121,11 @@ fn greedy_rows(rows: &Rows, costs: &[u64]) -> Vec<u32> {
         covered.iter().for_each(|row| open[*row as usize] = false);
         selected.push(set);
     }
-    drop_superfluous(rows, selected, costs)
+    drop_redundant_sets(rows, selected, costs)
 }
 
-/// Leaves out what the others cover, the most expensive first.
-fn drop_superfluous(rows: &Rows, mut selected: Vec<u32>, costs: &[u64]) -> Vec<u32> {
+/// Drops sets whose rows the other sets cover, the most expensive first.
+fn drop_redundant_sets(rows: &Rows, mut selected: Vec<u32>, costs: &[u64]) -> Vec<u32> {
     let mut times: Vec<u32> = rows.iter().map(|row| row.iter().filter(|s| selected.contains(s)).count() as u32).collect();
     let columns = columns(rows);
     let mut order = selected.clone();
@@ -143,7 +140,7 @@ fn drop_superfluous(rows: &Rows, mut selected: Vec<u32>, costs: &[u64]) -> Vec<u
     selected
 }
 
-/// Makes the forced decisions; returns sets that some cheapest cover has.
+/// Makes the forced decisions, and returns sets that are in some cheapest cover.
 fn reduce(rows: &mut Rows, costs: &[u64]) -> Vec<u32> {
     let mut selected = Vec::new();
     loop {
@@ -164,7 +161,7 @@ fn is_subset(small: &[u32], large: &[u32]) -> bool {
     small.len() <= large.len() && small.iter().all(|s| rest.by_ref().any(|l| l == s))
 }
 
-/// Removes a row that is covered whenever another one is: the other row's sets are a subset of its own.
+/// Removes rows that are covered whenever another row is, as the other row's sets are a subset of theirs.
 fn drop_implied_rows(rows: &mut Rows) {
     rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     rows.dedup();
@@ -174,7 +171,7 @@ fn drop_implied_rows(rows: &mut Rows) {
         if implied[at] {
             continue;
         }
-        // A row that has all these sets has the rarest of them.
+        // A row that contains all these sets also contains the rarest of them.
         let rarest = row.iter().map(|s| &columns[s]).min_by_key(|c| c.len());
         for other in rarest.into_iter().flatten().map(|o| *o as usize).filter(|o| *o > at) {
             implied[other] = implied[other] || is_subset(row, &rows[other]);
@@ -184,7 +181,7 @@ fn drop_implied_rows(rows: &mut Rows) {
     rows.retain(|_| !implied[at.next().expect("endless")]);
 }
 
-/// Removes a set if another set of at most the same cost covers all of its rows.
+/// Removes sets whose rows are all covered by another set that costs no more.
 fn drop_dominated_sets(rows: &mut Rows, costs: &[u64]) {
     let columns = columns(rows);
     let mut gone = BTreeSet::new();
@@ -202,7 +199,7 @@ fn drop_dominated_sets(rows: &mut Rows, costs: &[u64]) {
     rows.iter_mut().for_each(|row| row.retain(|s| !gone.contains(s)));
 }
 
-/// Rows in parts without common sets.
+/// Splits rows into parts that share no set.
 fn parts(rows: Rows) -> Vec<Rows> {
     let mut part_of: BTreeMap<u32, usize> = BTreeMap::new();
     let mut parts: Vec<Rows> = Vec::new();
@@ -224,22 +221,22 @@ fn parts(rows: Rows) -> Vec<Rows> {
     parts
 }
 
-/// The rows to cover in a node of the search.
+/// A subproblem: the rows that remain to be covered.
 struct Part<'a> {
     rows: Rows,
     costs: &'a [u64],
 }
 
 impl Part<'_> {
-    /// Lower bound of the cost of a cover: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971).
-    /// `multipliers`, by the row's sets, are the start and are improved.
+    /// Lower bound of the cost of a cover: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971). `multipliers`, keyed
+    /// by the row's sets, are the starting point, and are replaced by the best ones found.
     fn bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
         if self.rows.is_empty() {
             return 0;
         }
         let columns = columns(&self.rows);
         let scaled = |set: &u32| i128::from(self.costs[*set as usize]) * SCALE;
-        // At first the price of a row is an even share of its cheapest set's cost.
+        // A row's initial price is an even share of the cost of its cheapest set.
         let share = |row: &Vec<u32>| row.iter().map(|s| scaled(s) / columns[s].len() as i128).min().unwrap_or(0);
         let mut prices: Vec<i128> = self.rows.iter().map(|row| multipliers.get(row).copied().unwrap_or_else(|| share(row))).collect();
         let (mut best, mut best_prices) = (0, prices.clone());
@@ -257,15 +254,15 @@ impl Part<'_> {
             if value > best {
                 (best, best_prices) = (value, prices.clone());
             }
-            let missing: i128 = covered.iter().map(|c| (1 - c) * (1 - c)).sum();
-            if missing == 0 || ceiling(best) >= upper {
+            let norm: i128 = covered.iter().map(|c| (1 - c) * (1 - c)).sum();
+            if norm == 0 || ceiling(best) >= upper {
                 break;
             }
             if round % 20 == 19 {
                 step /= 1.5;
             }
             // The bound is valid for any multipliers, so the step may be rounded.
-            let length = step * (i128::from(upper) * SCALE - value).max(1) as f64 / missing as f64;
+            let length = step * (i128::from(upper) * SCALE - value).max(1) as f64 / norm as f64;
             for (price, covered) in prices.iter_mut().zip(&covered) {
                 *price = (*price + (length * (1 - covered) as f64) as i128).max(0);
             }
@@ -275,7 +272,7 @@ impl Part<'_> {
     }
 }
 
-/// Costs are whole numbers.
+/// Scales a bound back, rounding up since costs are integers.
 fn ceiling(scaled: i128) -> u64 {
     ((scaled + SCALE - 1) / SCALE).max(0) as u64
 }
@@ -284,14 +281,14 @@ struct Search<'a> {
     costs: &'a [u64],
     best: Vec<u32>,
     cost: u64,
-    go_on: &'a mut dyn FnMut() -> bool,
+    should_continue: &'a mut dyn FnMut() -> bool,
     stopped: bool,
 }
 
 impl Search<'_> {
-    /// Searches for a cheaper cover of a part, given the sets selected so far.
+    /// Searches for a cheaper cover of a subproblem, given the sets selected so far.
     fn descend(&mut self, part: &Part, selected: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
-        self.stopped |= !(self.go_on)();
+        self.stopped |= !(self.should_continue)();
         if self.stopped {
             return;
         }
@@ -301,18 +298,18 @@ impl Search<'_> {
             self.cost = spent + cost(&completed, self.costs);
             self.best = selected.iter().chain(&completed).copied().collect();
         }
-        if spent + part.bound(&mut multipliers, STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {
+        if spent + part.bound(&mut multipliers, SUBGRADIENT_STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {
             return;
         }
-        // Some set of this row is in the cover. The search tries first with the set that covers most, then without it.
+        // Some set of the shortest row is in the cover. Try the set that covers the most rows first, and exclude it afterwards.
         let Some(row) = part.rows.iter().min_by_key(|r| r.len()) else { return };
         let columns = columns(&part.rows);
         let mut sets = row.clone();
         sets.sort_by_key(|s| std::cmp::Reverse(columns[s].len()));
         for (at, set) in sets.iter().enumerate() {
-            let without = &sets[..at];
+            let excluded = &sets[..at];
             let open = part.rows.iter().filter(|r| !r.contains(set));
-            let mut rows: Rows = open.map(|r| r.iter().copied().filter(|s| !without.contains(s)).collect()).collect();
+            let mut rows: Rows = open.map(|r| r.iter().copied().filter(|s| !excluded.contains(s)).collect()).collect();
             if rows.iter().any(Vec::is_empty) {
                 continue;
             }

@@ -1,15 +1,8 @@
 //! Test suites: each test as the set of paths that it takes.
 //!
-//! Thesis, section 6.2.2: a test that takes no path that others do not take is redundant; tests that take paths along
-//! which code was changed come first.
-//!
-//! Runs of one name are one test: a test may be several programs, or have been recorded twice. Complete paths and paths
-//! that did not end are distinguished, as in [`crate::isolate`].
-//!
-//! | module | what |
-//! |---|---|
-//! | [`cover`] | the smallest set of tests that covers what all cover |
-//! | [`order`] | the order in which tests cover most soonest, and how good an order is |
+//! A test that takes no path of its own is redundant, and tests that take paths through changed code should run first. Runs with the same
+//! name are one test, since a test may run several programs or be recorded twice. Completed and unfinished paths are distinguished, as in
+//! [`crate::isolate`]. [`cover`] finds the cheapest set of tests that covers all paths; [`order`] orders tests by additional coverage.
 
 pub mod cover;
 pub mod order;
@@ -22,33 +15,33 @@ use trodden_profile::model::{ProcessEnding, Profile};
 use trodden_profile::paths::{FunctionPaths, Walks};
 use trodden_unit::{EdgeKind, FunctionMap, Identity, MapError, UnitMap};
 
-/// A path of a suite, by its place in [`Suite::paths`].
+/// Index into [`Suite::paths`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathIndex(pub u32);
 
-/// A path.
+/// Identifies a path of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SuitePathKey {
     /// Its function.
     pub function: IsolatedFunction,
     /// Its number.
     pub id: u64,
-    /// Whether it was completed; else it is unfinished.
+    /// True for a completed path, false for an unfinished one.
     pub complete: bool,
 }
 
-/// A test: all runs of one name.
+/// A test: all runs with one name.
 #[derive(Clone, Debug, Default)]
 pub struct SuiteTest {
-    /// Its name; the command if it has none.
+    /// Its name; the command line if the run has no test name.
     pub name: String,
     /// Number of its runs.
     pub runs: u64,
-    /// Time of all its runs in nanoseconds.
+    /// Total time of its runs, in nanoseconds.
     pub duration_ns: u64,
-    /// Whether a run of it failed.
+    /// Whether any of its runs failed.
     pub failed: bool,
-    /// What it takes.
+    /// The paths that it takes.
     pub paths: BTreeSet<PathIndex>,
 }
 
@@ -62,20 +55,20 @@ pub struct Suite {
     index: HashMap<SuitePathKey, PathIndex>,
     names: HashMap<String, usize>,
     units: HashMap<Identity, Arc<UnitMap>>,
-    /// Image by path, with a test that ran it.
+    /// Identity of each image, by path, with a test that ran it.
     builds: BTreeMap<String, (Identity, String)>,
 }
 
-/// Why a run cannot be added to a suite.
+/// The reasons why a run cannot be added to a suite.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// A map is damaged.
+    /// A unit map is damaged.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// Paths of another build are others.
+    /// The run is of another build.
     #[error(
-        "`{test}` ran another build of {image} than `{other}`: paths can be compared within one build only; record the suite again, or \
-            remove old runs (`trodden runs remove`)"
+        "`{test}` ran another build of {image} than `{other}`, and paths can be compared within one build only. Record the suite again, \
+            or remove the old runs (`trodden runs remove`)"
     )]
     OtherBuild {
         /// The test.
@@ -91,7 +84,7 @@ impl Suite {
     /// Adds a run.
     ///
     /// # Errors
-    /// It is of another build than those before, or a map is damaged. The suite is as before then.
+    /// The run is of another build than earlier ones, or a map is damaged. The suite is unchanged then.
     pub fn add(&mut self, profile: &Profile) -> Result<(), SuiteError> {
         let run = &profile.run;
         let name = run.test.clone().unwrap_or_else(|| run.command.join(" "));
@@ -103,7 +96,7 @@ impl Suite {
                 _ => {}
             }
         }
-        let keys = taken(profile)?;
+        let keys = taken_paths(profile)?;
         for image in &profile.images {
             self.builds.entry(image.path.clone()).or_insert_with(|| (image.identity, name.clone()));
             self.units.extend(image.units.iter().map(|u| (u.unit, u.map.clone())));
@@ -129,19 +122,19 @@ impl Suite {
         })
     }
 
-    /// How many tests take each path.
+    /// Number of tests that take each path.
     pub fn takers(&self) -> Vec<u32> {
         let mut takers = vec![0; self.paths.len()];
         self.tests.iter().flat_map(|t| &t.paths).for_each(|p| takers[p.0 as usize] += 1);
         takers
     }
 
-    /// The functions of which some test takes a path.
+    /// The functions with a path that some test takes.
     pub fn functions(&self) -> BTreeSet<IsolatedFunction> {
         self.paths.iter().map(|p| p.function).collect()
     }
 
-    /// Leaves paths of these functions only. The tests stay, some perhaps with no path.
+    /// Removes the paths of all other functions. Tests that are left without paths remain.
     pub fn keep(&mut self, functions: &BTreeSet<IsolatedFunction>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
@@ -151,22 +144,19 @@ impl Suite {
         }
     }
 
-    /// The function of a path, with the map of its unit.
+    /// Returns a function's map, and that of its unit.
     pub fn function(&self, key: IsolatedFunction) -> Option<(&UnitMap, &FunctionMap)> {
         let map = self.units.get(&key.0)?;
         Some((map, map.functions.get(key.1)?))
     }
 
-    /// The paths that run through changed lines.
-    ///
-    /// # Errors
-    /// A map is damaged.
+    /// Returns the paths that run through changed lines.
     pub fn changed_paths(&self, changes: &mut ChangedLines) -> Result<BTreeSet<PathIndex>, MapError> {
         let mut of_function: BTreeMap<IsolatedFunction, Vec<usize>> = BTreeMap::new();
         for (at, path) in self.paths.iter().enumerate() {
             of_function.entry(path.function).or_default().push(at);
         }
-        // Changed lines of functions that no test executes are found, too: the report must name them.
+        // Also mark changed lines in functions that no test executes, since the report counts them.
         for map in self.units.values() {
             map.functions.iter().for_each(|function| drop(changes.blocks(map, function)));
         }
@@ -190,7 +180,7 @@ impl Suite {
 }
 
 /// The paths that a run takes.
-fn taken(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
+fn taken_paths(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
     let mut keys = BTreeSet::new();
     for unit in profile.images.iter().flat_map(|i| &i.units) {
         for (at, function) in unit.map.functions.iter().enumerate() {
@@ -200,7 +190,7 @@ fn taken(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
             if counts.peek().is_none() {
                 continue;
             }
-            // In a function without calls that may not return, each counter is a complete path.
+            // Without calls that may not return, each counter is a complete path.
             if function.edges.iter().all(|e| e.kind != EdgeKind::Reach) {
                 keys.extend(counts.map(|(id, _)| key(id, true)));
                 continue;

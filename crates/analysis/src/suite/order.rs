@@ -1,58 +1,57 @@
-//! The order in which tests cover most soonest.
+//! Test order by additional coverage.
 //!
-//! *Additional coverage*: the next test is the one that takes most paths not taken yet. When no test takes any, all
-//! paths count as not taken again, and another pass orders the rest. How good an order is: the average percentage of
-//! paths covered, which is 100 % if the first test of many takes all. Both by Rothermel, Untch, Chu and Harrold,
-//! "Prioritizing test cases for regression testing", 2001 (their APFD, with paths for faults).
+//! The next test is always the one that takes the most paths not yet taken. When no test takes any, all paths count as not taken again, and
+//! another pass orders the rest. An order is rated by its average percentage of paths covered. Both after Rothermel, Untch, Chu and
+//! Harrold, "Prioritizing test cases for regression testing", 2001 (their APFD, with paths in place of faults).
 
 use super::{PathIndex, SuiteTest};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// A test in the order.
+/// A test at its place in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderedTest {
-    /// Its place in the suite.
+    /// Its index in the suite.
     pub test: usize,
-    /// How many of the interesting paths it takes.
+    /// Number of interesting paths that it takes.
     pub takes: u64,
-    /// How many of them no earlier test of the same pass takes.
+    /// Number of those that no earlier test of the same pass takes.
     pub adds: u64,
     /// The pass, from 0.
     pub pass: u32,
 }
 
-/// The value of a test.
+/// What a test is valued by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
     /// The number of new paths.
     Paths,
-    /// The number of new paths for its time.
+    /// The number of new paths per unit of run time.
     PathsPerTime,
 }
 
-/// Orders tests by the interesting paths. Tests that take none of them come last, ordered by all their paths.
+/// Orders tests by interesting paths; `None` means all paths. Tests that take no interesting path come last, ordered by all their paths.
 pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, worth: Worth) -> Vec<OrderedTest> {
     let sets = |only: Option<&BTreeSet<PathIndex>>| -> Vec<Vec<PathIndex>> {
         tests.iter().map(|t| t.paths.iter().filter(|p| only.is_none_or(|w| w.contains(p))).copied().collect()).collect()
     };
     let sets_of_interest = sets(interesting);
     let (first, last): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(|t| interesting.is_none() || !sets_of_interest[*t].is_empty());
-    let mut placed = additional(tests, first, &sets_of_interest, worth);
-    let rest = additional(tests, last, &sets(None), worth);
+    let mut placed = order_by_additional(tests, first, &sets_of_interest, worth);
+    let rest = order_by_additional(tests, last, &sets(None), worth);
     placed.extend(rest.into_iter().map(|p| OrderedTest { takes: 0, adds: 0, ..p }));
     placed
 }
 
-/// By what each test adds. What a test adds only falls while others are chosen, so an outdated value is an
-/// upper bound: it is computed again only when it comes up.
-fn additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<OrderedTest> {
+/// Greedy order by additional paths. The value of a test only decreases while others are placed, so an outdated value is an upper bound,
+/// and is recomputed only when it reaches the top of the heap.
+fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !left.is_empty() {
         let mut covered: BTreeSet<PathIndex> = BTreeSet::new();
         let value = |test: usize, adds: u64| match worth {
             Worth::Paths => u128::from(adds) << 64,
-            // In paths a second, with enough digits.
+            // Fixed point, with 64 fractional bits.
             Worth::PathsPerTime => (u128::from(adds) << 64) / u128::from(tests[test].duration_ns.max(1)),
         };
         let mut heap: BinaryHeap<(u128, Reverse<usize>, u64)> =
@@ -72,7 +71,7 @@ fn additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>]
         let done: BTreeSet<usize> = placed[before..].iter().map(|p| p.test).collect();
         left.retain(|t| !done.contains(t));
         if done.is_empty() {
-            // Tests without any path: as they were recorded.
+            // Tests without paths keep their order.
             placed.extend(left.drain(..).map(|test| OrderedTest { test, takes: 0, adds: 0, pass }));
         }
         pass += 1;
@@ -80,7 +79,7 @@ fn additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>]
     placed
 }
 
-/// The average percentage of paths covered by an order of tests, from 0 to 100; none if there is nothing to cover.
+/// Returns the average percentage (0 to 100) of paths covered by an order of tests; `None` if there is nothing to cover.
 pub fn average_covered(tests: &[SuiteTest], order: impl Iterator<Item = usize>, interesting: Option<&BTreeSet<PathIndex>>) -> Option<f64> {
     let (mut covered, mut places, mut length) = (BTreeSet::new(), 0u64, 0u64);
     for (place, test) in (1u64..).zip(order) {

@@ -1,11 +1,10 @@
-//! Set-associative caches with least-recently-used replacement, and the hierarchy of table 5.3. Stores allocate; what
-//! is written back costs nothing.
+//! Set-associative caches with least-recently-used replacement, and the hierarchy of table 5.3. Stores allocate; write-backs take no time.
 
 use super::parameters::{CacheParameters, PowerCosts, ProcessorParameters};
 use super::{ProcessorEvent, count};
 use crate::events::EventCounts;
 
-/// A cache: of each set the blocks, most recently used first.
+/// A cache: the blocks of each set, most recently used first.
 #[derive(Clone, Debug)]
 struct Cache {
     blocks: Vec<u64>,
@@ -22,7 +21,7 @@ impl Cache {
         Cache { blocks, ways: parameters.associativity, shift: parameters.block.trailing_zeros(), sets, latency: parameters.latency }
     }
 
-    /// Whether the block is there; it is afterwards.
+    /// Accesses a block. Returns true on a hit. Afterwards, the block is in the cache.
     fn access(&mut self, address: u64) -> bool {
         let block = address >> self.shift;
         let first = (block & (self.sets - 1)) as usize * self.ways;
@@ -35,18 +34,18 @@ impl Cache {
     }
 }
 
-/// What an access met.
+/// The result of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CacheAccess {
     pub cycles: u64,
     pub l1_misses: u32,
     pub l2_misses: u32,
-    /// Cost behind the first level, by the power models.
+    /// Power cost of the levels after the first.
     pub cost: u32,
 }
 
 impl CacheAccess {
-    /// Counts its misses and, by the analytical power model, its cost with that of the first level.
+    /// Counts the misses and, for the analytical power model, the costs including that of the first level.
     pub fn count(&self, events: &mut EventCounts, first_level: u32) {
         count(events, ProcessorEvent::L1Misses, self.l1_misses);
         count(events, ProcessorEvent::L2Misses, self.l2_misses);
@@ -54,7 +53,7 @@ impl CacheAccess {
     }
 }
 
-/// All caches.
+/// The cache hierarchy.
 #[derive(Clone, Debug)]
 pub(super) struct Hierarchy {
     instruction: Cache,
@@ -77,15 +76,15 @@ impl Hierarchy {
 
     pub fn fetch(&mut self, address: u64) -> CacheAccess {
         let (cycles, is_hit) = (self.instruction.latency, self.instruction.access(address));
-        self.behind(address, cycles, is_hit)
+        self.next_levels(address, cycles, is_hit)
     }
 
     pub fn data(&mut self, address: u64) -> CacheAccess {
         let (cycles, is_hit) = (self.data.latency, self.data.access(address));
-        self.behind(address, cycles, is_hit)
+        self.next_levels(address, cycles, is_hit)
     }
 
-    fn behind(&mut self, address: u64, mut cycles: u64, is_hit: bool) -> CacheAccess {
+    fn next_levels(&mut self, address: u64, mut cycles: u64, is_hit: bool) -> CacheAccess {
         if is_hit {
             return CacheAccess { cycles, ..CacheAccess::default() };
         }
@@ -102,19 +101,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_recently_used_block_goes() {
+    fn least_recently_used_block_is_evicted() {
         let mut cache = Cache::new(&CacheParameters { size: 128, associativity: 2, block: 32, latency: 1 });
-        // Blocks 0, 2 and 4 are of one set.
+        // Blocks 0, 2 and 4 map to the same set.
         let hits: Vec<bool> = [0, 64, 0, 128, 0, 64].iter().map(|a| cache.access(*a)).collect();
         assert_eq!(hits, [false, false, true, false, true, false]);
     }
 
     #[test]
-    fn latencies_add_up_through_the_levels() {
+    fn latencies_of_the_levels_add_up() {
         let mut hierarchy = Hierarchy::new(&ProcessorParameters::default());
         assert_eq!(hierarchy.data(0x1000), CacheAccess { cycles: 111, l1_misses: 1, l2_misses: 1, cost: 48 });
         assert_eq!(hierarchy.data(0x1000), CacheAccess { cycles: 1, ..CacheAccess::default() });
-        // The other half of the second level's block.
+        // The other half of the second-level block.
         assert_eq!(hierarchy.fetch(0x1020), CacheAccess { cycles: 11, l1_misses: 1, l2_misses: 0, cost: 8 });
     }
 }

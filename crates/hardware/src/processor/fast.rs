@@ -1,9 +1,6 @@
-//! The one-pass model: a few timestamps for each instruction, in program order.
-//!
-//! An instruction's time in each stage is the earliest that width, room in buffers, operands and units allow, given the
-//! instructions before it. So units and issue slots go to the oldest instruction, as in an age-ordered scheduler.
-//! Caches are accessed in program order, which is where it departs from [`super::ReferenceModel`]. Constant time for
-//! each instruction.
+//! The one-pass model: a few timestamps per instruction, in program order. Each stage handles an instruction at the earliest time that
+//! width, buffer space, operands and units allow, given the earlier instructions. So units and issue slots go to the oldest instruction, as
+//! in an age-ordered scheduler. Unlike in [`super::ReferenceModel`], caches are accessed in program order.
 
 use super::cache::Hierarchy;
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
@@ -16,27 +13,27 @@ use crate::events::EventCounts;
 use crate::stream::RetiredBranch;
 use std::collections::VecDeque;
 
-/// Cycles ahead that slots are known for; farther ones wait for nothing.
+/// Number of cycles for which slot usage is recorded. Slots further ahead count as free.
 const HORIZON: usize = 1 << 12;
-/// Recent stores that loads may wait for.
+/// Number of recent stores that loads may wait for.
 const STORES: usize = 1 << 10;
 
-/// The model.
+/// The one-pass processor model.
 #[derive(Clone, Debug)]
 pub struct FastModel {
     parameters: ProcessorParameters,
     caches: Hierarchy,
     predictor: Predictor,
     queue: BranchQueue,
-    /// Branches that the predictor has yet to learn: the cycle of their commit, and their prediction.
+    /// Branches that the predictor has not been trained with: cycle of commit, branch and prediction.
     updates: VecDeque<(u64, RetiredBranch, Prediction)>,
     fetch: Stage,
     dispatch: Stage,
     commit: Stage,
-    /// The first cycle in which the next instruction may be fetched.
+    /// The earliest cycle in which the next instruction can be fetched.
     redirect: u64,
     fetched_block: u64,
-    /// Times of dispatch and commit of the instructions that are in the buffers.
+    /// Dispatch or commit times of the instructions in the buffers.
     in_fetch_queue: VecDeque<u64>,
     in_reorder_buffer: VecDeque<u64>,
     in_load_store_queue: VecDeque<u64>,
@@ -51,7 +48,7 @@ pub struct FastModel {
     last_outcome: Option<PredictionOutcome>,
 }
 
-/// A stage in program order: its cycle, and how many instructions it took in it.
+/// A stage that works in program order: its current cycle, and the number of instructions handled in it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stage {
     cycle: u64,
@@ -59,7 +56,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Takes an instruction, not before a cycle.
+    /// Handles an instruction, not before `earliest`. Returns the cycle.
     fn take(&mut self, earliest: u64, width: u64) -> u64 {
         let cycle = self.next(earliest, width);
         self.taken = if cycle > self.cycle { 1 } else { self.taken + 1 };
@@ -67,27 +64,27 @@ impl Stage {
         cycle
     }
 
-    /// The cycle in which the next instruction can be taken, not before a given one.
+    /// The cycle in which the next instruction can be handled, not before `earliest`.
     fn next(&self, earliest: u64, width: u64) -> u64 {
         if earliest > self.cycle { earliest } else { self.cycle + u64::from(self.taken == width) }
     }
 }
 
-/// How much of something is used in each cycle.
+/// Usage of a resource in each cycle.
 #[derive(Clone, Debug)]
 struct Slots {
     used: Vec<(u64, u16)>,
-    most: u16,
+    limit: u16,
 }
 
 impl Slots {
-    fn new(most: usize) -> Slots {
-        Slots { used: vec![(u64::MAX, 0); HORIZON], most: most.min(usize::from(u16::MAX)) as u16 }
+    fn new(limit: usize) -> Slots {
+        Slots { used: vec![(u64::MAX, 0); HORIZON], limit: limit.min(usize::from(u16::MAX)) as u16 }
     }
 
     fn is_free(&self, cycle: u64) -> bool {
         let (of, used) = self.used[cycle as usize % HORIZON];
-        of != cycle || used < self.most
+        of != cycle || used < self.limit
     }
 
     fn take(&mut self, cycle: u64) {
@@ -97,7 +94,7 @@ impl Slots {
 }
 
 impl FastModel {
-    /// A processor that has executed nothing.
+    /// Creates a processor.
     ///
     /// # Errors
     /// A parameter is out of its range.
@@ -130,23 +127,24 @@ impl FastModel {
         })
     }
 
-    /// How good the prediction of the last branch was.
+    /// The outcome of the last branch's prediction.
     pub fn last_outcome(&self) -> Option<PredictionOutcome> {
         self.last_outcome
     }
 
-    /// The prediction of the next branch is as good as that of another run of the same instructions: what differs then
-    /// is due to the profiler alone.
+    /// Sets the outcome of the next branch's prediction to that in another run of the same instructions, so that timing differs due to the
+    /// profiler only.
     pub fn freeze_next(&mut self, outcome: PredictionOutcome) {
         self.frozen = Some(outcome);
     }
 
-    /// What is known so far.
+    /// The totals so far.
     pub fn totals(&self) -> ProcessorTotals {
         ProcessorTotals { cycles: self.commit.cycle + 1, ..self.totals }
     }
 
-    /// Retires an instruction. At a branch `profile` gets the events since the branch before, and says how many cycles the profiler needs.
+    /// Retires an instruction. For a branch, calls `profile` with the events since the previous branch; it returns the cycles that the
+    /// profiler needs.
     pub fn retire(
         &mut self,
         instruction: &Instruction,
@@ -187,7 +185,7 @@ impl FastModel {
             let access = self.caches.fetch(instruction.address.0);
             access.count(events, self.parameters.power.instruction_cache);
             if access.l1_misses > 0 {
-                // The miss is found in the cycle in which the instruction would have been fetched.
+                // The miss is detected in the cycle in which the instruction would have been fetched.
                 earliest = self.fetch.next(earliest, self.parameters.width) + access.cycles;
             }
         }
@@ -220,7 +218,7 @@ impl FastModel {
         dispatched
     }
 
-    /// Issues and executes; the cycle in which the result is there.
+    /// Issues and executes an instruction. Returns the cycle in which its result is available.
     fn execute(&mut self, instruction: &Instruction, dispatched: u64, events: &mut EventCounts) -> u64 {
         let mut earliest = dispatched + 1;
         for source in instruction.sources.iter().filter(|s| **s != NO_REGISTER) {
@@ -280,7 +278,7 @@ impl FastModel {
         events: &mut EventCounts,
     ) {
         if branch.is_taken {
-            // The rest of the cycle's fetch is lost.
+            // The rest of the fetch cycle is lost.
             self.redirect = self.redirect.max(self.fetch.cycle + 1);
         }
         match outcome {
@@ -311,7 +309,7 @@ impl FastModel {
     }
 }
 
-/// Cycles of an instruction, but for its load.
+/// Latency of an instruction in cycles, excluding a load.
 pub(super) fn latency(parameters: &ProcessorParameters, class: InstructionClass) -> u64 {
     match class {
         InstructionClass::Integer => 1,
@@ -323,7 +321,7 @@ pub(super) fn latency(parameters: &ProcessorParameters, class: InstructionClass)
     }
 }
 
-/// The kind of unit that an instruction occupies in the cycle of its issue.
+/// Index of the unit that an instruction occupies in the cycle of its issue.
 pub(super) fn unit(class: InstructionClass, is_memory: bool) -> usize {
     match class {
         _ if is_memory => 4,

@@ -1,18 +1,18 @@
-//! Instructions as the processor model sees them.
+//! Instructions of the processor models.
 
 use crate::stream::Address;
 
-/// Which functional unit executes an instruction.
+/// The functional unit that executes an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InstructionClass {
-    /// An integer ALU; branches, loads and stores use one for nothing but their address.
+    /// An integer ALU; also the class of branches, and of loads and stores, which occupy a memory port instead.
     #[default]
     Integer,
     /// The integer multiplier.
     Multiply,
     /// The integer divider.
     Divide,
-    /// A floating-point adder; vector arithmetic as well.
+    /// A floating-point adder; also for vector arithmetic.
     Float,
     /// The floating-point multiplier.
     FloatMultiply,
@@ -20,22 +20,22 @@ pub enum InstructionClass {
     FloatDivide,
 }
 
-/// No register.
+/// Stands for the absence of a register.
 pub const NO_REGISTER: u8 = 0;
 
-/// An instruction that retired. Registers are numbered from 1 by the source; the model asks only which are the same.
+/// A retired instruction. The source numbers registers from 1; the models only compare these numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Instruction {
     /// Its address.
     pub address: Address,
-    /// What executes it.
+    /// Functional unit that executes it.
     pub class: InstructionClass,
-    /// Registers that it reads.
+    /// Registers that it reads, or [`NO_REGISTER`].
     pub sources: [u8; 4],
-    /// Registers that it writes.
+    /// Registers that it writes, or [`NO_REGISTER`].
     pub destinations: [u8; 2],
-    /// The address that it loads from.
+    /// Address that it loads from.
     pub load: Option<Address>,
-    /// The address that it stores to.
+    /// Address that it stores to.
     pub store: Option<Address>,
 }

@@ -1,15 +1,8 @@
-//! The processor that the profiler sits in (table 5.3): when each retired instruction is fetched, dispatched, issued,
+//! Models of the processor around the profiler (table 5.3), which determine when each retired instruction is fetched, dispatched, issued,
 //! completed and committed.
 //!
-//! | file | what |
-//! |---|---|
-//! | `parameters.rs` | every number of table 5.3 |
-//! | `instruction.rs` | instructions |
-//! | `cache.rs`, `predictor.rs`, `queue.rs` | caches; combined branch predictor; the queue between commit and profiler |
-//! | `fast.rs` | [`FastModel`]: one pass, a few timestamps for each instruction |
-//! | `reference.rs` | [`ReferenceModel`]: one step for each cycle, which the fast one is checked against |
-//!
-//! Both models see instructions that retire only: wrong paths fetch nothing and disturb no cache. Time is counted in cycles from 0.
+//! [`FastModel`] makes one pass with a few timestamps per instruction. [`ReferenceModel`] steps through every cycle, and serves to check
+//! the fast model. Both see only instructions that retire, so wrong paths fetch nothing and disturb no cache. Cycles are counted from 0.
 
 mod cache;
 mod fast;
@@ -28,7 +21,7 @@ pub use reference::ReferenceModel;
 use crate::events::EventCounts;
 use crate::names::names;
 
-/// Which model of the processor gives events and cycles.
+/// A processor model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessorModel {
     /// [`FastModel`].
@@ -39,7 +32,7 @@ pub enum ProcessorModel {
 
 names! { ProcessorModel { Fast "fast", Reference "reference" } }
 
-/// Events that the processor model counts, in their places of [`EventCounts`].
+/// Events that the processor models count. The discriminant is the index in [`EventCounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProcessorEvent {
     /// Instructions.
@@ -48,13 +41,13 @@ pub enum ProcessorEvent {
     L1Misses,
     /// Misses of the second-level cache.
     L2Misses,
-    /// Branches that were mispredicted.
+    /// Mispredicted branches.
     Mispredictions,
-    /// Cycles in which nothing was committed.
+    /// Cycles without a commit.
     StallCycles,
     /// Power in the caches by the analytical model: relative costs of accesses (section 5.3).
     AnalyticalPower,
-    /// The same by the cycle-level model of figure 5.5; only the reference model knows it.
+    /// Power in the caches by the cycle-level model of figure 5.5; only from the reference model.
     CyclePower,
 }
 
@@ -70,20 +63,20 @@ fn count(events: &mut EventCounts, event: ProcessorEvent, more: u32) {
     *place = place.saturating_add(more);
 }
 
-/// What a model knows of a run.
+/// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTotals {
-    /// Cycles until the last instruction was committed.
+    /// Cycles until the last commit.
     pub cycles: u64,
-    /// Instructions committed.
+    /// Committed instructions.
     pub instructions: u64,
-    /// Events of all of them.
+    /// Misses of both first-level caches.
     pub l1_misses: u64,
     /// Misses of the second-level cache.
     pub l2_misses: u64,
-    /// Branches that were mispredicted.
+    /// Mispredicted branches.
     pub mispredictions: u64,
-    /// Cycles that commit waited for room in the branch queue.
+    /// Cycles in which commit waited for space in the branch queue.
     pub queue_stalls: u64,
 }
 

@@ -1,59 +1,57 @@
-//! Every number of the baseline processor (table 5.3), and those that the table leaves out.
-//!
-//! Not in the table, and taken from SimpleScalar's defaults, which the paper's simulator extends: latencies of
-//! functional units, two memory ports, blocks of 64 bytes in the second-level cache. The costs of the power model are
-//! not published either: the ones here grow with the size of what is accessed.
+//! The parameters of the baseline processor: those of table 5.3, and those that the table omits. The latter are SimpleScalar's defaults,
+//! which the paper's simulator extends: latencies of functional units, two memory ports, 64-byte blocks in the second-level cache. The
+//! costs of the power model are not published; those here grow with the size of what is accessed.
 
 use crate::error::HardwareError;
 use serde::Deserialize;
 
-/// A cache.
+/// Parameters of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CacheParameters {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Blocks of a set.
+    /// Number of blocks in a set.
     pub associativity: usize,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub block: u64,
-    /// Cycles of a hit.
+    /// Hit latency in cycles.
     pub latency: u64,
 }
 
-/// How the direction of a conditional branch is predicted.
+/// Predictors of the direction of conditional branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectionPredictor {
-    /// Two-bit counters, by address.
+    /// Two-bit counters, indexed by address.
     Bimodal,
-    /// Two-bit counters, by address exclusive-or history.
+    /// Two-bit counters, indexed by the exclusive or of address and history.
     Gshare,
-    /// Both, and counters that say which.
+    /// Both, with counters that choose between them.
     Combined,
 }
 
-/// The branch predictor.
+/// Parameters of the branch predictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PredictorParameters {
-    /// How directions are predicted.
+    /// Direction predictor.
     pub direction: DirectionPredictor,
-    /// Counters of the gshare predictor.
+    /// Number of counters of the gshare predictor.
     pub gshare_entries: usize,
-    /// Bits of its history.
+    /// Length of its history in bits.
     pub history_bits: u32,
-    /// Counters of the bimodal predictor.
+    /// Number of counters of the bimodal predictor.
     pub bimodal_entries: usize,
-    /// Counters that choose between the two.
+    /// Number of counters that choose between the two.
     pub meta_entries: usize,
-    /// Entries of the return address stack.
+    /// Capacity of the return address stack.
     pub return_stack: usize,
-    /// Entries of the branch target buffer.
+    /// Number of entries of the branch target buffer.
     pub target_entries: usize,
-    /// Entries of a set of it.
+    /// Associativity of the branch target buffer.
     pub target_associativity: usize,
-    /// Cycles from a mispredicted branch's completion until the right path is fetched.
+    /// Cycles from the completion of a mispredicted branch until the right path is fetched.
     pub misprediction_cycles: u64,
 }
 
@@ -73,17 +71,17 @@ impl Default for PredictorParameters {
     }
 }
 
-/// Costs of accesses for the power models, relative to the cheapest.
+/// Costs of accesses in the power models, relative to the cheapest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PowerCosts {
-    /// An access to the instruction cache, one for each block that is fetched.
+    /// Access to the instruction cache, once per fetched block.
     pub instruction_cache: u32,
-    /// An access to the data cache; halved by the cycle-level model if there are several in a cycle.
+    /// Access to the data cache. The cycle-level model halves it if there are several in one cycle.
     pub data_cache: u32,
-    /// An access to the second-level cache.
+    /// Access to the second-level cache.
     pub l2: u32,
-    /// An access to memory.
+    /// Access to memory.
     pub memory: u32,
 }
 
@@ -93,40 +91,40 @@ impl Default for PowerCosts {
     }
 }
 
-/// Maximum number of entries of a buffer, a table or a cache, and of units.
+/// Maximum number of entries of a buffer or table, of blocks in a cache, and of units.
 const MAX_ENTRIES: usize = 1 << 24;
 
-/// The processor.
+/// Parameters of the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ProcessorParameters {
-    /// Instructions fetched, dispatched, issued and committed in a cycle.
+    /// Number of instructions fetched, dispatched, issued and committed per cycle.
     pub width: u64,
-    /// Entries of the reorder buffer.
+    /// Capacity of the reorder buffer.
     pub reorder_buffer: usize,
-    /// Entries of the load/store queue.
+    /// Capacity of the load/store queue.
     pub load_store_queue: usize,
-    /// Entries of the queue between fetch and dispatch.
+    /// Capacity of the queue between fetch and dispatch.
     pub fetch_queue: usize,
-    /// Integer ALUs.
+    /// Number of integer ALUs.
     pub integer_units: usize,
-    /// Integer multipliers and dividers.
+    /// Number of integer multipliers/dividers.
     pub multiply_units: usize,
-    /// Floating-point units.
+    /// Number of floating-point units.
     pub float_units: usize,
-    /// Floating-point multipliers and dividers.
+    /// Number of floating-point multipliers/dividers.
     pub float_multiply_units: usize,
-    /// Loads and stores that are issued in a cycle.
+    /// Number of loads and stores issued per cycle.
     pub memory_ports: usize,
-    /// Cycles of an integer multiplication.
+    /// Latency of an integer multiplication in cycles.
     pub multiply_cycles: u64,
-    /// Cycles of an integer division, which occupies its unit.
+    /// Latency of an integer division in cycles, for which it occupies its unit.
     pub divide_cycles: u64,
-    /// Cycles of a floating-point operation.
+    /// Latency of a floating-point operation in cycles.
     pub float_cycles: u64,
-    /// Cycles of a floating-point multiplication.
+    /// Latency of a floating-point multiplication in cycles.
     pub float_multiply_cycles: u64,
-    /// Cycles of a floating-point division, which occupies its unit.
+    /// Latency of a floating-point division in cycles, for which it occupies its unit.
     pub float_divide_cycles: u64,
     /// First-level instruction cache.
     pub l1_instruction: CacheParameters,
@@ -134,13 +132,13 @@ pub struct ProcessorParameters {
     pub l1_data: CacheParameters,
     /// Second-level cache.
     pub l2: CacheParameters,
-    /// Cycles of an access to memory.
+    /// Latency of memory in cycles.
     pub memory_cycles: u64,
     /// Branch predictor.
     pub predictor: PredictorParameters,
     /// Costs of the power models.
     pub power: PowerCosts,
-    /// Entries of the branch queue; 0 for a profiler that never holds the processor up.
+    /// Capacity of the branch queue; 0 for a profiler that never stalls the processor.
     pub branch_queue: usize,
 }
 
@@ -174,19 +172,19 @@ impl Default for ProcessorParameters {
 }
 
 impl ProcessorParameters {
-    /// Reads parameters in TOML; what is not named is as published.
+    /// Parses parameters from TOML; those not named are as published.
     ///
     /// # Errors
-    /// The text is no TOML, names what there is not, or a number is out of its range.
+    /// The text is not valid TOML, has an unknown name, or a parameter is out of range.
     pub fn from_toml(text: &str) -> Result<ProcessorParameters, HardwareError> {
         let parameters: ProcessorParameters = toml::from_str(text).map_err(|e| HardwareError::Syntax(e.to_string()))?;
         parameters.check()?;
         Ok(parameters)
     }
 
-    /// Bytes of memory that a model of the processor takes.
+    /// Memory of a processor model, in bytes.
     pub fn memory(&self) -> u64 {
-        // Buffers and reservations of the models, which depend on no parameter.
+        // Buffers of the models that do not depend on parameters.
         const FIXED: u64 = 1 << 19;
         let blocks = |cache: &CacheParameters| 8 * cache.size / cache.block.max(1);
         let predictor = &self.predictor;
@@ -195,10 +193,7 @@ impl ProcessorParameters {
         FIXED + blocks(&self.l1_instruction) + blocks(&self.l1_data) + blocks(&self.l2) + (tables + buffers) as u64
     }
 
-    /// Checks the numbers.
-    ///
-    /// # Errors
-    /// One is out of its range.
+    /// Checks that all parameters are in range.
     pub fn check(&self) -> Result<(), HardwareError> {
         let positive = [
             ("width", self.width as usize),
@@ -222,11 +217,7 @@ impl ProcessorParameters {
             }
             let sets = blocks.checked_div(cache.associativity as u64).unwrap_or(0);
             if !cache.block.is_power_of_two() || !sets.is_power_of_two() {
-                return Err(HardwareError::parameter(
-                    name,
-                    cache.size,
-                    "a power of two of sets, each of blocks of a power of two of bytes",
-                ));
+                return Err(HardwareError::parameter(name, cache.size, "a power of two of sets with blocks of a power of two of bytes"));
             }
         }
         let sized = positive.into_iter().chain([("branch-queue", self.branch_queue)]);
@@ -238,10 +229,10 @@ impl ProcessorParameters {
         let tables = [predictor.gshare_entries, predictor.bimodal_entries, predictor.meta_entries, sets];
         let largest = [predictor.gshare_entries, predictor.bimodal_entries, predictor.meta_entries, predictor.target_entries];
         if let Some(size) = largest.into_iter().find(|size| *size > MAX_ENTRIES) {
-            return Err(HardwareError::parameter("predictor", size, "tables of at most 2^24 entries"));
+            return Err(HardwareError::parameter("predictor", size, "at most 2^24 entries per table"));
         }
         if let Some(size) = tables.into_iter().find(|size| !size.is_power_of_two()) {
-            return Err(HardwareError::parameter("predictor", size, "tables of a power of two of entries or sets"));
+            return Err(HardwareError::parameter("predictor", size, "a power of two of entries or sets per table"));
         }
         if predictor.history_bits > 32 {
             return Err(HardwareError::parameter("predictor.history-bits", predictor.history_bits, "at most 32"));

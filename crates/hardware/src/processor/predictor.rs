@@ -1,28 +1,25 @@
-//! The branch predictor of table 5.3: gshare and bimodal counters with a choice between them, a branch target buffer, a
-//! return address stack.
+//! The branch predictor of table 5.3: gshare and bimodal counters with a choice between them (S. McFarling, *Combining branch predictors*,
+//! WRL TN-36, 1993), a branch target buffer, and a return address stack.
 //!
-//! Predictions are made at fetch. The history and the return stack are updated then, too: since wrong paths are not
-//! modelled, that is a speculative history repaired at every misprediction. Counters and targets are updated at commit, by
-//! the model that calls. A branch trains the counters that predicted it, as in SimpleScalar (`bpred.c`), whose indices
-//! the history of a later time would not give.
-//!
-//! Source of the combination: S. McFarling, *Combining branch predictors*, WRL TN-36, 1993.
+//! Branches are predicted at fetch, which also updates history and return stack. As wrong paths are not modelled, this equals a speculative
+//! history that is repaired at every misprediction. Counters and targets are updated at commit, by the calling model. As in SimpleScalar
+//! (`bpred.c`), a branch trains the counters that predicted it, whose indices are kept because the history has changed by then.
 
 use super::parameters::{DirectionPredictor, PredictorParameters};
 use crate::stream::{BranchKind, RetiredBranch};
 
-/// How good the prediction of a branch was.
+/// The outcome of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PredictionOutcome {
-    /// What was fetched next was right.
+    /// The right instruction was fetched next.
     Right,
-    /// The direction was right, and the target is known as soon as the branch is decoded.
+    /// The direction was right, and the target is known once the branch is decoded.
     Misfetch,
-    /// The right path is known when the branch completes.
+    /// The right path is known only once the branch completes.
     Misprediction,
 }
 
-/// A conditional branch at its fetch: the counters that were asked, by their indices, and what they said.
+/// A direction prediction: the indices of the counters used, and their predictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DirectionLookup {
     gshare: usize,
@@ -33,14 +30,14 @@ pub(super) struct DirectionLookup {
     taken: bool,
 }
 
-/// What was predicted at a branch's fetch, to be handed back at its commit.
+/// The prediction of a branch at fetch, which is passed to [`Predictor::update`] at commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prediction {
     pub outcome: PredictionOutcome,
     direction: Option<DirectionLookup>,
 }
 
-/// The predictor.
+/// The branch predictor.
 #[derive(Clone, Debug)]
 pub(super) struct Predictor {
     parameters: PredictorParameters,
@@ -48,13 +45,13 @@ pub(super) struct Predictor {
     bimodal: Vec<u8>,
     meta: Vec<u8>,
     history: u64,
-    /// Of each set address and target, most recently used first.
+    /// Address and target of each entry of the branch target buffer; in each set, most recently used first.
     targets: Vec<(u64, u64)>,
     returns: Vec<u64>,
 }
 
-/// A counter of two bits says yes.
-fn says_yes(counter: u8) -> bool {
+/// The prediction of a two-bit counter.
+fn predicts_taken(counter: u8) -> bool {
     counter >= 2
 }
 
@@ -64,7 +61,7 @@ fn train(counter: &mut u8, outcome: bool) {
 
 impl Predictor {
     pub fn new(parameters: &PredictorParameters) -> Predictor {
-        // Weakly taken, as SimpleScalar begins.
+        // Counters start at weakly taken, as in SimpleScalar.
         Predictor {
             parameters: *parameters,
             gshare: vec![2; parameters.gshare_entries],
@@ -76,7 +73,7 @@ impl Predictor {
         }
     }
 
-    /// Predicts a branch, and compares with what it did.
+    /// Predicts a branch, and compares the prediction with the actual outcome.
     pub fn predict(&mut self, branch: &RetiredBranch) -> Prediction {
         let direction = (branch.kind == BranchKind::Conditional).then(|| self.look_up(branch.address.0));
         if direction.is_some() {
@@ -99,17 +96,17 @@ impl Predictor {
                 _ => Misprediction,
             },
             BranchKind::Jump | BranchKind::Call => {
-                self.call(branch);
+                self.push_return(branch);
                 if self.target(address) == Some(branch.target.0) { Right } else { Misfetch }
             }
             BranchKind::IndirectJump | BranchKind::IndirectCall => {
-                self.call(branch);
+                self.push_return(branch);
                 if self.target(address) == Some(branch.target.0) { Right } else { Misprediction }
             }
         }
     }
 
-    /// Learns what a branch did, at its commit. `prediction` is that of its fetch.
+    /// Trains the predictor with a branch at its commit. `prediction` is the one made at its fetch.
     pub fn update(&mut self, branch: &RetiredBranch, prediction: &Prediction) {
         let address = branch.address.0;
         if let Some(lookup) = prediction.direction {
@@ -127,18 +124,18 @@ impl Predictor {
         }
     }
 
-    /// Asks the counters of a conditional branch.
+    /// Looks up the counters for a conditional branch.
     fn look_up(&self, address: u64) -> DirectionLookup {
         let history = self.history & ((1 << self.parameters.history_bits) - 1);
         let index = |value: u64, size: usize| value as usize & (size - 1);
         let gshare = index(address ^ history, self.parameters.gshare_entries);
         let bimodal = index(address, self.parameters.bimodal_entries);
         let meta = index(address, self.parameters.meta_entries);
-        let (by_history, by_address) = (says_yes(self.gshare[gshare]), says_yes(self.bimodal[bimodal]));
+        let (by_history, by_address) = (predicts_taken(self.gshare[gshare]), predicts_taken(self.bimodal[bimodal]));
         let taken = match self.parameters.direction {
             DirectionPredictor::Bimodal => by_address,
             DirectionPredictor::Gshare => by_history,
-            DirectionPredictor::Combined if says_yes(self.meta[meta]) => by_history,
+            DirectionPredictor::Combined if predicts_taken(self.meta[meta]) => by_history,
             DirectionPredictor::Combined => by_address,
         };
         DirectionLookup { gshare, bimodal, meta, by_history, by_address, taken }
@@ -154,7 +151,7 @@ impl Predictor {
         self.set(address).iter().find(|(a, _)| *a == address).map(|(_, target)| *target)
     }
 
-    fn call(&mut self, branch: &RetiredBranch) {
+    fn push_return(&mut self, branch: &RetiredBranch) {
         if branch.kind.is_call() {
             if self.returns.len() == self.parameters.return_stack {
                 self.returns.remove(0);

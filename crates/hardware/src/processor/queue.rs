@@ -1,26 +1,23 @@
-//! The branch queue between commit and profiler (section 5.5.3).
-//!
-//! The profiler serves one branch after the other; a branch leaves the queue when it has been served. A branch that
-//! finds the queue full stalls commit.
+//! The branch queue between commit and profiler (section 5.5.3). The profiler serves one branch after the other, and a branch leaves the
+//! queue when it has been served. A branch that finds the queue full stalls commit.
 
 use std::collections::VecDeque;
 
-/// The queue.
 #[derive(Clone, Debug)]
 pub(super) struct BranchQueue {
     capacity: usize,
-    /// When each branch in it will have been served.
+    /// Cycle in which each queued branch will have been served.
     served: VecDeque<u64>,
     last: u64,
 }
 
 impl BranchQueue {
-    /// A queue of so many entries; 0 holds nothing up.
+    /// Creates a queue. A capacity of 0 means that it never stalls.
     pub fn new(capacity: usize) -> BranchQueue {
         BranchQueue { capacity, served: VecDeque::new(), last: 0 }
     }
 
-    /// The first cycle, from `now` on, in which there is room.
+    /// The first cycle, not before `now`, in which there is room.
     pub fn room_at(&mut self, now: u64) -> u64 {
         while self.served.front().is_some_and(|s| *s <= now) {
             self.served.pop_front();
@@ -28,7 +25,7 @@ impl BranchQueue {
         if self.capacity == 0 || self.served.len() < self.capacity { now } else { self.served[self.served.len() - self.capacity] }
     }
 
-    /// A branch enters, which the profiler needs so many cycles for.
+    /// Enqueues a branch that the profiler needs `cycles` cycles for.
     pub fn enter(&mut self, now: u64, cycles: u32) {
         if self.capacity > 0 {
             self.last = self.last.max(now) + u64::from(cycles);
@@ -42,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_queue_makes_branches_wait() {
+    fn full_queue_stalls_branches() {
         let mut queue = BranchQueue::new(2);
         queue.enter(10, 3);
         queue.enter(10, 3);

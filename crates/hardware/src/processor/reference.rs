@@ -1,8 +1,6 @@
-//! The cycle-stepped model: every stage does its work in every cycle, youngest stage last. Slow, and simple to check against table 5.3.
-//!
-//! Instructions wait in a buffer until they are fetched. In each cycle: commit from the head of the reorder buffer,
-//! issue the oldest instructions whose operands are there, dispatch, fetch. It shares caches, predictor and branch
-//! queue with [`super::FastModel`], and no timing.
+//! The cycle-stepped model, which is slow but simple to check against table 5.3. In each cycle: commit from the head of the reorder buffer,
+//! issue the oldest instructions whose operands are ready, dispatch, fetch. It shares caches, predictor and branch queue with
+//! [`super::FastModel`], but no timing.
 
 use super::cache::{CacheAccess, Hierarchy};
 use super::fast::{latency, unit};
@@ -16,10 +14,10 @@ use crate::events::{CounterWidth, EventCounts};
 use crate::stream::RetiredBranch;
 use std::collections::VecDeque;
 
-/// Instructions that wait to be fetched before a step is made.
+/// Number of instructions that must wait to be fetched before a cycle is simulated.
 const LOOKAHEAD: usize = 64;
 
-/// An instruction on its way.
+/// An instruction in the pipeline.
 #[derive(Clone, Debug)]
 struct InFlight {
     instruction: Instruction,
@@ -28,9 +26,9 @@ struct InFlight {
     events: EventCounts,
     fetched: u64,
     dispatched: u64,
-    /// The instructions, by number, whose results it needs.
+    /// Numbers of the instructions whose results it needs.
     needs: [Option<u64>; 5],
-    /// When its result is there, once it is issued.
+    /// Cycle in which its result is available, once it is issued.
     completed: Option<u64>,
 }
 
@@ -44,7 +42,7 @@ impl InFlight {
     }
 }
 
-/// The model.
+/// The cycle-stepped processor model.
 #[derive(Clone, Debug)]
 pub struct ReferenceModel {
     parameters: ProcessorParameters,
@@ -55,16 +53,16 @@ pub struct ReferenceModel {
     waiting: VecDeque<(Instruction, Option<RetiredBranch>)>,
     fetch_queue: VecDeque<InFlight>,
     reorder_buffer: VecDeque<InFlight>,
-    /// Number of the instruction at the reorder buffer's head.
+    /// Number of the instruction at the head of the reorder buffer.
     head: u64,
     memory_operations: usize,
-    /// The last instruction that writes each register.
+    /// Number of the last instruction that writes each register.
     writers: Vec<Option<u64>>,
     busy: [Vec<u64>; 2],
     fetched_block: u64,
-    /// What the fetch of a block met, with the cost of the first level, for the first instruction that comes of it.
+    /// Result of the last block fetch, including the cost of the first level; counted with the first instruction of the block.
     pending_fetch: CacheAccess,
-    /// Fetch waits: until a cycle, or until the branch of this number is dispatched or completes.
+    /// Fetch waits until this cycle, and until the branch with the number in `waits_for` is dispatched or completes.
     fetch_from: u64,
     waits_for: Option<u64>,
     next_number: u64,
@@ -74,7 +72,7 @@ pub struct ReferenceModel {
 }
 
 impl ReferenceModel {
-    /// A processor that has executed nothing.
+    /// Creates a processor.
     ///
     /// # Errors
     /// A parameter is out of its range.
@@ -104,7 +102,7 @@ impl ReferenceModel {
         })
     }
 
-    /// Retires an instruction, some time later; as [`super::FastModel::retire`].
+    /// Retires an instruction, possibly after a delay. See [`super::FastModel::retire`].
     pub fn retire(
         &mut self,
         instruction: &Instruction,
@@ -117,14 +115,14 @@ impl ReferenceModel {
         }
     }
 
-    /// Executes what is left.
+    /// Executes all remaining instructions.
     pub fn finish(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
         while !(self.waiting.is_empty() && self.fetch_queue.is_empty() && self.reorder_buffer.is_empty()) {
             self.step(profile);
         }
     }
 
-    /// What is known so far.
+    /// The totals so far.
     pub fn totals(&self) -> ProcessorTotals {
         ProcessorTotals { cycles: self.last_commit + 1, ..self.totals }
     }
@@ -191,12 +189,12 @@ impl ReferenceModel {
     fn is_ready(&self, entry: &InFlight) -> bool {
         entry.needs.iter().flatten().all(|number| match number.checked_sub(self.head) {
             Some(at) => self.reorder_buffer[at as usize].completed.is_some_and(|completed| completed <= self.cycle),
-            // It was committed.
+            // It has been committed.
             None => true,
         })
     }
 
-    /// A divider that is free, for classes that occupy one: `Some(None)` for the others, `None` if all are busy.
+    /// Returns a free divider for classes that need one, `Some(None)` for other classes, and `None` if all dividers are busy.
     fn divider(&self, class: InstructionClass) -> Option<Option<(usize, usize)>> {
         let kind = match class {
             InstructionClass::Divide => 0,
@@ -227,7 +225,7 @@ impl ReferenceModel {
         }
     }
 
-    /// Figure 5.5 (b): several accesses to the data cache in one cycle cost half each.
+    /// Distributes data cache costs: several accesses in one cycle cost half each (figure 5.5 b).
     fn apportion(&mut self, accesses: &[usize]) {
         let cost = self.parameters.power.data_cache;
         let each = if accesses.len() > 1 { cost / 2 } else { cost };

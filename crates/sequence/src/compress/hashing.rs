@@ -1,17 +1,16 @@
-//! A fast hash of small keys: the finaliser of MurmurHash3 on each word. Keys are numbers that the program itself made, so no input can
-//! choose them to collide by more than the sequence itself allows.
+//! A fast hash for small keys: the finaliser of MurmurHash3, applied to each word. It is not secure against chosen keys, but keys are
+//! numbers that the program assigns itself.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Builds [`Mixer`]s.
-pub(crate) type Mixing = BuildHasherDefault<Mixer>;
+pub(crate) type BuildMixer = BuildHasherDefault<Mixer>;
 
-/// Mixes the words written to it.
+/// Hashes the words written to it.
 #[derive(Default)]
 pub(crate) struct Mixer(u64);
 
-/// Mixes all bits of a word into all others.
-pub(crate) fn mixed(mut word: u64) -> u64 {
+/// Mixes the bits of a word.
+pub(crate) fn mix(mut word: u64) -> u64 {
     word ^= word >> 33;
     word = word.wrapping_mul(0xff51_afd7_ed55_8ccd);
     word ^= word >> 33;
@@ -33,7 +32,7 @@ impl Hasher for Mixer {
     }
 
     fn write_u64(&mut self, word: u64) {
-        self.0 = mixed(self.0.rotate_left(23) ^ word);
+        self.0 = mix(self.0.rotate_left(23) ^ word);
     }
 
     fn write_u32(&mut self, word: u32) {

@@ -1,55 +1,51 @@
-//! Locally consistent parsing: equal stretches become equal rules, whatever stands around them, save near their ends.
+//! Locally consistent parsing: equal ranges become equal rules in any context, except near their ends.
 //!
-//! Level by level: a run of equal items becomes one item; then a block begins at each item whose hash is smaller than both neighbours',
-//! and each block becomes one item of the next level. Equal blocks and runs are the same rule.
-//!
-//! Source: K. Mehlhorn, R. Sundar and C. Uhrig, "Maintaining dynamic sequences under equality tests in polylogarithmic time"
-//! (Algorithmica 1997); with runs: A. Jeż, "Recompression" (J. ACM 2016). Hashes come from the symbols alone, so two windows or two runs
-//! of a program are parsed alike.
-//!
-//! Complexity: each level has at most half the items of the one below, so a symbol takes amortised O(1) hash look-ups, and the depth is
-//! O(log n). A level holds one run and one block, so the delay is bounded by the longest block, whose expected length is constant.
+//! On each level, a run of equal items becomes one item. Then a block begins at each item whose hash is smaller than its neighbours'
+//! hashes, and each block becomes one item of the next level, which has at most half the items. Equal blocks and runs share a rule. Hashes
+//! depend on symbols only, so different windows and runs are parsed alike. After K. Mehlhorn, R. Sundar and C. Uhrig, "Maintaining dynamic
+//! sequences under equality tests in polylogarithmic time" (Algorithmica 1997); with runs: A. Jeż, "Recompression" (J. ACM 2016).
 
 use super::Compressor;
-use super::hashing::{Mixing, mixed};
+use super::hashing::{BuildMixer, mix};
 use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
-/// The compressor's state.
+/// The locally consistent compressor.
 #[derive(Default)]
 pub struct LocallyConsistent {
     rules: Rules,
     levels: Vec<Level>,
 }
 
-/// What a level has not passed on yet.
+/// Items that a level has not passed on yet.
 #[derive(Default)]
 struct Level {
-    /// The item that repeats now, and how often it did.
+    /// The current item, and its number of repetitions.
     run: Option<(u32, u64)>,
-    /// Items of the block that is open; the last may begin the next block.
+    /// Items of the open block. The last one may begin the next block.
     block: Vec<u32>,
-    /// Hash of the last item of the block, and whether it is smaller than the one before.
+    /// Hash of the last item of the block.
     last: u64,
-    falls: bool,
-    /// Items that were pushed.
+    /// Whether that hash is smaller than the one before.
+    is_falling: bool,
+    /// Number of items pushed.
     pushed: u64,
 }
 
-/// Bodies, each once.
+/// Distinct bodies.
 #[derive(Default)]
 struct Rules {
     terminals: Terminals,
     starts: Vec<u32>,
     items: Vec<u32>,
-    /// Hashes of what rules stand for; of rules only.
+    /// Hashes of the rules' expansions.
     hashes: Vec<u64>,
-    numbers: HashMap<u64, u32, Mixing>,
+    numbers: HashMap<u64, u32, BuildMixer>,
 }
 
 impl LocallyConsistent {
-    /// Gives an item to a level, and what that completes to the levels above.
+    /// Pushes an item to a level, and completed blocks to the levels above.
     fn push_item(&mut self, level: usize, item: u32) {
         if self.levels.len() == level {
             self.levels.push(Level::default());
@@ -67,16 +63,16 @@ impl LocallyConsistent {
         }
     }
 
-    /// Gives an item that differs from the one before to the block of a level.
+    /// Pushes an item that differs from its predecessor to the block of a level.
     fn extend_block(&mut self, level: usize, item: u32) {
-        let hash = mixed(self.rules.hash(item) ^ (level as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let hash = mix(self.rules.hash(item) ^ (level as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let here = &mut self.levels[level];
         let mut done = None;
-        if here.falls && here.last < hash {
+        if here.is_falling && here.last < hash {
             let begins = here.block.split_off(here.block.len() - 1);
             done = Some(std::mem::replace(&mut here.block, begins));
         }
-        here.falls = !here.block.is_empty() && hash < here.last;
+        here.is_falling = !here.block.is_empty() && hash < here.last;
         here.last = hash;
         here.block.push(item);
         if let Some(done) = done {
@@ -85,7 +81,7 @@ impl LocallyConsistent {
         }
     }
 
-    /// Passes on what a level still holds.
+    /// Passes on what a level still contains.
     fn flush(&mut self, level: usize) {
         if let Some((item, times)) = self.levels[level].run.take() {
             let item = self.rules.run(item, times);
@@ -111,7 +107,7 @@ impl Compressor for LocallyConsistent {
 
     fn close(mut self: Box<Self>) -> Result<Grammar, SequenceError> {
         let mut level = 0;
-        // The top level is the one that came to have a single item.
+        // The top level is the first that received only one item.
         while level < self.levels.len() && (self.levels[level].pushed > 1 || level + 1 < self.levels.len()) {
             self.flush(level);
             level += 1;
@@ -123,22 +119,22 @@ impl Compressor for LocallyConsistent {
             rules.starts.iter().zip(ends).map(|(start, end)| rules.items[*start as usize..end as usize].to_vec()).collect();
         let root_rule = bodies.len();
         bodies.push(root);
-        RawRules { terminals: rules.terminals.list, bodies, root: root_rule }.without_single_uses().grammar()
+        RawRules { terminals: rules.terminals.list, bodies, root: root_rule }.inline_single_uses().grammar()
     }
 }
 
 impl Rules {
     fn hash(&self, item: u32) -> u64 {
-        if item & RULE == 0 { mixed(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE) as usize] }
+        if item & RULE == 0 { mix(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE) as usize] }
     }
 
-    /// The item of a block.
+    /// Returns the item for a block.
     fn block(&mut self, block: &[u32]) -> u32 {
         if let [item] = block {
             return *item;
         }
-        let hash = block.iter().fold(block.len() as u64, |sum, item| mixed(sum.rotate_left(17) ^ self.hash(*item)));
-        // Another body of the same hash takes the next place.
+        let hash = block.iter().fold(block.len() as u64, |sum, item| mix(sum.rotate_left(17) ^ self.hash(*item)));
+        // Hash collisions are resolved by linear probing.
         let mut place = hash;
         while let Some(&rule) = self.numbers.get(&place) {
             if self.body(rule) == block {
@@ -154,7 +150,7 @@ impl Rules {
         RULE | rule
     }
 
-    /// The item of a run: its number in binary, by rules that double.
+    /// Returns the item for a run: the binary representation of its length, by rules that double.
     fn run(&mut self, item: u32, times: u64) -> u32 {
         let mut powers = Vec::new();
         let (mut power, mut rest) = (item, times);

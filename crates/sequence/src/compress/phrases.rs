@@ -1,48 +1,43 @@
-//! Phrases: the sequence is cut into phrases where its content says so, equal phrases become one symbol, and Sequitur makes the grammar of
-//! the phrases. Most symbols cost a multiplication and a comparison; Sequitur sees one in about twenty.
+//! Phrases: the sequence is cut into phrases at places that depend on its content, equal phrases become one symbol, and Sequitur compresses
+//! the sequence of phrases. Most symbols cost a multiplication and a comparison; Sequitur sees one in about twenty.
 //!
-//! A phrase ends behind a symbol where a hash of the last four symbols has a certain form, so that equal stretches are cut alike, whatever
-//! stands before them, save near their beginning. A phrase has [`SHORTEST`] to [`LONGEST`] symbols, so that runs are cut, too.
-//!
-//! Source: content-defined cuts are those of A. Muthitacharoen, B. Chen and D. Mazières, "A low-bandwidth network file system" (SOSP 2001),
-//! with a hash of shifts and additions (W. Xia and others, "Ddelta", 2014); the grammar of phrases is Sequitur's.
-//!
-//! Invariant: the phrases, one after another, are the sequence; equal phrases have one number (compared, not only hashed).
-//! Complexity: O(1) for a symbol, one hash look-up and one step of Sequitur for a phrase. Memory: each distinct phrase once, and the
-//! grammar of their numbers.
+//! A phrase ends where a hash of the last four symbols has a certain form, so that equal ranges are cut alike in any context, except near
+//! their start. Content-defined cuts are due to A. Muthitacharoen, B. Chen and D. Mazières, "A low-bandwidth network file system" (SOSP
+//! 2001); the hash of shifts and additions to W. Xia and others, "Ddelta" (2014). Equal phrases share a number; they are compared, not only
+//! hashed.
 
-use super::hashing::Mixing;
+use super::hashing::BuildMixer;
 use super::{Compressor, Sequitur};
 use crate::grammar::{GrammarItem, RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
-/// The fewest symbols of a phrase but the last.
-const SHORTEST: usize = 4;
-/// The most symbols of a phrase.
-const LONGEST: usize = 256;
-/// A phrase ends where so many upper bits of the hash are 0: one place in sixteen.
+/// Minimum number of symbols in a phrase, except the last.
+const MIN_LENGTH: usize = 4;
+/// Maximum number of symbols in a phrase, so that runs are cut, too.
+const MAX_LENGTH: usize = 256;
+/// A phrase ends where this many upper bits of the hash are 0: at one symbol in sixteen.
 const CUT_BITS: u32 = 4;
-/// Odd numbers without structure.
+/// Odd multipliers without structure.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const FOLD: u64 = 0xff51_afd7_ed55_8ccd;
 
-/// The compressor's state.
+/// The phrases compressor.
 #[derive(Default)]
 pub struct Phrases {
-    /// Makes the grammar of the phrases' numbers.
+    /// Compresses the sequence of phrase numbers.
     upper: Sequitur,
-    /// Symbols of the phrase that is open.
+    /// Symbols of the open phrase.
     open: Vec<u64>,
     /// Hash of the last four symbols.
     last: u64,
     /// Hash of the open phrase.
     hash: u64,
-    /// Symbols of all phrases.
+    /// Symbols of all distinct phrases.
     symbols: Vec<u64>,
-    /// Where each phrase ends in them.
+    /// End of each phrase in `symbols`.
     ends: Vec<u32>,
-    numbers: HashMap<u64, u32, Mixing>,
+    numbers: HashMap<u64, u32, BuildMixer>,
 }
 
 impl Phrases {
@@ -51,9 +46,9 @@ impl Phrases {
         &self.symbols[start..self.ends[number] as usize]
     }
 
-    /// Gives the open phrase to the grammar.
-    fn finish(&mut self) {
-        // Another phrase of the same hash takes the next place.
+    /// Pushes the open phrase to Sequitur.
+    fn close_phrase(&mut self) {
+        // Hash collisions are resolved by linear probing.
         let mut place = self.hash;
         let number = loop {
             match self.numbers.get(&place) {
@@ -82,19 +77,19 @@ impl Compressor for Phrases {
         self.last = (self.last << 16).wrapping_add(spread);
         self.hash = (self.hash.rotate_left(23) ^ spread).wrapping_mul(FOLD);
         let length = self.open.len();
-        if (self.last >> (64 - CUT_BITS) == 0 && length >= SHORTEST) || length >= LONGEST {
-            self.finish();
+        if (self.last >> (64 - CUT_BITS) == 0 && length >= MIN_LENGTH) || length >= MAX_LENGTH {
+            self.close_phrase();
         }
     }
 
     fn held(&self) -> usize {
-        // A symbol of a phrase takes half of what an item of Sequitur takes, or less.
+        // A symbol of a phrase takes at most half the memory of an item of Sequitur.
         self.upper.held() + self.symbols.len() / 2 + self.ends.len()
     }
 
     fn close(mut self: Box<Self>) -> Result<Grammar, SequenceError> {
         if !self.open.is_empty() {
-            self.finish();
+            self.close_phrase();
         }
         let upper = Box::new(std::mem::take(&mut self.upper)).close()?;
         let mut terminals = Terminals::default();
@@ -117,6 +112,6 @@ impl Compressor for Phrases {
             bodies.push(body);
         }
         let root = bodies.len() - 1;
-        RawRules { terminals: terminals.list, bodies, root }.without_single_uses().grammar()
+        RawRules { terminals: terminals.list, bodies, root }.inline_single_uses().grammar()
     }
 }

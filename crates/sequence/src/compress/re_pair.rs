@@ -1,21 +1,19 @@
 //! Re-Pair: the most frequent pair of adjacent items becomes a rule, until no pair occurs twice.
 //!
-//! Source: N. J. Larsson and A. Moffat, "Off-line dictionary-based compression" (DCC 1999). Here a heap with outdated entries takes the
-//! place of their buckets, and rules that end up with one use are expanded.
-//!
-//! It needs the whole sequence, so it works on one window at a time. Complexity: O(n log n) time, about 50 bytes of memory for each
-//! symbol of the window. The result depends on the symbols only.
+//! After N. J. Larsson and A. Moffat, "Off-line dictionary-based compression" (DCC 1999), with a heap with outdated entries instead of
+//! their buckets. Rules that end up with one use are inlined. It needs the whole sequence, so it works window by window, in O(n log n) time
+//! and about 50 bytes of memory per symbol.
 
 use super::Compressor;
-use super::hashing::Mixing;
+use super::hashing::BuildMixer;
 use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::{BinaryHeap, HashMap};
 
-/// No place, no item.
+/// Stands for no place and no item.
 const NONE: u32 = u32::MAX;
 
-/// The symbols of the window so far.
+/// The Re-Pair compressor, which collects the symbols of the window.
 #[derive(Default)]
 pub struct RePair {
     terminals: Terminals,
@@ -44,23 +42,23 @@ impl Compressor for RePair {
         }
         let root = bodies.len();
         bodies.push(pairs.items.into_iter().filter(|item| *item != NONE).collect());
-        RawRules { terminals: self.terminals.list, bodies, root }.without_single_uses().grammar()
+        RawRules { terminals: self.terminals.list, bodies, root }.inline_single_uses().grammar()
     }
 }
 
-/// The sequence while pairs are replaced, with the places of each pair.
+/// The sequence with the pairs replaced so far, and the places of each pair.
 struct Pairs {
     items: Vec<u32>,
-    /// Neighbours among the places that still have an item.
+    /// Neighbours among the places that still contain an item.
     next: Vec<u32>,
     previous: Vec<u32>,
-    /// The pair that a place is listed at, and its neighbours in that list.
+    /// The pair that a place is listed under, and its neighbours in that pair's list.
     listed_at: Vec<u32>,
     next_listed: Vec<u32>,
     previous_listed: Vec<u32>,
     known: Vec<Pair>,
-    numbers: HashMap<u64, u32, Mixing>,
-    /// Counts and pairs; an entry whose count is not the pair's is outdated.
+    numbers: HashMap<u64, u32, BuildMixer>,
+    /// Counts and pairs. An entry whose count differs from the pair's is outdated.
     queue: BinaryHeap<(u32, std::cmp::Reverse<u32>)>,
 }
 
@@ -88,7 +86,7 @@ impl Pairs {
         pairs
     }
 
-    /// The pair that occurs most often, and places of it that do not overlap; at least two.
+    /// Returns the most frequent pair, and at least two places of it that do not overlap.
     fn most_frequent(&mut self) -> Option<((u32, u32), Vec<u32>)> {
         while let Some((count, std::cmp::Reverse(number))) = self.queue.pop() {
             let pair = &self.known[number as usize];
@@ -102,12 +100,12 @@ impl Pairs {
                 place = self.next_listed[place as usize];
             }
             places.sort_unstable();
-            // Of a run of equal items, each second place: the one before took this one's first item.
-            let mut taken = NONE;
+            // In a run of equal items, occurrences overlap: keep every second one.
+            let mut overlapped = NONE;
             places.retain(|place| {
-                let free = *place != taken;
+                let free = *place != overlapped;
                 if free {
-                    taken = self.next[*place as usize];
+                    overlapped = self.next[*place as usize];
                 }
                 free
             });
@@ -118,7 +116,7 @@ impl Pairs {
         None
     }
 
-    /// Replaces the pair at a place.
+    /// Replaces one occurrence of a pair by a rule.
     fn replace(&mut self, place: u32, pair: (u32, u32), rule: u32) {
         let second = self.next[place as usize];
         debug_assert!(self.items[place as usize] == pair.0 && self.items[second as usize] == pair.1, "the place has another pair");

@@ -1,30 +1,26 @@
 //! Sequitur: a grammar in which no digram occurs twice and each rule is used at least twice.
 //!
-//! Source: C. G. Nevill-Manning and I. H. Witten, "Identifying hierarchical structure in sequences: a linear-time algorithm" (JAIR 1997);
-//! for whole program paths: J. R. Larus, "Whole program paths" (PLDI 1999).
-//!
-//! Invariants behind each symbol:
-//! - *digram uniqueness*: two adjacent items occur next to each other in one place only, occurrences that overlap (in a run of three
-//!   equal items) excepted;
-//! - *rule utility*: each rule but the root is used at least twice.
-//!
-//! Complexity: amortised O(1) time for a symbol, memory proportional to the items of the grammar. The depth is not bounded.
+//! After C. G. Nevill-Manning and I. H. Witten, "Identifying hierarchical structure in sequences: a linear-time algorithm" (JAIR 1997); for
+//! whole program paths: J. R. Larus, "Whole program paths" (PLDI 1999). Invariants after each symbol: *digram uniqueness*, two adjacent
+//! items occur in one place only, except for overlapping occurrences in a run of three equal items; and *rule utility*, each rule but the
+//! root is used at least twice. Time is amortised O(1) per symbol, memory proportional to the items of the grammar. The depth is not
+//! bounded.
 
 use super::Compressor;
-use super::hashing::Mixing;
+use super::hashing::BuildMixer;
 use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
-/// A place of a body in the arena of nodes.
+/// Index of a body item in the arena of nodes.
 type Node = u32;
 
-/// The bit of values of guards, the nodes that close the ring of a rule's body.
+/// Marks the value of a guard, the node that closes the ring of a rule's body.
 const GUARD: u32 = 1 << 30;
-/// The value of a node that is not in use: like a guard's, so that no digram begins or ends there.
+/// Value of an unused node. It looks like a guard, so that no digram includes it.
 const FREE: u32 = GUARD | (GUARD - 1);
 
-/// The compressor's state.
+/// The Sequitur compressor.
 pub struct Sequitur {
     terminals: Terminals,
     /// Terminal, `RULE | rule` or `GUARD | rule`.
@@ -35,8 +31,8 @@ pub struct Sequitur {
     rules: Vec<Rule>,
     free_rules: Vec<u32>,
     /// The first node of each digram.
-    digrams: HashMap<u64, Node, Mixing>,
-    /// Rules that lost uses and may be used once only.
+    digrams: HashMap<u64, Node, BuildMixer>,
+    /// Rules that lost uses and may have only one left.
     suspects: Vec<u32>,
 }
 
@@ -44,12 +40,11 @@ pub struct Sequitur {
 struct Rule {
     guard: Node,
     uses: u32,
-    /// Exclusive or of the nodes that use the rule: the node itself, when there is one.
+    /// Exclusive or of the nodes that use the rule, which is the node itself if there is only one.
     users: Node,
 }
 
 impl Default for Sequitur {
-    /// A compressor that has read nothing.
     fn default() -> Sequitur {
         let mut sequitur = Sequitur {
             terminals: Terminals::default(),
@@ -99,7 +94,7 @@ impl Compressor for Sequitur {
 }
 
 impl Sequitur {
-    /// Looks for another occurrence of the digram at a node; if there is one, both become a rule.
+    /// Looks for another occurrence of the digram at a node. If there is one, replaces both by a rule and returns true.
     fn check(&mut self, node: Node) -> bool {
         let Some(key) = self.digram(node) else { return false };
         let Some(&known) = self.digrams.get(&key) else {
@@ -111,7 +106,7 @@ impl Sequitur {
         }
         let mut known = known;
         if self.after(node) == known {
-            // A run of equal items grew at its front. Its first digram is the known one, so that growth at its end finds it.
+            // A run of equal items grew at its front. Record its first digram, so that it is found when the run grows at its end.
             self.digrams.insert(key, node);
             known = self.after(known);
             if self.digram(known) != Some(key) {
@@ -125,13 +120,13 @@ impl Sequitur {
                 self.substitute(known, rule);
             }
             (None, None) => self.make_rule(key, known, node),
-            // Two rules of the same body would have had a common digram before.
+            // Two rules with the same body would have shared a digram before.
             (Some(_), Some(_)) => return false,
         }
         true
     }
 
-    /// The rule whose body is exactly the digram at a node.
+    /// Returns the rule whose body is exactly the digram at a node.
     fn rule_of_whole_body(&self, node: Node) -> Option<u32> {
         let (left, right) = (self.before(node), self.after(self.after(node)));
         (left == right && self.is_guard(left) && left != self.rules[0].guard).then(|| self.value(left) & !GUARD)
@@ -144,7 +139,7 @@ impl Sequitur {
         let first = self.insert(guard, first);
         self.insert(first, second);
         self.digrams.insert(key, first);
-        // The rule is new, so nothing else can have the digrams that it comes to here.
+        // The rule is new, so the digrams that these substitutions create are new, too.
         self.substitute(known, rule);
         self.substitute(node, rule);
     }
@@ -155,17 +150,17 @@ impl Sequitur {
         let right = self.after(second);
         let in_run = (self.value(left) == self.value(node), self.value(second) == self.value(right));
         for gone in [left, node, second] {
-            self.forget(gone);
+            self.remove_digram(gone);
         }
         self.remove(node);
         self.remove(second);
         self.link(left, right);
-        // In a run of equal items one of the overlapping digrams is known: where it is gone, the other takes its place.
+        // In a run of equal items only one of the overlapping digrams is recorded. If that one is removed, record the other.
         if in_run.0 && self.value(self.before(left)) == self.value(left) {
-            self.note(self.before(left));
+            self.record_digram(self.before(left));
         }
         if in_run.1 && self.value(right) == self.value(self.after(right)) {
-            self.note(right);
+            self.record_digram(right);
         }
         let inserted = self.insert(left, RULE | rule);
         if !self.check(left) {
@@ -173,14 +168,14 @@ impl Sequitur {
         }
     }
 
-    /// Replaces the only use of a rule by its body.
+    /// Inlines the body of a rule at its only use.
     fn expand(&mut self, node: Node) {
         let rule = self.value(node) & !RULE;
         let guard = self.rules[rule as usize].guard;
         let (left, right) = (self.before(node), self.after(node));
         let (first, last) = (self.after(guard), self.before(guard));
-        self.forget(left);
-        self.forget(node);
+        self.remove_digram(left);
+        self.remove_digram(node);
         self.remove(node);
         self.link(left, first);
         self.link(last, right);
@@ -188,7 +183,7 @@ impl Sequitur {
         self.free_nodes.push(guard);
         self.free_rules.push(rule);
         self.check(left);
-        // The first check may have taken the last node away; it is no item then, and has no digram.
+        // If the first check removed the last node, that is free and has no digram.
         self.check(last);
     }
 
@@ -220,7 +215,7 @@ impl Sequitur {
         rule
     }
 
-    /// Puts a new item behind a node.
+    /// Inserts a new item after a node.
     fn insert(&mut self, left: Node, value: u32) -> Node {
         let (node, right) = (self.new_node(value), self.after(left));
         self.link(left, node);
@@ -228,7 +223,7 @@ impl Sequitur {
         node
     }
 
-    /// Frees a node; its neighbours are the caller's business.
+    /// Frees a node. The caller links its neighbours.
     fn remove(&mut self, node: Node) {
         let value = self.value(node);
         if value & RULE != 0 {
@@ -265,15 +260,15 @@ impl Sequitur {
         self.value(node) & (GUARD | RULE) == GUARD
     }
 
-    /// The key of the digram that begins at a node, if one does.
+    /// Returns the key of the digram that begins at a node; `None` at the end of a body.
     fn digram(&self, node: Node) -> Option<u64> {
         let next = self.after(node);
         let is_digram = !self.is_guard(node) && !self.is_guard(next);
         is_digram.then(|| u64::from(self.value(node)) << 32 | u64::from(self.value(next)))
     }
 
-    /// Forgets the digram at a node, if it is the one that is known.
-    fn forget(&mut self, node: Node) {
+    /// Removes the digram at a node from the index, if it is the recorded occurrence.
+    fn remove_digram(&mut self, node: Node) {
         if let Some(key) = self.digram(node)
             && self.digrams.get(&key) == Some(&node)
         {
@@ -281,8 +276,8 @@ impl Sequitur {
         }
     }
 
-    /// Knows the digram at a node, if none of its kind is known.
-    fn note(&mut self, node: Node) {
+    /// Records the digram at a node, unless another occurrence is recorded.
+    fn record_digram(&mut self, node: Node) {
         if let Some(key) = self.digram(node) {
             self.digrams.entry(key).or_insert(node);
         }

@@ -1,27 +1,26 @@
-//! Windows: a long sequence as several grammars, each closed before it takes more memory than allowed.
+//! Windows: a long sequence as several grammars, each closed before it exceeds the memory limit.
 //!
-//! Invariant: the windows' sequences, one after another, are the sequence that was pushed. A window is closed when it has
-//! [`WindowLimits::symbols`] symbols, or when its compressor holds [`WindowLimits::held`] things. So memory is bounded by the limits
-//! whatever the sequence is, and a sequence that compresses well has few windows.
+//! A window is closed at [`WindowLimits::symbols`] symbols, or when its compressor holds [`WindowLimits::held`] items. So memory is bounded
+//! for any sequence, and a sequence that compresses well has few windows. Concatenated, the windows are the sequence.
 
 use super::Compressor;
 use crate::grammar::Window;
 use crate::{CompressionMethod, SequenceError};
 
-/// When a window is closed.
+/// Limits at which a window is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
-    /// The most symbols of a window.
+    /// Maximum number of symbols.
     pub symbols: u64,
-    /// The most things that a compressor holds ([`Compressor::held`]).
+    /// Maximum number of items in the compressor's memory ([`Compressor::held`]).
     pub held: usize,
 }
 
-/// The most things that a window may be allowed to hold.
-const MOST_HELD: usize = 1 << 28;
+/// Upper bound for [`WindowLimits::held`].
+const MAX_HELD: usize = 1 << 28;
 
 impl Default for WindowLimits {
-    /// Windows of at most 2^32 symbols and about 100 MB.
+    /// At most 2^32 symbols and about 100 MB.
     fn default() -> Self {
         WindowLimits { symbols: 1 << 32, held: 1 << 20 }
     }
@@ -32,14 +31,14 @@ pub struct WindowWriter {
     method: CompressionMethod,
     limits: WindowLimits,
     compressor: Box<dyn Compressor + Send>,
-    /// Position of the open window's first symbol.
+    /// Position of the open window's first symbol in the sequence.
     first: u64,
-    /// Symbols of the open window.
+    /// Number of symbols in the open window.
     symbols: u64,
 }
 
 impl WindowWriter {
-    /// A writer that has read nothing.
+    /// Creates a writer.
     ///
     /// # Errors
     /// A limit is zero or too large.
@@ -47,13 +46,13 @@ impl WindowWriter {
         if limits.symbols == 0 {
             return Err(SequenceError::parameter("symbols of a window", limits.symbols, "at least 1"));
         }
-        if limits.held == 0 || limits.held > MOST_HELD {
-            return Err(SequenceError::parameter("things held by a window", limits.held, "1 to 2^28"));
+        if limits.held == 0 || limits.held > MAX_HELD {
+            return Err(SequenceError::parameter("items held by a window", limits.held, "1 to 2^28"));
         }
         Ok(WindowWriter { method, limits, compressor: method.compressor(), first: 0, symbols: 0 })
     }
 
-    /// Appends a symbol; gives the window that it fills.
+    /// Appends a symbol. Returns the window if this completes it.
     ///
     /// # Errors
     /// The window's grammar is too large, which the limits prevent.
@@ -66,7 +65,7 @@ impl WindowWriter {
         self.close()
     }
 
-    /// Closes the open window, if it has a symbol. Another begins.
+    /// Closes the open window and begins another. Returns `None` if the window is empty.
     ///
     /// # Errors
     /// The window's grammar is too large, which the limits prevent.
@@ -81,7 +80,7 @@ impl WindowWriter {
         Ok(Some(window))
     }
 
-    /// Position of the next symbol: symbols that were pushed.
+    /// Number of symbols pushed so far, which is the position of the next one.
     pub fn position(&self) -> u64 {
         self.first + self.symbols
     }

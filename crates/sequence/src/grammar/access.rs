@@ -1,15 +1,15 @@
-//! Random access and expansion: a descent from the root, by the lengths of what items stand for.
+//! Random access and expansion: a descent from the root, guided by the lengths of expansions.
 //!
-//! Complexity: reaching a position takes O(depth x log(longest body)); each further symbol amortised O(1). Depth is at most the
-//! logarithm of the length for Re-Pair and locally consistent grammars in practice, and the number of rules at worst for Sequitur.
+//! Reaching a position takes O(depth x log(longest body)), each further symbol amortised O(1). In practice, the depth is logarithmic for
+//! Re-Pair and locally consistent grammars; for Sequitur, it can be the number of rules.
 
 use super::{Grammar, GrammarItem, RuleId, TerminalId};
 
-/// Symbols from a position on, in order.
+/// Iterator over the symbols from a position on.
 #[derive(Clone, Debug)]
 pub struct Symbols<'a>(TerminalIds<'a>);
 
-/// The same as numbers of terminals.
+/// Iterator over the terminal numbers from a position on.
 #[derive(Clone, Debug)]
 pub struct TerminalIds<'a> {
     grammar: &'a Grammar,
@@ -18,27 +18,27 @@ pub struct TerminalIds<'a> {
 }
 
 impl Grammar {
-    /// The symbol at a position, if there is one.
+    /// The symbol at a position; `None` after the end.
     pub fn at(&self, position: u64) -> Option<u64> {
         self.symbols_from(position).next()
     }
 
-    /// The whole sequence.
+    /// Iterates over the whole sequence.
     pub fn symbols(&self) -> Symbols<'_> {
         self.expanded(self.root())
     }
 
-    /// What a rule stands for.
+    /// Iterates over the expansion of a rule.
     pub fn expanded(&self, rule: RuleId) -> Symbols<'_> {
         Symbols(self.terminal_ids(rule, 0))
     }
 
-    /// The symbols from a position to the end.
+    /// Iterates over the symbols from a position on.
     pub fn symbols_from(&self, position: u64) -> Symbols<'_> {
         Symbols(self.terminal_ids(self.root(), position))
     }
 
-    /// What a rule stands for, from a position on.
+    /// Iterates over the expansion of a rule from a position on.
     pub fn terminal_ids(&self, rule: RuleId, position: u64) -> TerminalIds<'_> {
         let mut open = Vec::new();
         let (mut rule, mut rest) = (rule, position);
@@ -86,7 +86,7 @@ impl Iterator for TerminalIds<'_> {
             match self.grammar.item(self.grammar.items[place]) {
                 GrammarItem::Terminal(terminal) => return Some(terminal),
                 GrammarItem::Rule(child) => {
-                    // A body that is at its end is left before, so that the stack is no deeper than the grammar.
+                    // Pop a finished body first, so that the stack is no deeper than the grammar.
                     if rest.start == rest.end {
                         self.open.pop();
                     }

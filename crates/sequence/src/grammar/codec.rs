@@ -1,52 +1,51 @@
-//! Windows in bytes: each is readable by itself, and windows follow each other in a file.
+//! Serialisation of windows. Each window is readable on its own, and windows are concatenated in a file.
 //!
 //! | part | bytes |
 //! |---|---|
 //! | magic `TSEQ`, version, method | 6 |
-//! | length of the payload, least significant byte first | 4 |
+//! | length of the payload, little-endian | 4 |
 //! | payload | as said |
-//! | XXH3 of all before, least significant byte first | 8 |
+//! | XXH3 of everything before, little-endian | 8 |
 //!
-//! The payload is a list of LEB128 numbers: position of the window's first symbol in the whole sequence; number of terminals, and each of
-//! them, most frequent in bodies first; number of rules; for each rule the number of its items, and each item: `2 t` for terminal `t`,
-//! `2 (d - 1) + 1` for the rule that is `d` before this one. A rule is written behind those that it uses, so most distances are small.
-//!
-//! A reader trusts nothing: lengths, distances, sums of lengths and the invariants of [`Grammar`] are checked.
+//! The payload consists of LEB128 numbers: position of the window's first symbol in the sequence; number of terminals, and each terminal,
+//! most frequent in bodies first; number of rules; for each rule the number of items, and each item: `2 t` for terminal `t`, `2 (d - 1) +
+//! 1` for the rule that is `d` before this one. Rules come after those that they use, so most distances are small. The reader checks
+//! everything, including the invariants of [`Grammar`].
 
-use super::{Grammar, GrammarItem, MOST_ITEMS, RuleId};
+use super::{Grammar, GrammarItem, MAX_ITEMS, RuleId};
 use crate::{CompressionMethod, SequenceError};
 use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 4] = b"TSEQ";
 const VERSION: u8 = 1;
-/// Magic, version, method, length.
+/// Size of magic, version, method and length.
 const HEADER: usize = 10;
 const CHECKSUM: usize = 8;
 
-/// A grammar that stands for a stretch of a longer sequence.
+/// A grammar of a range of a longer sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Position of the first symbol in the whole sequence.
+    /// Position of the first symbol in the sequence.
     pub first: u64,
-    /// The compressor that made the grammar.
+    /// The algorithm that created the grammar.
     pub method: CompressionMethod,
     /// The symbols.
     pub grammar: Grammar,
 }
 
 impl Window {
-    /// Appends the window's bytes.
+    /// Appends the encoded window to `out`.
     ///
     /// # Errors
-    /// The window has 4 GiB or more.
+    /// The payload has 4 GiB or more.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), SequenceError> {
         let begin = out.len();
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&[VERSION, self.method.code(), 0, 0, 0, 0]);
         self.write_payload(out);
         let payload = out.len() - begin - HEADER;
-        let size = u32::try_from(payload).map_err(|_| SequenceError::TooLarge { items: self.grammar.items.len(), most: MOST_ITEMS })?;
+        let size = u32::try_from(payload).map_err(|_| SequenceError::TooLarge { items: self.grammar.items.len(), max: MAX_ITEMS })?;
         out[begin + HEADER - 4..begin + HEADER].copy_from_slice(&size.to_le_bytes());
         let checksum = xxh3_64(&out[begin..]);
         out.extend_from_slice(&checksum.to_le_bytes());
@@ -83,26 +82,27 @@ impl Window {
     }
 }
 
-/// The window at the beginning of `bytes`, and the number of its bytes.
+/// Decodes the window at the start of `bytes`. Returns it with its size in bytes.
 ///
 /// # Errors
-/// [`SequenceError::Truncated`] where the bytes end within the window, as behind a writer that was killed; others where they describe none.
+/// [`SequenceError::Truncated`] if the bytes end within the window, for example because the writer was killed. Other errors if they are not
+/// a valid window.
 pub fn read_window(bytes: &[u8]) -> Result<(Window, usize), SequenceError> {
     let truncated = |needed| SequenceError::Truncated { needed, available: bytes.len() };
     let header = bytes.get(..HEADER).ok_or_else(|| truncated(HEADER))?;
     if &header[..4] != MAGIC {
-        return Err(SequenceError::Malformed { offset: 0, what: "no window begins here" });
+        return Err(SequenceError::Malformed { offset: 0, what: "not a window" });
     }
     if header[4] != VERSION {
         return Err(SequenceError::Version { found: header[4], newest: VERSION });
     }
     let method =
-        CompressionMethod::from_code(header[5]).ok_or(SequenceError::Malformed { offset: 5, what: "no such method of compression" })?;
+        CompressionMethod::from_code(header[5]).ok_or(SequenceError::Malformed { offset: 5, what: "unknown compression method" })?;
     let payload = u32::from_le_bytes([header[6], header[7], header[8], header[9]]) as usize;
     let end = HEADER + payload;
     let checksum = bytes.get(end..end + CHECKSUM).ok_or_else(|| truncated(end + CHECKSUM))?;
     if xxh3_64(&bytes[..end]).to_le_bytes() != checksum {
-        return Err(SequenceError::Malformed { offset: end, what: "the checksum is not that of the window" });
+        return Err(SequenceError::Malformed { offset: end, what: "wrong checksum" });
     }
     let mut reader = Reader { bytes: &bytes[..end], offset: HEADER };
     let first = reader.number()?;
@@ -131,7 +131,7 @@ impl Reader<'_> {
     fn number(&mut self) -> Result<u64, SequenceError> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
-            let Some(&byte) = self.bytes.get(self.offset) else { return self.fail("a number ends early") };
+            let Some(&byte) = self.bytes.get(self.offset) else { return self.fail("truncated number") };
             if shift == 63 && byte > 1 {
                 return self.fail("a number has more than 64 bits");
             }
@@ -144,17 +144,17 @@ impl Reader<'_> {
         self.fail("a number has more than 64 bits")
     }
 
-    /// A number of things that take a byte each at least.
+    /// Reads the number of elements that follow, each of at least one byte.
     fn count(&mut self) -> Result<usize, SequenceError> {
         let count = self.number()?;
         let rest = self.bytes.len() - self.offset;
-        if count > rest as u64 { self.fail("more things are announced than there are bytes") } else { Ok(count as usize) }
+        if count > rest as u64 { self.fail("more elements are announced than there are bytes") } else { Ok(count as usize) }
     }
 
     fn grammar(&mut self) -> Result<Grammar, SequenceError> {
         let terminals: Vec<u64> = (0..self.count()?).map(|_| self.number()).collect::<Result<_, _>>()?;
         if terminals.iter().collect::<HashSet<_>>().len() != terminals.len() {
-            return self.fail("a terminal is there twice");
+            return self.fail("duplicate terminal");
         }
         let rules = self.count()?;
         let (mut starts, mut items, mut lengths) = (vec![0], Vec::new(), Vec::<u64>::with_capacity(rules));
@@ -175,15 +175,15 @@ impl Reader<'_> {
             starts.push(items.len() as u32);
         }
         if rules == 0 || used.iter().take(rules - 1).any(|used| !used) {
-            return self.fail("the root is missing, or a rule is not used");
+            return self.fail("the root is missing, or a rule is unused");
         }
         if self.offset != self.bytes.len() {
-            return self.fail("bytes are left over");
+            return self.fail("unexpected bytes after the last rule");
         }
         Ok(Grammar::from_parts(terminals, starts, items))
     }
 
-    /// An item and the symbols that it stands for.
+    /// Reads an item. Returns it with the length of its expansion.
     fn item(&mut self, terminals: &[u64], rule: usize, lengths: &[u64], used: &mut [bool]) -> Result<(u32, u64), SequenceError> {
         let code = self.number()?;
         let number = code >> 1;
@@ -191,7 +191,7 @@ impl Reader<'_> {
             return if number < terminals.len() as u64 { Ok((number as u32, 1)) } else { self.fail("no such terminal") };
         }
         if number >= rule as u64 {
-            return self.fail("a rule refers to one that is not before it");
+            return self.fail("a rule refers to a later rule");
         }
         let child = RuleId((rule as u64 - 1 - number) as u32);
         used[child.0 as usize] = true;

@@ -1,21 +1,18 @@
-//! Fingerprints of stretches: equal stretches of two sequences are found without expanding them.
+//! Fingerprints: equal ranges of two sequences are found without expanding them.
 //!
-//! A stretch s of n symbols has the fingerprint `s[0] B^(n-1) + ... + s[n-1]` modulo the prime 2^61 - 1, symbols mixed first (R. M. Karp
-//! and M. O. Rabin, "Efficient randomized pattern-matching algorithms", 1987). Fingerprints of joined stretches follow from theirs, so
-//! each rule's is computed once. The base is fixed, so results repeat. Two different stretches of n symbols that were not chosen for it
-//! have the same fingerprint with a probability of about n / 2^61; where sequences are said to differ, they do.
-//!
-//! Complexity: O(items) once; a fingerprint of any prefix O(depth x log n), the longest common extension of two positions O(depth x log^2
-//! n).
+//! A string s of n symbols has the fingerprint `s[0] B^(n-1) + ... + s[n-1]` modulo the prime 2^61 - 1, where symbols are mixed first (R.
+//! M. Karp and M. O. Rabin, "Efficient randomized pattern-matching algorithms", 1987). The base is fixed, so results are reproducible. Two
+//! different strings, not chosen to collide, have equal fingerprints with a probability of about n / 2^61; reported differences are always
+//! real. After O(items) preparation, a prefix takes O(depth x log n), and the longest common extension of two positions O(depth x log^2 n).
 
 use super::{Grammar, GrammarItem};
-use crate::compress::hashing::mixed;
+use crate::compress::hashing::mix;
 
 const PRIME: u64 = (1 << 61) - 1;
-/// Any number below the prime without structure.
+/// A number below the prime without structure.
 const BASE: u64 = 0x0d1b_54a3_2d19_2ed1;
 
-/// A fingerprint of a stretch.
+/// Fingerprint of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
@@ -23,18 +20,18 @@ pub struct Fingerprint(u64);
 #[derive(Clone, Debug)]
 pub struct Fingerprints<'a> {
     grammar: &'a Grammar,
-    /// Fingerprints of each rule's body up to and with each item.
+    /// For each item, the fingerprint of its rule's body up to and including the item.
     prefixes: Vec<u64>,
 }
 
 impl<'a> Fingerprints<'a> {
-    /// Computes all rules' fingerprints.
+    /// Computes the fingerprints of all rules.
     pub fn new(grammar: &'a Grammar) -> Fingerprints<'a> {
         let mut fingerprints = Fingerprints { grammar, prefixes: Vec::with_capacity(grammar.items.len()) };
         for rule in grammar.rules() {
             let mut sum = 0;
             for item in grammar.body(rule) {
-                sum = joined(sum, fingerprints.of(item), grammar.item_length(item));
+                sum = join(sum, fingerprints.of(item), grammar.item_length(item));
                 fingerprints.prefixes.push(sum);
             }
         }
@@ -46,21 +43,21 @@ impl<'a> Fingerprints<'a> {
         self.grammar
     }
 
-    /// The fingerprint of the symbols from `start` to before `end`.
+    /// The fingerprint of the symbols from `start` (inclusive) to `end` (exclusive).
     pub fn stretch(&self, start: u64, end: u64) -> Fingerprint {
         let length = end.saturating_sub(start);
-        let without = times(self.prefix(start), power(length));
-        Fingerprint((self.prefix(start + length) + PRIME - without) % PRIME)
+        let shifted = multiply(self.prefix(start), power(length));
+        Fingerprint((self.prefix(start + length) + PRIME - shifted) % PRIME)
     }
 
     fn of(&self, item: GrammarItem) -> u64 {
         match item {
-            GrammarItem::Terminal(terminal) => mixed(self.grammar.terminals[terminal.0 as usize]) % PRIME,
+            GrammarItem::Terminal(terminal) => mix(self.grammar.terminals[terminal.0 as usize]) % PRIME,
             GrammarItem::Rule(rule) => self.prefixes[self.grammar.places(rule).end - 1],
         }
     }
 
-    /// The fingerprint of the first symbols.
+    /// The fingerprint of the first `length` symbols.
     fn prefix(&self, length: u64) -> u64 {
         let (mut rule, mut rest, mut sum) = (self.grammar.root(), length, 0);
         loop {
@@ -68,7 +65,7 @@ impl<'a> Fingerprints<'a> {
             let before = self.grammar.ends[places.clone()].partition_point(|end| *end <= rest);
             let place = places.start + before;
             if before > 0 {
-                sum = joined(sum, self.prefixes[place - 1], self.grammar.ends[place - 1]);
+                sum = join(sum, self.prefixes[place - 1], self.grammar.ends[place - 1]);
                 rest -= self.grammar.ends[place - 1];
             }
             if rest == 0 || place == places.end {
@@ -82,19 +79,19 @@ impl<'a> Fingerprints<'a> {
     }
 }
 
-/// How many symbols from two positions on are equal.
+/// Returns the number of equal symbols from two positions on.
 pub fn common_extension(left: &Fingerprints, left_start: u64, right: &Fingerprints, right_start: u64) -> u64 {
-    let most = left.grammar.len().saturating_sub(left_start).min(right.grammar.len().saturating_sub(right_start));
+    let limit = left.grammar.len().saturating_sub(left_start).min(right.grammar.len().saturating_sub(right_start));
     let equal =
         |from: u64, to: u64| left.stretch(left_start + from, left_start + to) == right.stretch(right_start + from, right_start + to);
-    // Doubling steps find the scale, halving steps the place.
+    // Exponential, then binary search.
     let (mut known, mut step) = (0, 1);
-    while known + step <= most && equal(known, known + step) {
+    while known + step <= limit && equal(known, known + step) {
         known += step;
         step *= 2;
     }
     while step > 0 {
-        if known + step <= most && equal(known, known + step) {
+        if known + step <= limit && equal(known, known + step) {
             known += step;
         }
         step /= 2;
@@ -102,7 +99,7 @@ pub fn common_extension(left: &Fingerprints, left_start: u64, right: &Fingerprin
     known
 }
 
-fn times(a: u64, b: u64) -> u64 {
+fn multiply(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     let sum = (product as u64 & PRIME) + (product >> 61) as u64;
     if sum >= PRIME { sum - PRIME } else { sum }
@@ -112,14 +109,14 @@ fn power(mut exponent: u64) -> u64 {
     let (mut base, mut result) = (BASE, 1);
     while exponent > 0 {
         if exponent & 1 == 1 {
-            result = times(result, base);
+            result = multiply(result, base);
         }
-        base = times(base, base);
+        base = multiply(base, base);
         exponent >>= 1;
     }
     result
 }
 
-fn joined(left: u64, right: u64, right_length: u64) -> u64 {
-    (times(left, power(right_length)) + right) % PRIME
+fn join(left: u64, right: u64, right_length: u64) -> u64 {
+    (multiply(left, power(right_length)) + right) % PRIME
 }

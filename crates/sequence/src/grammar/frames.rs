@@ -1,16 +1,16 @@
-//! Frames: where a call ends, and which calls are open at a position, without expanding the sequence.
+//! Call frames: where a call ends, and which calls are open at a position, without expanding the sequence.
 //!
-//! For each rule: how many frames it closes that were open before, how many it opens, and which calls are open behind it.
-//! Complexity: O(items x open calls) once; a question costs the items of the bodies on one path from the root to a terminal.
+//! Each rule is summarised by the number of earlier frames that it closes and the calls that it leaves open, in O(items x open calls). A
+//! query costs the items of the bodies on one path from the root to a terminal.
 
 use super::{Grammar, GrammarItem, TerminalId};
 use crate::events::{Classify, EventClass, classes};
 
-/// What rules do to the stack of calls.
+/// Summaries of what rules do to the stack of calls.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     grammar: &'a Grammar,
-    /// Classes of terminals; empty if only their effects are known.
+    /// Classes of terminals; empty if created from effects.
     classes: Vec<EventClass>,
     effects: Vec<FrameEffect>,
     rules: Vec<Brackets>,
@@ -19,13 +19,13 @@ pub struct Frames<'a> {
 /// What a symbol does to the stack of calls: it closes frames, then it may open one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameEffect {
-    /// Frames that it closes.
+    /// Number of frames closed.
     pub closes: u64,
-    /// Whether it opens one.
+    /// Whether a frame is opened.
     pub opens: bool,
 }
 
-/// Brackets of a stretch that have no partner in it.
+/// Unmatched brackets of a range.
 #[derive(Clone, Debug, Default)]
 struct Brackets {
     closes: u64,
@@ -42,7 +42,7 @@ impl Brackets {
 }
 
 impl<'a> Frames<'a> {
-    /// Computes what each rule does.
+    /// Computes the summaries from the classes of symbols.
     pub fn new(grammar: &'a Grammar, classify: &impl Classify) -> Frames<'a> {
         let classes = classes(grammar, classify);
         let effect = |class: &EventClass| match class {
@@ -54,7 +54,7 @@ impl<'a> Frames<'a> {
         Frames::from_effects(grammar, classes, effects)
     }
 
-    /// Of symbols that may close several frames, or none.
+    /// Computes the summaries from effects, for symbols that may close any number of frames.
     pub fn with_effects(grammar: &'a Grammar, effect: impl Fn(u64) -> FrameEffect) -> Frames<'a> {
         let effects = grammar.terminals().iter().map(|symbol| effect(*symbol)).collect();
         Frames::from_effects(grammar, Vec::new(), effects)
@@ -70,7 +70,7 @@ impl<'a> Frames<'a> {
         frames
     }
 
-    /// The class of the symbol at a position.
+    /// The class of the symbol at a position; `None` after the end, or if created from effects.
     pub fn class_at(&self, position: u64) -> Option<EventClass> {
         self.grammar.terminal_ids(self.grammar.root(), position).next().and_then(|terminal| self.classes.get(terminal.0 as usize).copied())
     }
@@ -97,7 +97,7 @@ impl<'a> Frames<'a> {
         brackets.opens.iter().map(|terminal| self.grammar.terminals()[terminal.0 as usize]).collect()
     }
 
-    /// Position of the `Leave` that ends the frame which is innermost before `position`; the length of the sequence if there is none.
+    /// Position of the `Leave` that ends the innermost frame at `position`; the length of the sequence if there is none.
     pub fn frame_end(&self, position: u64) -> u64 {
         let mut open = self.grammar.terminal_ids(self.grammar.root(), position).open;
         let (mut at, mut depth) = (position, 0_u64);

@@ -1,38 +1,36 @@
 //! Search for a string of symbols without expanding the sequence.
 //!
-//! The automaton of Knuth, Morris and Pratt (1977) is run over rules instead of symbols: for each rule and each state that it is entered
-//! in, the state behind it and the number of matches that end in it are computed once. Positions are enumerated by descending only into
-//! rules with matches.
-//!
-//! Complexity: O(items x m) time and O(rules x m) memory for a pattern of m symbols, and O(depth) for each match listed.
+//! The automaton of Knuth, Morris and Pratt (1977) runs over rules instead of symbols: for each rule and each state before it, the state
+//! after it and the number of matches that end in it are precomputed. Positions are enumerated by descending only into rules with matches.
+//! For a pattern of m symbols, this takes O(items x m) time and O(rules x m) memory, and O(depth) per listed match.
 
 use super::{Grammar, GrammarItem};
 
-/// A string that is searched for, prepared for one grammar.
+/// A search string, prepared for one grammar.
 #[derive(Clone, Debug)]
 pub struct SearchPattern<'a> {
     grammar: &'a Grammar,
-    /// The state behind a terminal, for each terminal that the pattern has and each state; all others lead to state 0.
+    /// For each terminal of the pattern, the next state for each state. All other terminals lead to state 0.
     steps: Vec<Option<Box<[u32]>>>,
-    /// Symbols of the pattern: the state of a match.
+    /// Length of the pattern, which is also the accepting state.
     length: usize,
-    /// For each rule and state, the state behind and the number of matches.
+    /// For each rule and state, the state after the rule and the number of matches in it.
     rules: Vec<(u32, u64)>,
 }
 
-/// Positions of matches, in order.
+/// Iterator over the positions of matches, in order.
 #[derive(Clone, Debug)]
 pub struct Occurrences<'a> {
     pattern: &'a SearchPattern<'a>,
     /// Rest of each open rule's body.
     open: Vec<std::ops::Range<usize>>,
     state: u32,
-    /// Symbols up to here.
+    /// Number of symbols consumed.
     position: u64,
 }
 
 impl<'a> SearchPattern<'a> {
-    /// Prepares the search; `None` where the string is empty or has a symbol that the sequence lacks: there is no match then.
+    /// Prepares a search. Returns `None` if the string is empty or has a symbol that does not occur, so that there is no match.
     pub fn new(grammar: &'a Grammar, symbols: &[u64]) -> Option<SearchPattern<'a>> {
         let string: Vec<u32> = symbols.iter().map(|symbol| grammar.terminal(*symbol).map(|t| t.0)).collect::<Option<_>>()?;
         if string.is_empty() {
@@ -42,29 +40,29 @@ impl<'a> SearchPattern<'a> {
         let mut pattern = SearchPattern { grammar, steps, length: string.len(), rules: Vec::new() };
         for rule in grammar.rules() {
             for state in 0..=pattern.length as u32 {
-                let (mut behind, mut matches) = (state, 0);
+                let (mut state_after, mut matches) = (state, 0);
                 for item in grammar.body(rule) {
-                    let (next, more) = pattern.step(item, behind);
-                    behind = next;
+                    let (next, more) = pattern.step(item, state_after);
+                    state_after = next;
                     matches += more;
                 }
-                pattern.rules.push((behind, matches));
+                pattern.rules.push((state_after, matches));
             }
         }
         Some(pattern)
     }
 
-    /// How often the string occurs; occurrences may overlap.
+    /// Number of occurrences, including overlapping ones.
     pub fn count(&self) -> u64 {
         self.step(GrammarItem::Rule(self.grammar.root()), 0).1
     }
 
-    /// Where the string begins, in order.
+    /// Iterates over the start positions of occurrences.
     pub fn positions(&self) -> Occurrences<'_> {
         Occurrences { pattern: self, open: vec![self.grammar.places(self.grammar.root())], state: 0, position: 0 }
     }
 
-    /// The state behind an item, and matches that end in it.
+    /// Returns the state after an item, and the number of matches that end in it.
     fn step(&self, item: GrammarItem, state: u32) -> (u32, u64) {
         match item {
             GrammarItem::Terminal(terminal) => {
@@ -76,7 +74,7 @@ impl<'a> SearchPattern<'a> {
     }
 }
 
-/// The automaton of Knuth, Morris and Pratt: state n says that n symbols of the string were just read.
+/// Builds the automaton: in state n, the last n symbols read are the first n of the string.
 fn steps(string: &[u32], terminals: usize) -> Vec<Option<Box<[u32]>>> {
     let mut steps: Vec<Option<Box<[u32]>>> = vec![None; terminals];
     for terminal in string {
@@ -110,11 +108,11 @@ impl Iterator for Occurrences<'_> {
                 continue;
             };
             let item = grammar.item(grammar.items[place]);
-            let (behind, matches) = self.pattern.step(item, self.state);
+            let (state_after, matches) = self.pattern.step(item, self.state);
             match item {
                 GrammarItem::Rule(rule) if matches > 0 => self.open.push(grammar.places(rule)),
                 _ => {
-                    self.state = behind;
+                    self.state = state_after;
                     self.position += grammar.item_length(item);
                     if matches > 0 {
                         return Some(self.position - self.pattern.length as u64);

@@ -1,49 +1,51 @@
-//! Call segments: strings of at most 4 k + 1 symbols, so that those of a rule's boundaries suffice.
-//!
-//! Each spanned call adds at most four symbols: its bracket, the callee's first subpath, the bracket's end, the subpath behind it.
-//! Complexity: O(items x k) time and memory.
+//! Call segments: strings of at most 4 k + 1 symbols, so the strings at rule boundaries suffice. Each spanned call adds at most four
+//! symbols: `Enter`, the callee's first subpath, `Leave`, and the subpath after it. Time and memory are O(items x k).
 
-use super::{DEEPEST, SegmentCounts};
+use super::{MAX_DEPTH, SegmentCounts};
 use crate::SequenceError;
 use crate::crossing::CrossingTexts;
 use crate::events::{Classify, Convention, EventClass, SubpathEnd, classes};
 use crate::grammar::Grammar;
 use std::collections::HashMap;
 
-/// Counts the call segments of depth `k`.
+/// Counts the call segments of depth `k`, which are those of the example in Vaswani's section 3.4.2. Each executed call starts one segment:
+/// the subpath that ends at the call (or the call's `Enter`, if no subpath leads to it), and what is executed next. The segment ends before
+/// call k + 1, nested or not, after a subpath that ends at a back edge, or before the frame where it began is left. Calls of functions that
+/// record nothing count towards `k`, but start no segment.
 ///
 /// # Errors
-/// `k` is zero or above [`DEEPEST`].
+/// `k` is zero or above [`MAX_DEPTH`].
 pub fn call_segments(
     grammar: &Grammar,
     classify: &impl Classify,
     convention: Convention,
     k: usize,
 ) -> Result<SegmentCounts, SequenceError> {
-    if k == 0 || k > DEEPEST {
+    if k == 0 || k > MAX_DEPTH {
         return Err(SequenceError::parameter("depth of call segments", k, "1 to 100"));
     }
     let classes = classes(grammar, classify);
     let class = |terminal: u32| classes[terminal as usize];
-    // One symbol before, which says whether a subpath led to the call.
+    // One symbol before the segment shows whether a subpath led to the call.
     let length = 4 * k + 2;
     let mut counts: HashMap<Vec<u32>, u64> = HashMap::new();
-    let mut note = |before: Option<u32>, window: &[u32], occurrences: u64| {
+    let mut count_segment = |before: Option<u32>, window: &[u32], occurrences: u64| {
         if let Some(end) = segment_end(before, window, convention, k, &class) {
             *counts.entry(window[..end].to_vec()).or_default() += occurrences;
         }
     };
-    CrossingTexts::new(grammar, length).for_each(length, |text, occurrences| note(Some(text[0]), &text[1..], occurrences));
-    // The first symbol has none before it, and at the end windows are shorter.
+    CrossingTexts::new(grammar, length).for_each(length, |text, occurrences| count_segment(Some(text[0]), &text[1..], occurrences));
+    // The first symbol has no predecessor, and windows at the end of the sequence are shorter.
     let head: Vec<u32> = grammar.terminal_ids(grammar.root(), 0).take(length - 1).map(|t| t.0).collect();
-    note(None, &head, 1);
+    count_segment(None, &head, 1);
     let first = grammar.len().saturating_sub(length as u64 - 1);
     let tail: Vec<u32> = grammar.terminal_ids(grammar.root(), first).map(|t| t.0).collect();
-    (1..tail.len()).for_each(|start| note(Some(tail[start - 1]), &tail[start..], 1));
+    (1..tail.len()).for_each(|start| count_segment(Some(tail[start - 1]), &tail[start..], 1));
     Ok(counts.into_iter().map(|(segment, count)| (segment.iter().map(|t| grammar.terminals()[*t as usize]).collect(), count)).collect())
 }
 
-/// Call segments of supergraph paths of the same depth.
+/// Computes the call segments from the supergraph paths of the same depth. A call at depth 0 starts its segment within one path, which ends
+/// no earlier than the segment. The reverse is impossible, since a segment does not tell what came before its call.
 pub fn project(paths: &SegmentCounts, classify: &impl Classify, convention: Convention, k: usize) -> SegmentCounts {
     let mut counts = SegmentCounts::new();
     for (path, count) in paths {
@@ -61,7 +63,7 @@ pub fn project(paths: &SegmentCounts, classify: &impl Classify, convention: Conv
     counts
 }
 
-/// Depth below the root at which a supergraph path begins: it may begin in a callee and return.
+/// Depth below the root at which a supergraph path begins. It is positive if the path begins in a callee and returns.
 fn starting_depth(path: &[u64], classify: &impl Classify) -> i64 {
     let depths = path.iter().scan(0, |depth, symbol| {
         *depth += step(classify.class(*symbol));
@@ -78,7 +80,7 @@ fn step(class: EventClass) -> i64 {
     }
 }
 
-/// The end of the segment that begins with the window, if one does.
+/// Returns the length of the segment at the start of `window`; `None` if no segment begins there.
 fn segment_end<T: Copy>(
     before: Option<T>,
     window: &[T],
@@ -108,7 +110,7 @@ fn segment_end<T: Copy>(
             }
             EventClass::Leave if depth == 0 => break,
             EventClass::Leave => depth -= 1,
-            // Two subpaths without a bracket between them: a call that records nothing.
+            // Two consecutive subpaths without a bracket: a call that records nothing.
             EventClass::Subpath { .. } if place > 0 && leads_to_call(place - 1) => calls += 1,
             EventClass::Subpath { .. } => {}
         }

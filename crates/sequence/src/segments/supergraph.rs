@@ -1,17 +1,12 @@
 //! Supergraph paths: a fold of the grammar into summaries of what each rule does to the frames around it.
 //!
-//! A rule's expansion closes some frames that were open before it, and opens some that are open behind it. For each frame that is open
-//! before it, as the root of a supergraph, a summary has what was executed up to the first cut and behind the last one; for each frame that
-//! it leaves open, what was executed behind the last cut. What lies between two cuts inside the rule is a complete path, and is noted
-//! where the summaries of two items are joined: once for the rule. Joining is associative: summaries are a monoid.
-//!
-//! A path noted for a frame that the rule opens counts as often as the rule occurs. One noted for a frame that was open before counts
-//! only where there is a frame so far out: near the bottom of a stack there is none. A second pass, from the root down, finds how often.
-//!
-//! Complexity: O(items x (k + frames closed) x length of a path) time; memory the same for rules instead of items. Paths are acyclic, so
-//! their length is bounded by the program, not by the execution.
+//! For each frame open before a rule, as the root of a supergraph, a summary has what was executed before the first cut and after the last;
+//! for each frame left open, what was executed after the last cut. Ranges between two cuts are complete paths, recorded where summaries are
+//! joined (an associative operation). A path of a frame that the rule opens counts as often as the rule occurs. A path of an earlier frame
+//! counts only where the stack is deep enough, which a second pass from the root determines. Time is proportional to items x (k + closed
+//! frames) x length of a path, memory to rules instead of items.
 
-use super::{DEEPEST, SegmentCounts};
+use super::{MAX_DEPTH, SegmentCounts};
 use crate::SequenceError;
 use crate::events::{Classify, EventClass, SubpathEnd, classes};
 use crate::grammar::{Grammar, GrammarItem, RuleId};
@@ -20,20 +15,20 @@ use std::collections::HashMap;
 /// Supergraph paths of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SupergraphPaths {
-    /// How often each complete path was executed.
+    /// Number of executions of each complete path.
     pub counts: SegmentCounts,
-    /// Paths that have no end: of frames that are open when the sequence ends, outermost first.
+    /// Unfinished paths, of frames that are open when the sequence ends, outermost first.
     pub unfinished: Vec<Vec<u64>>,
-    /// Paths whose beginning was before the sequence: of frames that it leaves and does not enter.
+    /// Number of paths that began before the sequence, of frames that it leaves but does not enter.
     pub unbegun: u64,
 }
 
-/// Events that a root sees, one after another.
+/// Consecutive events that a root sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Piece {
-    /// Terminals' numbers.
+    /// Terminal numbers.
     terminals: Vec<u32>,
-    /// Whether one of them is in the root's own frame, or leaves it or comes back to it.
+    /// Whether an event is in the root's own frame, leaves it for a call, or returns to it.
     is_own: bool,
 }
 
@@ -48,15 +43,15 @@ impl Piece {
 #[derive(Clone, Default)]
 struct RootTrace {
     first: Piece,
-    rest: Rest,
+    state: TraceState,
 }
 
 #[derive(Clone, Default, PartialEq, Eq)]
-enum Rest {
+enum TraceState {
     /// No cut yet.
     #[default]
     Uncut,
-    /// What was executed behind the last cut.
+    /// What was executed after the last cut.
     Cut(Piece),
     /// The root was left.
     Closed,
@@ -65,20 +60,24 @@ enum Rest {
 /// What a rule does to the frames around it.
 #[derive(Clone, Default)]
 struct Summary {
-    /// Frames open before that are left.
+    /// Number of earlier frames that are left.
     closes: usize,
-    /// Frames open before as roots, innermost first, as far out as something is seen.
+    /// Earlier frames as roots, innermost first, as far out as they see any event.
     outer: Vec<RootTrace>,
-    /// Frames left open, outermost first: the unfinished path of each.
+    /// The unfinished path of each frame left open, outermost first.
     opens: Vec<Piece>,
 }
 
-/// Counts the supergraph paths of depth `k`.
+/// Counts the supergraph paths of depth `k`: the acyclic paths of a function's graph with calls replaced by their callees' graphs, to depth
+/// `k`. Each activation is the root of such a graph. Its execution is cut at back edges of frames at depths 0 to `k`, and at its own entry
+/// and return. Each range between two cuts that has an event of the root's own frame (a path, a call from it, a return to it) is one path.
+/// Paths may span siblings, or begin in a callee's loop and return into the root. Counts are sums over all activations, as counted in
+/// inlined code; with `k` = 0, they are the intraprocedural profile.
 ///
 /// # Errors
-/// `k` is above [`DEEPEST`].
+/// `k` is above [`MAX_DEPTH`].
 pub fn supergraph_paths(grammar: &Grammar, classify: &impl Classify, k: usize) -> Result<SupergraphPaths, SequenceError> {
-    if k > DEEPEST {
+    if k > MAX_DEPTH {
         return Err(SequenceError::parameter("depth of supergraph paths", k, "0 to 100"));
     }
     let fold = Fold::new(grammar, classify, k);
@@ -93,17 +92,17 @@ pub fn supergraph_paths(grammar: &Grammar, classify: &impl Classify, k: usize) -
     Ok(SupergraphPaths { counts, unfinished, unbegun })
 }
 
-/// The frame of a complete path: one that the rule opened.
+/// Marks a complete path of a frame that the rule itself opened.
 const OPENED: u32 = u32::MAX;
 
-/// Summaries of all rules, and the paths that are complete in each.
+/// Summaries of all rules, and the paths completed in each.
 struct Fold<'a> {
     grammar: &'a Grammar,
     leaves: Vec<Summary>,
     summaries: Vec<Summary>,
     /// Distinct paths.
     paths: Vec<Vec<u32>>,
-    /// For each rule, frames (by distance from the innermost at the rule's beginning, or [`OPENED`]) and paths.
+    /// For each rule, pairs of a frame (its distance from the innermost frame before the rule, or [`OPENED`]) and a path.
     complete: Vec<Vec<(u32, u32)>>,
 }
 
@@ -134,20 +133,20 @@ impl<'a> Fold<'a> {
         fold
     }
 
-    /// What there is before a rule: nothing; before the root the thread's own frame.
+    /// The initial state: no frames; before the root, the thread's own frame.
     fn first_summary(&self, rule: RuleId) -> Summary {
         let opens = if rule == self.grammar.root() { vec![Piece::default()] } else { Vec::new() };
         Summary { opens, ..Summary::default() }
     }
 
-    /// How often each path is executed.
+    /// Number of executions of each path.
     fn counts(&self) -> Vec<u64> {
         let mut counts = vec![0; self.paths.len()];
         let occurrences = self.grammar.rule_occurrences();
-        // How often each rule begins with a frame at each distance.
-        let mut framed: Vec<Vec<u64>> = self.summaries.iter().map(|summary| vec![0; summary.outer.len()]).collect();
+        // For each rule, the number of its occurrences with a frame at each distance.
+        let mut frame_counts: Vec<Vec<u64>> = self.summaries.iter().map(|summary| vec![0; summary.outer.len()]).collect();
         for rule in self.grammar.rules().rev() {
-            let here = std::mem::take(&mut framed[rule.0 as usize]);
+            let here = std::mem::take(&mut frame_counts[rule.0 as usize]);
             let times = |frame: u32| if frame == OPENED { occurrences[rule.0 as usize] } else { here[frame as usize] };
             for (frame, path) in &self.complete[rule.0 as usize] {
                 counts[*path as usize] += times(*frame);
@@ -156,8 +155,8 @@ impl<'a> Fold<'a> {
             for item in self.grammar.body(rule) {
                 let next = summary_of(item, &self.leaves, &self.summaries);
                 if let GrammarItem::Rule(child) = item {
-                    for (distance, framed) in framed[child.0 as usize].iter_mut().enumerate() {
-                        *framed += times(if distance < opens { OPENED } else { (closes + distance - opens) as u32 });
+                    for (distance, frame_counts) in frame_counts[child.0 as usize].iter_mut().enumerate() {
+                        *frame_counts += times(if distance < opens { OPENED } else { (closes + distance - opens) as u32 });
                     }
                 }
                 closes += next.closes.saturating_sub(opens);
@@ -176,14 +175,14 @@ fn summary_of<'s>(item: GrammarItem, leaves: &'s [Summary], summaries: &'s [Summ
 }
 
 impl Summary {
-    /// A single event. A frame that is n further out than the innermost one sees events of depth n.
+    /// The summary of a single event. A frame that is n further out than the innermost one sees events at depth n.
     fn from_event(terminal: u32, class: EventClass, k: usize) -> Summary {
-        let seen = |is_own| RootTrace { first: Piece { terminals: vec![terminal], is_own }, rest: Rest::Uncut };
+        let seen = |is_own| RootTrace { first: Piece { terminals: vec![terminal], is_own }, state: TraceState::Uncut };
         let mut summary = Summary::default();
         match class {
             EventClass::Subpath { end, .. } => {
-                let rest = if end == SubpathEnd::BackEdge { Rest::Cut(Piece::default()) } else { Rest::Uncut };
-                summary.outer = (0..=k).map(|distance| RootTrace { rest: rest.clone(), ..seen(distance == 0) }).collect();
+                let state = if end == SubpathEnd::BackEdge { TraceState::Cut(Piece::default()) } else { TraceState::Uncut };
+                summary.outer = (0..=k).map(|distance| RootTrace { state: state.clone(), ..seen(distance == 0) }).collect();
             }
             EventClass::Enter => {
                 summary.outer = (0..k).map(|distance| seen(distance == 0)).collect();
@@ -191,14 +190,14 @@ impl Summary {
             }
             EventClass::Leave => {
                 summary.closes = 1;
-                summary.outer.push(RootTrace { first: Piece::default(), rest: Rest::Closed });
+                summary.outer.push(RootTrace { first: Piece::default(), state: TraceState::Closed });
                 summary.outer.extend((1..=k).map(|distance| seen(distance == 1)));
             }
         }
         summary
     }
 
-    /// Goes on with what is executed next; gives each path that ends there, and its frame.
+    /// Appends the summary of what is executed next. Calls `complete` with each path that ends there, and its frame.
     fn join(&mut self, next: &Summary, complete: &mut impl FnMut(u32, Piece)) {
         let known = self.opens.len();
         for (distance, trace) in next.outer.iter().enumerate() {
@@ -218,31 +217,31 @@ impl Summary {
     }
 }
 
-/// Goes on with the unfinished path of a frame.
+/// Extends the unfinished path of a frame.
 fn extend_known(path: &mut Piece, trace: &RootTrace, complete: &mut impl FnMut(Piece)) {
     path.extend(&trace.first);
-    match &trace.rest {
-        Rest::Uncut => {}
-        Rest::Cut(piece) => complete(std::mem::replace(path, piece.clone())),
-        Rest::Closed => complete(std::mem::take(path)),
+    match &trace.state {
+        TraceState::Uncut => {}
+        TraceState::Cut(piece) => complete(std::mem::replace(path, piece.clone())),
+        TraceState::Closed => complete(std::mem::take(path)),
     }
 }
 
 impl RootTrace {
     fn extend(&mut self, next: &RootTrace, complete: &mut impl FnMut(Piece)) {
-        match &mut self.rest {
-            Rest::Uncut => {
+        match &mut self.state {
+            TraceState::Uncut => {
                 self.first.extend(&next.first);
-                self.rest = next.rest.clone();
+                self.state = next.state.clone();
             }
-            Rest::Cut(path) => {
+            TraceState::Cut(path) => {
                 extend_known(path, next, complete);
-                if next.rest == Rest::Closed {
-                    self.rest = Rest::Closed;
+                if next.state == TraceState::Closed {
+                    self.state = TraceState::Closed;
                 }
             }
-            // Nothing is executed in a frame that was left.
-            Rest::Closed => {}
+            // Nothing is executed in a frame after it was left.
+            TraceState::Closed => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Comparisons against the expanded sequences.
+//! Comparisons against expanded sequences.
 
 use super::executions::{LEAVE, class, enter, execution, subpath};
 use super::sequences::sequence;
@@ -13,7 +13,7 @@ fn grammar(symbols: &[u64], random: &mut Random) -> Grammar {
 }
 
 #[test]
-fn equal_stretches_are_as_long_as_in_the_sequences() {
+fn common_extension_matches_expanded_sequences() {
     for seed in 0..400 {
         let mut random = Random::new(seed);
         let left = sequence(seed, 200);
@@ -35,7 +35,7 @@ fn equal_stretches_are_as_long_as_in_the_sequences() {
 }
 
 #[test]
-fn frames_are_those_of_the_events() {
+fn frames_match_a_simulated_call_stack() {
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let events = execution(seed, 200);
@@ -96,9 +96,9 @@ fn long_frames_are_aligned_piece_by_piece() {
     assert!(found.iter().all(|difference| difference.aligned && difference.left.end - difference.left.start <= 1));
 }
 
-/// What is not in a difference is equal, in order, and differences have no equal ends.
+/// What remains outside the differences must be equal.
 #[test]
-fn differences_leave_equal_sequences() {
+fn sequences_without_their_differences_are_equal() {
     for seed in 0..500 {
         let mut random = Random::new(seed);
         let left = execution(seed, 200);

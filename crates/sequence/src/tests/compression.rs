@@ -1,4 +1,4 @@
-//! Grammars stand for their sequences, keep their invariants, and answer as the expanded sequence does.
+//! Grammars generate their sequences, keep their invariants, and answer queries as the expanded sequences do.
 
 use super::sequences::sequence;
 use crate::grammar::{Grammar, GrammarItem, SearchPattern, read_window};
@@ -10,12 +10,12 @@ fn letters(text: &str) -> Vec<u64> {
     text.bytes().map(u64::from).collect()
 }
 
-/// Bodies of rules as text, the root last.
+/// Bodies of all rules, the root last.
 fn bodies(grammar: &Grammar) -> Vec<Vec<GrammarItem>> {
     grammar.rules().map(|rule| grammar.body(rule).collect()).collect()
 }
 
-/// Digrams that occur in two places which do not overlap.
+/// Number of digrams that occur again without overlap.
 fn repeated_digrams(grammar: &Grammar) -> usize {
     let mut seen: HashMap<(GrammarItem, GrammarItem), (usize, usize)> = HashMap::new();
     let mut repeated = 0;
@@ -50,7 +50,7 @@ fn check_invariants(grammar: &Grammar, seed: u64) {
 }
 
 #[test]
-fn sequitur_on_the_examples_of_its_paper() {
+fn sequitur_reproduces_the_examples_of_its_paper() {
     // Figure 1 of the paper: "abcdbc" is S -> aAdA, A -> bc; "abcdbcabcdbc" is S -> AA, A -> aBdB, B -> bc.
     let grammar = CompressionMethod::Sequitur.compress(letters("abcdbc")).unwrap();
     assert_eq!((grammar.statistics().rules, grammar.statistics().items), (2, 6));
@@ -60,7 +60,7 @@ fn sequitur_on_the_examples_of_its_paper() {
 }
 
 #[test]
-fn grammars_stand_for_their_sequences() {
+fn grammars_expand_to_their_sequences() {
     for seed in 0..1000 {
         let symbols = sequence(seed, 300);
         for method in CompressionMethod::ALL {
@@ -76,7 +76,7 @@ fn grammars_stand_for_their_sequences() {
 }
 
 #[test]
-fn positions_counts_and_searches_are_those_of_the_sequence() {
+fn positions_counts_and_searches_match_the_sequence() {
     for seed in 0..400 {
         let symbols = sequence(seed, 200);
         let mut random = Random::new(seed);
@@ -93,10 +93,10 @@ fn positions_counts_and_searches_are_those_of_the_sequence() {
             let is_kept = |symbol: u64| !(symbol / 1_000_003 + seed).is_multiple_of(3);
             let retained = grammar.retained(is_kept).unwrap();
             assert!(retained.symbols().eq(symbols.iter().copied().filter(|symbol| is_kept(*symbol))), "seed {seed}");
-            // None, one or several symbols for one.
-            let put_in = |symbol: u64| (0..(symbol / 1_000_003 + seed) % 4).map(|n| symbol % 7 + n).collect::<Vec<_>>();
-            let substituted = grammar.substituted(put_in).unwrap();
-            assert!(substituted.symbols().eq(symbols.iter().copied().flat_map(put_in)), "seed {seed}, {}", method.name());
+            // Replace each symbol by zero to three symbols.
+            let replacement = |symbol: u64| (0..(symbol / 1_000_003 + seed) % 4).map(|n| symbol % 7 + n).collect::<Vec<_>>();
+            let substituted = grammar.substituted(replacement).unwrap();
+            assert!(substituted.symbols().eq(symbols.iter().copied().flat_map(replacement)), "seed {seed}, {}", method.name());
         }
     }
 }
@@ -120,7 +120,7 @@ fn check_search(grammar: &Grammar, symbols: &[u64], random: &mut Random) {
 }
 
 #[test]
-fn windows_are_bounded_and_read_back_one_by_one() {
+fn windows_are_bounded_and_can_be_read_one_by_one() {
     for (seed, method) in (0..60).flat_map(|seed| CompressionMethod::ALL.map(|method| (seed, method))) {
         let symbols = sequence(seed, 3000);
         let limits = WindowLimits { symbols: 700, held: 150 };
@@ -148,7 +148,7 @@ fn windows_are_bounded_and_read_back_one_by_one() {
 }
 
 #[test]
-fn damaged_windows_are_errors() {
+fn truncated_and_damaged_windows_are_errors() {
     let grammar = CompressionMethod::Sequitur.compress(sequence(5, 400)).unwrap();
     let mut bytes = Vec::new();
     crate::grammar::Window { first: 7, method: CompressionMethod::Sequitur, grammar }.write(&mut bytes).unwrap();
@@ -161,7 +161,7 @@ fn damaged_windows_are_errors() {
         damaged[place] ^= 0x41;
         let error = read_window(&damaged).unwrap_err();
         kinds.insert(std::mem::discriminant(&error));
-        // Behind a checksum that fits, the content must still be checked.
+        // With a matching checksum, the content must still be validated.
         let end = damaged.len() - 8;
         let checksum = xxhash_rust::xxh3::xxh3_64(&damaged[..end]).to_le_bytes();
         damaged[end..].copy_from_slice(&checksum);

@@ -1,9 +1,9 @@
-//! Random executions: frames with loops and calls, as events in the convention of subpaths.
+//! Random executions as events in the subpaths convention: frames with loops and calls.
 
 use crate::events::{EventClass, SubpathEnd};
 use trodden_testkit::Random;
 
-/// A subpath's symbol.
+/// The symbol of a subpath.
 pub fn subpath(function: u32, path: u64, end: SubpathEnd) -> u64 {
     let kind = match end {
         SubpathEnd::Call => 0,
@@ -13,15 +13,14 @@ pub fn subpath(function: u32, path: u64, end: SubpathEnd) -> u64 {
     path << 32 | u64::from(function) << 8 | kind
 }
 
-/// A call's symbol.
+/// The symbol of a call.
 pub fn enter(function: u32) -> u64 {
     u64::from(function) << 8 | 3
 }
 
-/// A return's symbol.
+/// The symbol of a return.
 pub const LEAVE: u64 = 4;
 
-/// What a symbol means.
 pub fn class(symbol: u64) -> EventClass {
     let function = (symbol >> 8) as u32 & 0xff_ffff;
     match symbol & 0xff {
@@ -33,36 +32,36 @@ pub fn class(symbol: u64) -> EventClass {
     }
 }
 
-/// An execution of a seed, of about `most` events at most.
-pub fn execution(seed: u64, most: usize) -> Vec<u64> {
+/// Generates an execution of about `max_events` events.
+pub fn execution(seed: u64, max_events: usize) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut events = Vec::new();
-    let deepest = 1 + random.index(6);
-    while events.len() < most && random.chance(80) {
-        call(&mut random, &mut events, deepest, most);
+    let max_depth = 1 + random.index(6);
+    while events.len() < max_events && random.chance(80) {
+        call(&mut random, &mut events, max_depth, max_events);
     }
     events
 }
 
-fn call(random: &mut Random, events: &mut Vec<u64>, deepest: usize, most: usize) {
+fn call(random: &mut Random, events: &mut Vec<u64>, max_depth: usize, max_events: usize) {
     let function = random.below(4) as u32;
     events.push(enter(function));
     if random.chance(90) {
-        frame(random, events, function, deepest, most);
+        frame(random, events, function, max_depth, max_events);
     }
     events.push(LEAVE);
 }
 
-fn frame(random: &mut Random, events: &mut Vec<u64>, function: u32, deepest: usize, most: usize) {
-    // Few kinds of bodies, so that they repeat.
+fn frame(random: &mut Random, events: &mut Vec<u64>, function: u32, max_depth: usize, max_events: usize) {
+    // Only three kinds of bodies, so that they repeat.
     let mut body = Random::new(random.below(3));
     let iterations = random.index(4);
     for iteration in 0..=iterations {
         for _ in 0..body.index(3) {
             events.push(subpath(function, body.below(2), SubpathEnd::Call));
-            // A call that records nothing, now and then.
-            if deepest > 0 && events.len() < most && !body.chance(15) {
-                call(random, events, deepest - 1, most);
+            // Some calls record nothing.
+            if max_depth > 0 && events.len() < max_events && !body.chance(15) {
+                call(random, events, max_depth - 1, max_events);
             }
         }
         let end = if iteration == iterations { SubpathEnd::Return } else { SubpathEnd::BackEdge };

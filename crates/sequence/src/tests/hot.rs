@@ -1,4 +1,4 @@
-//! Minimal hot subpaths against all strings of the sequence.
+//! Minimal hot subpaths against brute force over all strings of the sequence.
 
 use super::sequences::sequence;
 use crate::CompressionMethod;
@@ -10,7 +10,7 @@ fn weight(symbol: u64) -> u64 {
     1 + symbol % 5
 }
 
-/// Every string within the bounds is counted; hot ones with a hot part are dropped.
+/// Counts every string within the bounds, and drops hot strings that contain a shorter hot one.
 fn brute_force(symbols: &[u64], parameters: HotParameters) -> Vec<HotSubpath> {
     let mut counts: HashMap<&[u64], u64> = HashMap::new();
     for length in parameters.shortest..=parameters.longest {
@@ -27,7 +27,7 @@ fn brute_force(symbols: &[u64], parameters: HotParameters) -> Vec<HotSubpath> {
 }
 
 #[test]
-fn hot_subpaths_are_those_of_the_sequence() {
+fn hot_subpaths_match_brute_force() {
     let mut found = 0;
     for seed in 0..250 {
         let mut random = Random::new(seed);
@@ -46,7 +46,7 @@ fn hot_subpaths_are_those_of_the_sequence() {
 }
 
 #[test]
-fn bounds_that_make_no_sense_are_errors() {
+fn invalid_bounds_are_errors() {
     let grammar = CompressionMethod::Sequitur.compress([1, 2]).unwrap();
     for (shortest, longest) in [(0, 3), (4, 3), (1, 5000)] {
         assert!(minimal_hot_subpaths(&grammar, HotParameters { shortest, longest, threshold: 1 }, weight).is_err());

@@ -1,4 +1,4 @@
-//! Paths across iterations and general paths against strings of the sequence.
+//! Iteration paths and general paths against the strings of the sequence.
 
 use super::executions::{LEAVE, class, enter, execution, subpath};
 use super::sequences::sequence;
@@ -10,7 +10,7 @@ use crate::iterations::{IterationProfile, SlabForest};
 use std::collections::BTreeMap;
 
 #[test]
-fn forests_count_all_strings_of_each_activation() {
+fn forest_counts_all_strings_of_each_activation() {
     for seed in 0..500 {
         for k in 1..7 {
             let mut forest = SlabForest::new(k).unwrap();
@@ -31,7 +31,7 @@ fn forests_count_all_strings_of_each_activation() {
     }
 }
 
-/// Paths of each activation, by a stack of strings.
+/// Counts the paths of each activation with an explicit stack.
 fn naive_profile(events: &[u64], k: usize) -> BTreeMap<(u32, Vec<Vec<u64>>), u64> {
     let mut counts = BTreeMap::new();
     let mut frames: Vec<(Vec<u64>, Vec<Vec<u64>>)> = vec![Default::default()];
@@ -55,7 +55,7 @@ fn naive_profile(events: &[u64], k: usize) -> BTreeMap<(u32, Vec<Vec<u64>>), u64
 }
 
 #[test]
-fn iterations_of_executions_are_counted_for_each_activation() {
+fn iterations_are_counted_per_activation() {
     for seed in 0..300 {
         let events = execution(seed, 300);
         let grammar = CompressionMethod::RePair.compress(events.iter().copied()).unwrap();
@@ -73,7 +73,7 @@ fn iterations_of_executions_are_counted_for_each_activation() {
 }
 
 #[test]
-fn every_second_iteration_takes_the_other_side() {
+fn alternating_iterations_are_a_pattern_of_period_two() {
     let (a, b) = (subpath(1, 10, BackEdge), subpath(1, 11, BackEdge));
     let call = subpath(1, 12, Call);
     let mut profile = IterationProfile::new(4).unwrap();
@@ -90,7 +90,7 @@ fn every_second_iteration_takes_the_other_side() {
 }
 
 #[test]
-fn general_paths_are_the_last_branches() {
+fn general_paths_are_the_last_k_branches() {
     for seed in 0..200 {
         for k in 1..6 {
             let mut paths = GeneralPaths::new(k).unwrap();

@@ -1,4 +1,4 @@
-//! Phases: what paths find and blocks do not.
+//! Phases that paths reveal and blocks do not.
 
 use crate::phases::{IntervalVector, PhaseParameters, Phases, find_phases, intervals};
 use trodden_testkit::Random;
@@ -7,7 +7,8 @@ use trodden_testkit::Random;
 const BLOCKS: [[u64; 2]; 4] = [[0, 2], [0, 3], [1, 2], [1, 3]];
 const LENGTH: u64 = 200;
 
-/// Phases of ten intervals. In each kind the sides are as frequent as in the other; in the first they agree, in the second they do not.
+/// Phases of ten intervals each. Both sides of each diamond are equally frequent; in even phases the choices agree, in odd phases they
+/// differ.
 fn execution(seed: u64, phases: usize) -> Vec<u64> {
     let mut random = Random::new(seed);
     let pairs = [[0, 3], [1, 2]];
@@ -25,7 +26,7 @@ fn by_blocks(symbols: &[u64]) -> Phases {
 }
 
 #[test]
-fn paths_change_while_blocks_stay() {
+fn paths_find_phases_that_blocks_do_not() {
     for seed in 0..20 {
         let symbols = execution(seed, 4);
         let paths = by_paths(&symbols);
@@ -35,24 +36,24 @@ fn paths_change_while_blocks_stay() {
         let mut hot: Vec<u64> = paths.phases[1].features.iter().map(|(path, _)| *path).collect();
         hot.sort_unstable();
         assert_eq!(hot, [1, 2]);
-        assert_eq!(by_blocks(&symbols).changes(), [0; 0], "seed {seed}: blocks distinguish the phases");
+        assert_eq!(by_blocks(&symbols).changes(), [0; 0], "seed {seed}: blocks should not distinguish the phases");
     }
 }
 
 #[test]
-fn phases_of_blocks_are_found_by_blocks_too() {
+fn phases_with_different_blocks_are_found_by_both() {
     let symbols: Vec<u64> = (0..40 * LENGTH).map(|at| [0, 3][(at / (10 * LENGTH) % 2) as usize]).collect();
     assert_eq!(by_blocks(&symbols).changes(), [10, 20, 30]);
     assert_eq!(by_paths(&symbols).changes(), [10, 20, 30]);
 }
 
 #[test]
-fn one_behaviour_is_one_phase() {
+fn uniform_execution_is_one_phase() {
     let symbols = execution(3, 1);
     assert_eq!(by_paths(&symbols).phases.len(), 1);
     assert_eq!(find_phases(&[], PhaseParameters::default()).unwrap().phases.len(), 0);
     let one = [IntervalVector(vec![(1, 2.0)])];
     assert_eq!(find_phases(&one, PhaseParameters::default()).unwrap().of_interval, [0]);
     assert!(intervals([1].into_iter(), 0, |_, _| {}).is_err());
-    assert!(find_phases(&one, PhaseParameters { most_phases: 0, ..PhaseParameters::default() }).is_err());
+    assert!(find_phases(&one, PhaseParameters { max_phases: 0, ..PhaseParameters::default() }).is_err());
 }

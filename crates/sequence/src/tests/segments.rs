@@ -8,7 +8,7 @@ use crate::events::{EventClass, SubpathEnd};
 use crate::segments::{SegmentCounts, call_segments, project, supergraph_paths};
 
 #[test]
-fn the_four_segments_of_section_3_4_2() {
+fn example_of_section_3_4_2_has_four_segments() {
     let [p1, p2, p3] = [(1, 1), (2, 2), (3, 3)].map(|(f, p)| subpath(f, p, Call));
     let [p4, p5, p6] = [(4, BackEdge), (5, BackEdge), (6, Return)].map(|(p, end)| subpath(4, p, end));
     let (p7, p8, p9, p10) = (subpath(3, 7, Call), subpath(5, 8, Return), subpath(3, 9, Return), subpath(2, 10, Return));
@@ -21,7 +21,7 @@ fn the_four_segments_of_section_3_4_2() {
         assert_eq!(call_segments(&grammar, &class, Subpaths, 1).unwrap(), expected);
         let paths = supergraph_paths(&grammar, &class, 1).unwrap();
         assert_eq!(project(&paths.counts, &class, Subpaths, 1), expected);
-        // In the graph of f3 with its callees the rest of f4 and what follows in f3 is one path.
+        // In the graph of f3 with its callees, the rest of f4 and what follows in f3 are one path.
         assert_eq!(paths.counts[&vec![p6, LEAVE, p7, open(5), p8, LEAVE, p9]], 1);
     }
 }
@@ -33,7 +33,7 @@ fn ends(symbol: u64) -> Option<SubpathEnd> {
     }
 }
 
-/// Each call begins a segment; followed by hand.
+/// Follows the segment that begins at each call.
 fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> SegmentCounts {
     let mut counts = SegmentCounts::new();
     for call in (0..events.len()).filter(|at| class(events[*at]) == EventClass::Enter) {
@@ -66,7 +66,7 @@ fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> Segm
     counts
 }
 
-/// Every activation sees its own events and those of up to k frames below.
+/// Simulates all activations: each sees its own events and those of up to k frames below.
 fn naive_supergraph_paths(events: &[u64], k: usize) -> (SegmentCounts, Vec<Vec<u64>>) {
     let mut counts = SegmentCounts::new();
     let mut roots: Vec<(Vec<u64>, bool)> = vec![Default::default()];
@@ -103,11 +103,11 @@ fn naive_supergraph_paths(events: &[u64], k: usize) -> (SegmentCounts, Vec<Vec<u
 }
 
 #[test]
-fn segments_are_those_of_the_expanded_sequence() {
+fn segments_match_the_expanded_sequence() {
     let mut segments = 0;
     for seed in 0..250 {
         let mut events = execution(seed, 200);
-        // Some executions end in the middle.
+        // Truncate some executions.
         events.truncate(if seed % 3 == 0 { events.len() * 2 / 3 } else { events.len() });
         for method in CompressionMethod::ALL {
             let grammar = method.compress(events.iter().copied()).unwrap();
@@ -133,11 +133,11 @@ fn segments_are_those_of_the_expanded_sequence() {
 }
 
 #[test]
-fn a_sequence_that_begins_in_the_middle_says_what_it_lacks() {
+fn sequence_that_begins_within_a_frame_has_unbegun_paths() {
     let events = [subpath(1, 1, Return), LEAVE, subpath(2, 2, Return), LEAVE];
     let grammar = CompressionMethod::Sequitur.compress(events).unwrap();
     let paths = supergraph_paths(&grammar, &class, 0).unwrap();
-    // The thread's own frame is taken for the first one's.
+    // The thread's own frame is taken for the first frame that is left.
     assert_eq!((paths.counts.len(), paths.unfinished.len(), paths.unbegun), (1, 0, 1));
     assert!(supergraph_paths(&grammar, &class, 1000).is_err());
     assert!(call_segments(&grammar, &class, Subpaths, 0).is_err());

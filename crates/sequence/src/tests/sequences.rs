@@ -1,16 +1,16 @@
-//! Random sequences with the repetitions that programs have: nested loops, alternations, rare exceptions, long runs.
+//! Random sequences with repetitions as in programs: nested loops, alternations, rare exceptions, long runs.
 
 use trodden_testkit::Random;
 
-/// A sequence of a seed, of up to `most` symbols.
-pub fn sequence(seed: u64, most: usize) -> Vec<u64> {
+/// Generates a sequence of at most `max_symbols` symbols.
+pub fn sequence(seed: u64, max_symbols: usize) -> Vec<u64> {
     let mut random = Random::new(seed);
     let alphabet = [1, 2, 3, 8, 40][random.index(5)];
     let mut symbols = Vec::new();
-    let length = random.index(most + 1);
+    let length = random.index(max_symbols + 1);
     while symbols.len() < length {
         match random.below(5) {
-            // A stretch again, some times.
+            // Repeat an earlier range.
             0 | 1 if !symbols.is_empty() => {
                 let start = random.index(symbols.len());
                 let end = start + 1 + random.index(20.min(symbols.len() - start));

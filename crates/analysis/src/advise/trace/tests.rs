@@ -1,6 +1,5 @@
-//! Values along random paths, against an interpreter that runs them: what is said to be known must be equal in every
-//! run, whatever memory holds and wherever pointers point. That enough is found is checked by comparing whole
-//! expressions as text.
+//! Checks value numbering on random paths against an interpreter: values with the same number must be equal in every run, whatever memory
+//! contains and wherever pointers point. A second test compares expressions as text, to check that enough is found.
 
 use super::*;
 use std::collections::HashMap;
@@ -8,10 +7,10 @@ use trodden_testkit::Random;
 
 const PROGRAMS: u64 = 4000;
 const RUNS: u64 = 8;
-/// Objects lie this far apart.
-const APART: i64 = 1_000_000;
+/// Distance between objects, in bytes.
+const OBJECT_DISTANCE: i64 = 1_000_000;
 
-/// Values that stand before the path: numbers, objects, a constant object, pointers that point anywhere.
+// Values defined before the path: numbers, objects, pointers to anywhere, and a constant object.
 const NUMBERS: u32 = 3;
 const OBJECTS: u32 = 2;
 const POINTERS: u32 = 3;
@@ -30,7 +29,7 @@ fn program(random: &mut Random) -> Program {
         _ => ValueKind::Other,
     };
     let mut values: Vec<ValueProperties> = (0..=ROM).map(|v| ValueProperties { kind: kind(v), object: None }).collect();
-    // Everything that may be an operand so far; addresses apart, for the interpreter's sake.
+    // All values that may be operands so far. Addresses are kept separate for the interpreter.
     let (mut numbers, mut addresses): (Vec<u32>, Vec<u32>) = ((0..NUMBERS).collect(), (NUMBERS..ROM).collect());
     let mut blocks = Vec::new();
     for block in 0..3u32 {
@@ -104,25 +103,25 @@ fn action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers: &mut 
     }
 }
 
-/// One run: what every step made, or nothing if the run does what the source language forbids.
+/// One run: the result of each step. A run that the source language forbids is discarded.
 struct Machine<'a> {
     unit: &'a UnitProperties,
     values: HashMap<ValueId, i64>,
     memory: HashMap<i64, (u8, Option<ClassId>)>,
     seed: u64,
-    made: HashMap<StepPlace, i64>,
+    results: HashMap<StepId, i64>,
 }
 
 impl<'a> Machine<'a> {
-    fn run(program: &'a Program, random: &mut Random) -> Option<HashMap<StepPlace, i64>> {
+    fn run(program: &'a Program, random: &mut Random) -> Option<HashMap<StepId, i64>> {
         let mut values: HashMap<ValueId, i64> = (0..NUMBERS).map(|v| (ValueId(v), i64::from(v) * 4)).collect();
-        values.extend((NUMBERS..NUMBERS + OBJECTS).chain([ROM]).map(|v| (ValueId(v), i64::from(v) * APART)));
+        values.extend((NUMBERS..NUMBERS + OBJECTS).chain([ROM]).map(|v| (ValueId(v), i64::from(v) * OBJECT_DISTANCE)));
         for v in NUMBERS + OBJECTS..ROM {
             let object = random.pick(&[NUMBERS, NUMBERS + 1, NUMBERS + OBJECTS]);
-            values.insert(ValueId(v), i64::from(object) * APART + random.pick(&[0, 4, 8]));
+            values.insert(ValueId(v), i64::from(object) * OBJECT_DISTANCE + random.pick(&[0, 4, 8]));
         }
         let seed = random.number();
-        let mut machine = Machine { unit: &program.unit, values, memory: HashMap::new(), seed, made: HashMap::new() };
+        let mut machine = Machine { unit: &program.unit, values, memory: HashMap::new(), seed, results: HashMap::new() };
         for (at, block) in program.walk.blocks.iter().enumerate() {
             let properties = &program.unit.functions[0].blocks[block.index()];
             let before = at.checked_sub(1).map(|b| program.walk.blocks[b]);
@@ -130,15 +129,15 @@ impl<'a> Machine<'a> {
             let phis: Vec<_> = properties.phis.iter().filter_map(incoming).collect();
             machine.values.extend(phis);
             for (place, step) in (0..).zip(&properties.steps) {
-                let made = machine.step(&step.what)?;
-                machine.made.insert((*block, place), made);
+                let results = machine.step(&step.what)?;
+                machine.results.insert((*block, place), results);
             }
         }
-        Some(machine.made)
+        Some(machine.results)
     }
 
     fn step(&mut self, what: &BlockAction) -> Option<i64> {
-        let made = match what {
+        let results = match what {
             BlockAction::Compute { operation, operands, .. } => {
                 let [a, b] = [0, 1].map(|i| self.values[&operands[i]]);
                 match operation.0 {
@@ -157,9 +156,9 @@ impl<'a> Machine<'a> {
             }
         };
         if let BlockAction::Compute { result, .. } | BlockAction::Offset { result, .. } | BlockAction::Load { result, .. } = what {
-            self.values.insert(*result, made);
+            self.values.insert(*result, results);
         }
-        Some(made)
+        Some(results)
     }
 
     fn load(&mut self, access: &AccessedMemory) -> Option<i64> {
@@ -177,15 +176,15 @@ impl<'a> Machine<'a> {
             self.byte(at + i as i64, access.class)?;
             self.memory.insert(at + i as i64, (byte, access.class));
         }
-        // What is read back has the width of the access.
+        // A value that is loaded back has the width of the access.
         let mut bytes = [0; 8];
         bytes[..access.size as usize].copy_from_slice(&value.to_le_bytes()[..access.size as usize]);
         Some(i64::from_le_bytes(bytes))
     }
 
-    /// A byte, unless it was last accessed as something else, which the source language forbids.
+    /// Returns a byte; `None` if it was last accessed as an incompatible type, which the source language forbids.
     fn byte(&mut self, at: i64, class: Option<ClassId>) -> Option<u8> {
-        let rom = at >= i64::from(ROM) * APART;
+        let rom = at >= i64::from(ROM) * OBJECT_DISTANCE;
         let seed = if rom { 7 } else { self.seed };
         let (byte, last) = *self.memory.entry(at).or_insert_with(|| (Random::new(seed ^ at as u64).number() as u8, class));
         let above = |c: ClassId| std::iter::successors(Some(c), |c| self.unit.classes[c.0 as usize]).collect::<Vec<_>>();
@@ -195,45 +194,45 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn found(program: &Program) -> Vec<(StepPlace, Finds)> {
+fn found(program: &Program) -> Vec<(StepId, StepResult)> {
     let mut found = Vec::new();
-    Tracer::new(&program.unit, &program.unit.functions[0]).follow(&program.walk, |place, finds| found.push((place, finds)));
+    ValueTracer::new(&program.unit, &program.unit.functions[0]).follow(&program.walk, |place, finds| found.push((place, finds)));
     found
 }
 
 #[test]
-fn what_is_known_is_equal_in_every_run() {
+fn known_results_are_equal_in_every_run() {
     let mut random = Random::new(1);
     let (mut known, mut checked) = (0, 0);
     for _ in 0..PROGRAMS {
         let program = program(&mut random);
         let found = found(&program);
         for _ in 0..RUNS {
-            let Some(made) = Machine::run(&program, &mut random) else { continue };
+            let Some(results) = Machine::run(&program, &mut random) else { continue };
             checked += 1;
             for (place, finds) in &found {
-                if let Finds::Known(from) = finds {
-                    assert_eq!(made[place], made[from], "{place:?} from {from:?} of {:?}", program.unit.functions[0]);
+                if let StepResult::Known(from) = finds {
+                    assert_eq!(results[place], results[from], "{place:?} from {from:?} of {:?}", program.unit.functions[0]);
                     known += 1;
                 }
             }
         }
     }
-    assert!(known > PROGRAMS && checked > PROGRAMS, "{known} results known in {checked} runs: the test tests nothing");
+    assert!(known > PROGRAMS && checked > PROGRAMS, "too little was tested: {known} known results in {checked} runs");
 }
 
-/// Sums and differences as text down to what is not computed on the path: equal texts are equal values.
+/// Expands sums and differences to text, down to values not computed on the path: equal texts are equal values.
 #[test]
-fn computations_are_known_exactly_if_the_same_text_was_computed() {
+fn computation_is_known_exactly_if_the_same_text_was_computed() {
     let mut random = Random::new(2);
     for _ in 0..PROGRAMS {
         let mut program = program(&mut random);
-        // Without loads and offsets, text is all there is.
+        // Remove loads and offsets, which the text does not model.
         for block in &mut program.unit.functions[0].blocks {
             block.steps.retain(|s| matches!(s.what, BlockAction::Compute { operation, .. } if operation.0 < 2));
         }
         let mut texts: HashMap<ValueId, String> = HashMap::new();
-        let mut seen: HashMap<String, StepPlace> = HashMap::new();
+        let mut seen: HashMap<String, StepId> = HashMap::new();
         let constant = |text: &str| !text.contains('v');
         let name = |v: &ValueId, texts: &HashMap<ValueId, String>| {
             texts.get(v).cloned().unwrap_or_else(|| if v.0 < NUMBERS { format!("#{}", v.0) } else { format!("v{}", v.0) })
@@ -251,11 +250,11 @@ fn computations_are_known_exactly_if_the_same_text_was_computed() {
                     names.sort();
                 }
                 let text = format!("({} {})", OPERATIONS[operation.0 as usize].replace('i', "-"), names.join(" "));
-                let anyway = operands.iter().all(|o| o.0 < NUMBERS);
+                let always_constant = operands.iter().all(|o| o.0 < NUMBERS);
                 let finds = match seen.get(&text) {
-                    _ if constant(&text) && !anyway => Finds::Constant,
-                    Some(from) => Finds::Known(*from),
-                    None => Finds::New,
+                    _ if constant(&text) && !always_constant => StepResult::Constant,
+                    Some(from) => StepResult::Known(*from),
+                    None => StepResult::New,
                 };
                 seen.entry(text.clone()).or_insert((*block, place));
                 texts.insert(*result, text);
