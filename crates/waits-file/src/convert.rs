@@ -3,7 +3,7 @@
 use crate::ranks::RankList;
 use crate::recording::{Process, RecordedCalls, Recording};
 use std::collections::{HashMap, HashSet};
-use trodden_waits::call::{Collective, CommunicatorId, Completed, Meeting, Message, ObjectId, RequestId, SleepKind, Token};
+use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, MultiExchange, ObjectId, RequestId, SleepKind, Token};
 use trodden_waits::{Call, ProcessId, Rule, WaitKind};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT_PEER, kind};
 
@@ -113,7 +113,7 @@ impl Converter {
                 (None, Some(receive)) => Call::Receive(receive, None),
                 (None, None) => return None,
             },
-            kind::MEETING | kind::MEETING_INIT => self.meeting(process, id, record, &rest.members)?,
+            kind::MEETING | kind::MEETING_INIT => self.exchange(process, id, record, &rest.members)?,
             kind::PROBE => Call::Probe(self.message(process, id, record)?),
             _ => self.other(process, record, id, thread_token, rest, object),
         })
@@ -180,7 +180,7 @@ impl Converter {
 
     /// A call that meets several processes: an epoch of a window, whose ranks are those of the window's group, or an exchange with
     /// neighbours.
-    fn meeting(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Option<Call> {
+    fn exchange(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Option<Call> {
         let waits = match record.function {
             epoch if epoch == CallName::MPI_Win_start as u16 => WaitKind::LatePost,
             function if is_with_neighbours(function) => WaitKind::LateSender,
@@ -194,11 +194,11 @@ impl Converter {
             Some(Message { communicator, peer, tag: Some(member.tag), is_buffered: true })
         };
         let of = |kind: u16| members.iter().filter(|m| m.kind == kind).filter_map(message).collect();
-        let meeting = Meeting { sends: of(kind::MEETING_SEND), receives: of(kind::MEETING_RECV), kind: waits };
+        let exchange = MultiExchange { sends: of(kind::MEETING_SEND), receives: of(kind::MEETING_RECV), kind: waits };
         Some(match (record.kind, record.request) {
-            (kind::MEETING, 0) => Call::Meeting(meeting),
-            (kind::MEETING, request) => Call::BeginMeeting(meeting, RequestId(request)),
-            (_, request) => Call::PrepareMeeting(meeting, RequestId(request)),
+            (kind::MEETING, 0) => Call::MultiExchange(exchange),
+            (kind::MEETING, request) => Call::BeginMultiExchange(exchange, RequestId(request)),
+            (_, request) => Call::PrepareMultiExchange(exchange, RequestId(request)),
         })
     }
 

@@ -122,7 +122,7 @@ pub fn options(asked: &ReportOptions, what_if: Option<(HashSet<CodeId>, f64)>) -
     AnalysisOptions {
         threshold: asked.threshold,
         rule: asked.rule,
-        others: vec![asked.threshold / 2.0, (asked.threshold * 2.0).min(2.0)],
+        other_thresholds: vec![asked.threshold / 2.0, (asked.threshold * 2.0).min(2.0)],
         expand: asked.expand && what_if.is_none(),
         what_if,
     }

@@ -9,7 +9,7 @@ use crate::convert::{ConvertedParts, Converter};
 use crate::recording::Recording;
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
-use trodden_waits::call::{Collective, CommunicatorId, Meeting, Message};
+use trodden_waits::call::{Collective, CommunicatorId, Message, MultiExchange};
 use trodden_waits::offset::Bounds;
 use trodden_waits::{Call, ProcessId, Rule, WaitKind};
 
@@ -47,7 +47,7 @@ pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
         clocks.notes.push(format!(
             "the clock of {name} is corrected by {} ns at the beginning and {} ns at the end of the run, with an error of at \
                 most {error} ns",
-            -offset.shift.at_begin(),
+            -offset.shift.at_start(),
             -offset.shift.at_end()
         ));
         if offset.violated > 0 {
@@ -154,9 +154,9 @@ fn message_of(message: Message, is_receive: bool) -> Prepared {
 }
 
 /// Of an exchange with neighbours; calls on windows may return before their partners have come.
-fn meeting_of(meeting: &Meeting) -> Prepared {
-    if meeting.kind == WaitKind::LateSender {
-        Prepared::Messages { sends: meeting.sends.clone(), receives: meeting.receives.clone() }
+fn meeting_of(exchange: &MultiExchange) -> Prepared {
+    if exchange.kind == WaitKind::LateSender {
+        Prepared::Messages { sends: exchange.sends.clone(), receives: exchange.receives.clone() }
     } else {
         Prepared::Messages { sends: Vec::new(), receives: Vec::new() }
     }
@@ -181,15 +181,15 @@ impl Own<'_> {
             }
             Call::Receive(message, actual) => self.receive(message, *actual, exit),
             Call::Begin(message, is_receive, request) => self.begin(request.0, message_of(*message, *is_receive), enter),
-            Call::BeginMeeting(meeting, request) => self.begin(request.0, meeting_of(meeting), enter),
-            Call::Meeting(meeting) => {
-                let Prepared::Messages { sends, receives } = meeting_of(meeting) else { return };
+            Call::BeginMultiExchange(exchange, request) => self.begin(request.0, meeting_of(exchange), enter),
+            Call::MultiExchange(exchange) => {
+                let Prepared::Messages { sends, receives } = meeting_of(exchange) else { return };
                 sends.iter().for_each(|message| self.send(message, enter));
                 receives.iter().for_each(|message| self.receive(message, None, exit));
             }
             Call::BeginCollective(collective, request) => self.begin(request.0, Prepared::Operation(*collective), enter),
             Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, message_of(*message, *is_receive))),
-            Call::PrepareMeeting(meeting, request) => drop(self.prepared.insert(request.0, meeting_of(meeting))),
+            Call::PrepareMultiExchange(exchange, request) => drop(self.prepared.insert(request.0, meeting_of(exchange))),
             Call::PrepareCollective(collective, request) => drop(self.prepared.insert(request.0, Prepared::Operation(*collective))),
             Call::Start(requests) => requests.iter().for_each(|request| {
                 if let Some(prepared) = self.prepared.get(&request.0).cloned() {
