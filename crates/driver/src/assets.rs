@@ -26,17 +26,11 @@ pub const START_SECTION: &str = ".trodden.start";
 pub const TEMPORARY_PREFIX: &str = ".new-";
 
 /// Returns a file with the runtime object.
-///
-/// # Errors
-/// Fails if the store cannot be written.
 pub fn runtime_object(store: &UnitCache) -> Result<PathBuf> {
     object(store, RUNTIME)
 }
 
 /// Returns a file with the object that defines [`START_SYMBOL`].
-///
-/// # Errors
-/// Fails if the store cannot be written.
 pub fn start_object(store: &UnitCache) -> Result<PathBuf> {
     object(store, START)
 }
@@ -92,9 +86,6 @@ impl OwnLibrary {
     }
 
     /// Returns the file that the variable names, if it is set.
-    ///
-    /// # Errors
-    /// Fails if there is no such file.
     pub fn named(&self, context: &DriverContext) -> Result<Option<PathBuf>> {
         let Some(named) = context.value(self.variable) else { return Ok(None) };
         let path = std::path::absolute(PathBuf::from(named))?;
@@ -103,9 +94,6 @@ impl OwnLibrary {
     }
 
     /// Returns the file beside this program or in `../lib/trodden`, or else the two paths that were tried.
-    ///
-    /// # Errors
-    /// Fails if this program's own path is unknown.
     pub fn beside(&self, context: &DriverContext) -> Result<Result<PathBuf, [PathBuf; 2]>> {
         let own = context.own_folder()?;
         let places = [own.join(self.file), own.join("../lib/trodden").join(self.file)];
@@ -125,9 +113,6 @@ impl OwnLibrary {
 }
 
 /// Returns the option that makes clang load the plugin.
-///
-/// # Errors
-/// Fails if there is no plugin.
 pub fn plugin_option(context: &DriverContext) -> Result<OsString> {
     Ok(joined("-fpass-plugin=", PLUGIN.find(context)?))
 }
@@ -157,18 +142,12 @@ fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> 
 }
 
 /// Returns the link under whose name this program is cargo's subcommand, wrapper of rustc and linker.
-///
-/// # Errors
-/// Fails if the store cannot be written.
 pub fn cargo_driver(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     Ok(drivers(context, store)?.join("cargo-trodden"))
 }
 
 /// Returns a link as [`cargo_driver`], with a different path for each build configuration: cargo asks a wrapper with a new path for its
 /// version again, and rebuilds what another version of the compiler built.
-///
-/// # Errors
-/// Fails if the store cannot be written.
 pub fn cargo_wrapper(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
     let own = drivers(context, store)?;
     let folder = own.join("ways").join(&configuration.to_string()[..16]);
@@ -183,9 +162,6 @@ const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 
 /// Returns a folder of links to the running program under its driver names, for build systems that need a compiler in one word. Its
 /// subfolder `path` has links under the names of common compilers. The folder is in the store, one per location of the program.
-///
-/// # Errors
-/// Fails if the store cannot be written.
 pub fn drivers(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     let own = context.own_program()?;
     let folder = store.root().join("drivers").join(&Identity::from_content(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
@@ -196,9 +172,6 @@ pub fn drivers(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
 }
 
 /// Creates links to the running program under its driver names in a folder.
-///
-/// # Errors
-/// Fails if the folder cannot be written.
 pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     let program = context.own_program()?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;

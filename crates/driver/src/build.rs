@@ -112,9 +112,7 @@ struct Outcome {
     objects: usize,
     /// Instrumented units in the images.
     units: BTreeSet<String>,
-    /// Images with instrumented units.
     images: Vec<PathBuf>,
-    /// Images without instrumented units.
     plain: Vec<PathBuf>,
 }
 

@@ -25,9 +25,6 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const VERBS: [&str; 7] = ["build", "b", "run", "r", "test", "t", "bench"];
 
 /// Runs cargo with these arguments, of which the first is its subcommand, and the user's settings.
-///
-/// # Errors
-/// Fails if cargo, clang or a part of trodden is missing.
 pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings) -> Result<ExitCode> {
     let verb = arguments.first().and_then(|verb| verb.to_str()).unwrap_or_default().to_owned();
     let mut command = cargo(context, &verb, &Invocation::read(arguments)?, settings, &recorder(&verb))?;
@@ -43,9 +40,6 @@ pub fn check_verb(verb: &str) -> Result<()> {
 }
 
 /// Runs `cargo test` or `cargo nextest run`, and records each test as a run of a suite in the run store of the working folder.
-///
-/// # Errors
-/// Fails as [`run`] does.
 pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, suite: &str) -> Result<ExitCode> {
     let project = context.directory()?.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
@@ -57,18 +51,14 @@ fn run_cargo(command: &mut Command) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// A parsed command line of cargo.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Invocation {
     /// Cargo's arguments, without the target and the target folder.
     arguments: Vec<OsString>,
     /// Number of arguments before `--`.
     own: usize,
-    /// Target triple, if given.
     target: Option<String>,
-    /// Build profile, if given.
     profile: Option<String>,
-    /// Target folder, if given.
     folder: Option<PathBuf>,
 }
 
@@ -122,7 +112,6 @@ impl Invocation {
     }
 }
 
-/// Assembles the cargo command.
 fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings: Settings, recorder: &[String]) -> Result<Command> {
     Tool::Clang.find(context)?;
     assets::PLUGIN.find(context)?;
@@ -196,9 +185,6 @@ fn runner(context: &DriverContext, target: &str, recorder: &[String]) -> Result<
 }
 
 /// Returns the package's own target folder, as cargo reports it.
-///
-/// # Errors
-/// Fails if there is no cargo, or no package here.
 pub fn target_folder(context: &DriverContext, arguments: &[OsString]) -> Result<PathBuf> {
     let mut command = Command::new(context.variable("CARGO").unwrap_or(OsStr::new("cargo")));
     command.args(["metadata", "--no-deps", "--format-version=1"]);

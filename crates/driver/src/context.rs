@@ -56,42 +56,27 @@ impl DriverContext {
     }
 
     /// Returns the folder of input files of builds, which is part of the unit cache.
-    ///
-    /// # Errors
-    /// Fails as [`DriverContext::store`] does.
     pub fn inputs(&self) -> Result<InputFolder> {
         Ok(self.store()?.inputs())
     }
 
     /// Returns the running program's own file, with symbolic links resolved.
-    ///
-    /// # Errors
-    /// Fails if it is unknown.
     pub fn own_program(&self) -> Result<&Path> {
         let known = self.program.as_deref().map_err(|error| anyhow!("{error}"));
         known.context("cannot find the running program's own file (is /proc mounted?)")
     }
 
     /// Returns the folder of the running program, with symbolic links resolved.
-    ///
-    /// # Errors
-    /// Fails if it is unknown.
     pub fn own_folder(&self) -> Result<&Path> {
         Ok(self.own_program()?.parent().unwrap_or(Path::new("/")))
     }
 
     /// Returns the working folder.
-    ///
-    /// # Errors
-    /// Fails if it was removed or is not accessible.
     pub fn directory(&self) -> Result<&Path> {
         self.directory.as_deref().map_err(|error| anyhow!("{error}"))
     }
 
     /// Creates a private temporary folder.
-    ///
-    /// # Errors
-    /// Fails if it cannot be created.
     pub fn folder(&self, prefix: &str) -> Result<TemporaryFolder> {
         Ok(folder_in(&self.temporary, prefix)?)
     }

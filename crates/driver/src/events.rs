@@ -22,18 +22,15 @@ pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
 pub enum DriverEvent {
     /// A unit is compiled with the plugin.
     Compile {
-        /// The first source.
         source: String,
         /// Path of the object if it is named. Not a `PathBuf`, which serialises only as UTF-8.
         output: Option<OsString>,
     },
     /// An image was linked.
     Link {
-        /// Path of the image.
         output: OsString,
         /// Identity of the image; `None` if nothing in it is instrumented.
         image: Option<String>,
-        /// Its instrumented units.
         units: Vec<String>,
     },
 }
@@ -45,7 +42,6 @@ impl DriverEvent {
         DriverEvent::Compile { source: first_source(line).to_string_lossy().into_owned(), output }
     }
 
-    /// Creates the event of a successful link.
     pub fn linked(output: &Path, image: Option<&Image>) -> DriverEvent {
         let units = image.map(|i| i.units.iter().map(|u| u.unit.to_string()).collect()).unwrap_or_default();
         DriverEvent::Link { output: output.into(), image: image.map(|i| i.identity.to_string()), units }
@@ -63,10 +59,6 @@ pub fn log(context: &DriverContext, event: &DriverEvent) {
     }
 }
 
-/// Reads a log.
-///
-/// # Errors
-/// Fails if the file cannot be read or is not a log.
 pub fn read(path: &Path) -> anyhow::Result<Vec<DriverEvent>> {
     use anyhow::Context;
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the build's log {}", path.display()))?;

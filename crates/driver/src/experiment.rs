@@ -30,9 +30,6 @@ pub fn settings_variable(context: &DriverContext) -> Option<&OsStr> {
 }
 
 /// Reads the request that a value of [`EXPERIMENT_VARIABLE`] names, which is the default one if there is no value.
-///
-/// # Errors
-/// Fails if the file cannot be read, or is of another version.
 pub fn request_in(value: Option<&OsStr>) -> Result<PluginRequest> {
     let file = value.filter(|value| !value.is_empty());
     Ok(file.map(|file| PluginRequest::read(Path::new(file))).transpose()?.map(|(request, _)| request).unwrap_or_default())
@@ -63,9 +60,6 @@ pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<Plugin
 }
 
 /// Writes a request to the store, and returns its file, which is the value for [`EXPERIMENT_VARIABLE`].
-///
-/// # Errors
-/// Fails if it cannot be written.
 pub fn file(context: &DriverContext, request: &PluginRequest) -> Result<PathBuf> {
     Ok(request.write(&context.inputs()?)?)
 }
@@ -76,17 +70,11 @@ pub fn set(command: &mut Command, file: &Path) {
 }
 
 /// Writes a set of paths to the store.
-///
-/// # Errors
-/// Fails if it cannot be written.
 pub fn stored(context: &DriverContext, paths: &KnownPaths) -> Result<SettingsFile> {
     Ok(SettingsFile::Stored(context.inputs()?.put(&paths.to_bytes())?))
 }
 
 /// Reads a set of paths from the store.
-///
-/// # Errors
-/// Fails if it is not in the store, or damaged.
 pub fn paths_of(context: &DriverContext, kind: InputKind, identity: Identity) -> Result<KnownPaths> {
     let folder = context.inputs()?;
     KnownPaths::from_bytes(&folder.get(kind, identity)?).with_context(|| folder.path(identity).display().to_string())

@@ -17,12 +17,9 @@ const THIN_ARCHIVE: &[u8] = b"!<thin>\n";
 /// Prefix of symbols that the plugin defines.
 const OWN_SYMBOLS: &[u8] = b"__trodden_";
 
-/// A member of an archive.
 #[derive(Clone, Debug)]
 pub struct ArchiveMember {
-    /// Name, which need not be unique.
     pub name: String,
-    /// Content.
     pub bytes: Vec<u8>,
 }
 
@@ -39,7 +36,6 @@ pub fn frames_in_file(bytes: &[u8]) -> Vec<Frame> {
     frames_in_object(bytes)
 }
 
-/// Returns the frames in a relocatable object.
 pub fn frames_in_object(bytes: &[u8]) -> Vec<Frame> {
     let Some(file) = object::File::parse(bytes).ok().filter(|f| f.kind() == ObjectKind::Relocatable) else { return Vec::new() };
     let sections = file.sections().filter(|s| s.name() == Ok(FRAMES_SECTION));
@@ -56,9 +52,6 @@ pub fn counter_bytes(bytes: &[u8]) -> u64 {
 }
 
 /// Returns the members of an archive, in order.
-///
-/// # Errors
-/// Fails if the archive is damaged.
 pub fn members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
     let archive = ArchiveFile::parse(bytes)?;
     let mut out = Vec::new();
@@ -70,9 +63,6 @@ pub fn members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
 }
 
 /// Returns the global symbols that an object defines, except those of the plugin, which differ between variants.
-///
-/// # Errors
-/// Fails if the file is not an object.
 pub fn defined_symbols(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
     let file = object::File::parse(bytes)?;
     let global = file.symbols().filter(|s| s.is_definition() && s.is_global());
@@ -81,9 +71,6 @@ pub fn defined_symbols(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
 }
 
 /// Turns a thin archive, which only names its members, into an ordinary one. Other files are returned unchanged.
-///
-/// # Errors
-/// Fails if a member is missing, or the archive cannot be written.
 pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
     if !bytes.starts_with(THIN_ARCHIVE) {
         return Ok(bytes);
@@ -105,9 +92,6 @@ pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>)
 }
 
 /// Writes an archive with a symbol index, using `ar`. Each member gets its own folder, because several may have the same name.
-///
-/// # Errors
-/// Fails if `ar` is missing or fails.
 pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> Result<()> {
     let mut files = Vec::new();
     for (i, member) in members.iter().enumerate() {

@@ -25,16 +25,12 @@ use trodden_text::words::reasons;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, PluginRequest};
 use trodden_unit::{Identity, Image, UnitCache};
 
-/// A link to run.
 #[derive(Debug)]
 pub struct LinkJob<'a> {
-    /// The environment of the process.
     pub context: &'a DriverContext,
     /// The clang that links.
     pub clang: &'a Path,
-    /// The user's arguments.
     pub arguments: &'a [OsString],
-    /// The arguments, parsed.
     pub line: &'a CommandLine,
     /// Arguments to add for compiling.
     pub added: Vec<OsString>,
@@ -68,9 +64,6 @@ const LINK_VARIABLES: &[&str] =
     &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
 
 /// Links, stores the recipe, and returns clang's exit status.
-///
-/// # Errors
-/// Fails if clang cannot be run, or the store cannot be written.
 pub fn drive(job: &LinkJob) -> Result<ExitCode> {
     let (status, image) = run(job)?;
     if let Some(image) = image {
@@ -110,9 +103,6 @@ fn warn_about_other_options(job: &LinkJob, image: &Image) -> Result<()> {
 }
 
 /// Links and stores the recipe. Returns clang's exit status, and the image if the link succeeded and anything in it is instrumented.
-///
-/// # Errors
-/// Fails if clang cannot be run, or the store cannot be written.
 pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<Image>)> {
     let (store, request) = (job.context.store()?, request_of(job)?);
     let folder = job.context.folder("trodden-link-")?;
@@ -306,7 +296,7 @@ pub fn possible_file_names(argument: &OsStr) -> Vec<&OsStr> {
     std::iter::once(argument.as_bytes()).chain(parts.clone().skip(1)).chain(values).chain(joined).map(OsStr::from_bytes).collect()
 }
 
-/// Parses a dependency file, which has one file on each line after the first. lld escapes blanks and some other characters, GNU ld does not.
+/// Parses a dependency file, which has one file on each line after the first. lld escapes some characters such as blanks, GNU ld does not.
 fn dependencies(listed: &[u8], directory: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for line in listed.split(|b| *b == b'\n').skip(1).take_while(|l| l.starts_with(b" ")) {

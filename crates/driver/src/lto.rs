@@ -30,9 +30,6 @@ use trodden_unit::CodegenOptions;
 const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
 
 /// Runs clang on a command line that compiles or links.
-///
-/// # Errors
-/// Fails if a tool is missing or fails.
 pub fn drive(context: &DriverContext, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
     if line.compiles {

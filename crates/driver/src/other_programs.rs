@@ -30,9 +30,6 @@ pub fn succeeded(output: Output, failed: impl Display) -> Result<Vec<u8>> {
 }
 
 /// Runs a command, and returns its standard output.
-///
-/// # Errors
-/// Fails if the command cannot be run or does not succeed.
 pub fn run(command: &mut Command) -> Result<Vec<u8>> {
     let program = command.get_program().display().to_string();
     succeeded(command.output().with_context(|| format!("cannot run {program}"))?, format_args!("{program} failed"))

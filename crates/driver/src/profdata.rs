@@ -20,9 +20,6 @@ use trodden_text::words::listed;
 use trodden_unit::EdgeProfile;
 
 /// Converts a profile to LLVM's text format.
-///
-/// # Errors
-/// Fails if the program was built without LLVM's counters.
 pub fn text(profile: &Profile) -> Result<Vec<u8>> {
     Ok(text::proftext(&edges(profile)?).into_bytes())
 }
@@ -37,9 +34,6 @@ fn edges(profile: &Profile) -> Result<EdgeCounts> {
 }
 
 /// Returns the values of LLVM's coverage counters, for `llvm-cov`.
-///
-/// # Errors
-/// Fails if the program was not built for coverage.
 pub fn coverage(profile: &Profile) -> Result<EdgeCounts> {
     let of_edges = |e: &EdgeProfile| !e.functions.is_empty() && !e.is_coverage();
     let mut all = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
@@ -66,9 +60,6 @@ pub fn indexed(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
 }
 
 /// Converts counter values to LLVM's indexed format.
-///
-/// # Errors
-/// Fails if `llvm-profdata` is missing or fails.
 pub fn indexed_form(context: &DriverContext, mut edges: EdgeCounts) -> Result<Vec<u8>> {
     let tool = Tool::Profdata.find(context)?;
     let folder = context.folder("trodden-profdata-")?;

@@ -26,9 +26,6 @@ pub struct KnownProperties {
 
 /// Determines the properties of units, which are given with the paths of their images. Units whose bitcode is missing, or whose map has
 /// invalid compiler options, have none.
-///
-/// # Errors
-/// Fails if clang or the plugin is missing or rejects a unit.
 pub fn of<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, Identity, &'a UnitMap)>) -> Result<KnownProperties> {
     let mut known = KnownProperties::default();
     let store = context.store()?;

@@ -34,27 +34,18 @@ pub struct DriverCompiler {
 
 impl DriverCompiler {
     /// Creates a compiler for a request to the plugin, which is named by its file. An empty name stands for the default request.
-    ///
-    /// # Errors
-    /// Fails if clang, the plugin or the store is missing.
     pub fn new(context: &DriverContext, request: OsString) -> Result<DriverCompiler> {
         let plugin = assets::PLUGIN.find(context)?;
         Ok(DriverCompiler { clang: Tool::Clang.find(context)?, plugin, store: context.store()?.root().to_owned(), request })
     }
 
     /// Compiles bitcode to an object.
-    ///
-    /// # Errors
-    /// Fails with clang's message if clang fails.
     pub fn object(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Result<()> {
         self.run(self.command(bitcode, codegen, output), bitcode)
     }
 
     /// Returns an identity that differs for compilers which generate different objects. It depends on the path, size and modification time
     /// of clang, which is too large to hash, and on the plugin's content.
-    ///
-    /// # Errors
-    /// Fails if one of them cannot be read.
     pub fn identity(&self) -> Result<Identity> {
         let clang = fs::canonicalize(&self.clang).with_context(|| format!("cannot find {}", self.clang.display()))?;
         let file = fs::metadata(&clang).with_context(|| format!("cannot read {}", clang.display()))?;
@@ -77,9 +68,6 @@ impl DriverCompiler {
     }
 
     /// Runs such a command.
-    ///
-    /// # Errors
-    /// Fails with clang's message if clang fails.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let made = command.output().with_context(|| format!("cannot run {}", self.clang.display()))?;
         succeeded(made, format_args!("{} cannot be compiled", bitcode.display())).map(drop)
@@ -121,9 +109,6 @@ impl Rebuilder {
     }
 
     /// Returns the replacement of an object or archive that a link reads. Files without units are returned unchanged.
-    ///
-    /// # Errors
-    /// Fails if an archive is damaged, or a tool fails.
     pub fn replace_file(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
         if !frames::is_archive(&bytes) {
             return self.replace_object(name, bytes);
@@ -177,9 +162,6 @@ impl Rebuilder {
 }
 
 /// Processes items in parallel, and displays progress. `what` is the name of the items in the plural.
-///
-/// # Errors
-/// Fails if the work on an item fails.
 pub fn on_all_processors<T: Sync>(
     context: &DriverContext,
     items: &[T],

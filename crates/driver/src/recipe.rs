@@ -122,9 +122,6 @@ impl RecipeStore {
     }
 
     /// Stores the recipe of an image.
-    ///
-    /// # Errors
-    /// Fails if the store cannot be written.
     pub fn put(&self, image: &Image, recipe: &Recipe) -> Result<()> {
         let path = self.path(image);
         let text = serde_json::to_vec(recipe)?;
@@ -165,9 +162,6 @@ impl RecipeStore {
     }
 
     /// Stores a file's content, and returns its name.
-    ///
-    /// # Errors
-    /// Fails if the store cannot be written.
     pub fn put_content(&self, bytes: &[u8]) -> Result<String> {
         let name = Identity::from_content(bytes).to_string();
         let path = self.content_path(&name);
@@ -179,9 +173,6 @@ impl RecipeStore {
     }
 
     /// Reads a content by name.
-    ///
-    /// # Errors
-    /// Fails if it is missing or damaged.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
         let identity =
             Identity::parse(name).ok_or_else(|| anyhow!("`{name}` is not the name of a stored file: the link recipe is damaged"))?;

@@ -41,9 +41,6 @@ pub const CONFIGURATION_VARIABLE: &str = "TRODDEN_CARGO_WAY";
 const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 
 /// Runs rustc, whose name is the first of the `arguments`. Additions to rustc's output are written to `out`.
-///
-/// # Errors
-/// Fails if rustc cannot be run.
 pub fn wrap(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<ExitCode> {
     let Some((rustc, rest)) = arguments.split_first() else { bail!("cargo did not pass the name of rustc") };
     let Some(job) = Job::read(rest) else {
@@ -99,7 +96,6 @@ struct Job {
     codegen: Codegen,
 }
 
-/// Code-generation options of rustc.
 #[derive(Debug, Default)]
 struct Codegen {
     level: Option<String>,
@@ -109,7 +105,6 @@ struct Codegen {
 }
 
 impl Codegen {
-    /// Returns the corresponding options of clang.
     fn arguments(&self) -> Vec<String> {
         let level = self.level.as_deref().unwrap_or("0");
         let pic = match self.relocation.as_deref() {
@@ -202,7 +197,7 @@ impl Job {
     fn program(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
         let mut command = self.base(context, rustc, types)?;
         if names_must_match(context)? {
-            // If bitcode is requested by `--emit`, rustc uses a single codegen unit, and the names of functions would not match the profile.
+            // If `--emit` requests bitcode, rustc uses a single codegen unit, and the names of functions would not match the profile.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
         } else {
             command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");
@@ -283,9 +278,6 @@ fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsStr
 }
 
 /// Compiles the module with the plugin, and links the result instead of rustc's object.
-///
-/// # Errors
-/// Fails if clang or a part of trodden is missing, or the module cannot be compiled.
 pub fn link(context: &DriverContext, arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = Tool::Clang.find(context)?;
     let mut arguments = read(&arguments).arguments;

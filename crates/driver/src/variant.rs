@@ -109,9 +109,6 @@ impl Inputs {
     /// Links the program again with objects that were compiled from its units according to the request in the file `request`. The result
     /// finds shared libraries where the program itself does, and writes to files of the pattern `writes` unless the environment names
     /// others. Returns its image, or `None` if nothing in it is instrumented.
-    ///
-    /// # Errors
-    /// Fails if a tool fails.
     pub fn link_with(
         &self,
         context: &DriverContext,

@@ -41,9 +41,6 @@ pub struct ThreadBlocks {
 
 impl ThreadBlocks {
     /// Reads the samples and stacks of a thread, and scans its calls once.
-    ///
-    /// # Errors
-    /// Fails if the file of threads or a stream cannot be read.
     pub fn read(thread: &RecordedThread, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
         let stacks = thread.stacks()?;
         let records = thread.samples()?;

@@ -10,7 +10,6 @@ use trodden_waits::offset::Shift;
 /// Maximum time, ns: three months. Damaged ticks may have any value, and sums over all locations must not overflow.
 const MAX_TIME_NS: i128 = 1 << 53;
 
-/// Conversion of a process's ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Ticks of the earliest anchor, and the monotonic clock at that time.
@@ -26,10 +25,8 @@ pub struct Clock {
     pub shift: Shift,
 }
 
-/// Clocks of all processes.
 #[derive(Debug)]
 pub struct Clocks {
-    /// Clock of each process.
     pub clocks: Vec<Clock>,
     /// Notes on their accuracy.
     pub notes: Vec<String>,

@@ -14,7 +14,6 @@ const COMM_SELF: u64 = 2;
 pub const MAX_BUFFERED_BYTES: u64 = 4096;
 /// Flag in the number of a communicator that keeps messages of neighbourhood collectives apart from the program's own.
 const NEIGHBOUR_FLAG: u64 = 1 << 62;
-/// Operations that only synchronise.
 const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
 /// Suffixes of operations in which a member may contribute nothing to some others.
 const NONBINDING_SUFFIXES: [&str; 9] =
@@ -48,7 +47,6 @@ pub struct Converter {
 }
 
 impl Converter {
-    /// Creates a converter for a recording.
     pub fn new(recording: &Recording) -> Converter {
         let pids = recording.processes.iter().map(|process| process.file.number).collect();
         let mut converter = Converter { pids, ..Converter::default() };
@@ -294,7 +292,6 @@ impl Converter {
     }
 }
 
-/// Whether a function is a neighbourhood collective.
 fn is_neighbourhood_exchange(function: u16) -> bool {
     trodden_wire::waits::FUNCTIONS.get(function as usize).is_some_and(|name| name.contains("eighbor_"))
 }

@@ -32,7 +32,6 @@ use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, Locatio
 /// Maximum size of a text, which is held in memory as a whole.
 const MAX_TEXT_BYTES: u64 = 4 << 30;
 
-/// A trace that was read.
 #[derive(Default)]
 pub(crate) struct Imported {
     pub locations: Vec<ImportedLocation>,
@@ -49,7 +48,6 @@ impl Imported {
     }
 }
 
-/// A thread of a trace.
 pub(crate) struct ImportedLocation {
     pub name: LocationName,
     pub process: ProcessId,
@@ -58,14 +56,12 @@ pub(crate) struct ImportedLocation {
     pub events: Vec<ImportedEvent>,
 }
 
-/// An event of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ImportedEvent {
     pub time_ns: u64,
     pub kind: EventKind,
 }
 
-/// Kind of an event.
 #[derive(Clone, Debug)]
 pub(crate) enum EventKind {
     /// Since its previous event, the thread executed this code in this state.

@@ -167,7 +167,6 @@ impl ProcessFile {
     }
 }
 
-/// Parses process ID and start.
 fn process_name(text: &str) -> Result<(u32, u64), String> {
     let [number, start] = numbers(text)?[..] else { return Err("`process` needs two numbers".into()) };
     Ok((to_u32(number)?, start))

@@ -43,7 +43,6 @@ impl RankList {
         Ok(())
     }
 
-    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.length
     }

@@ -14,7 +14,6 @@ use trodden_launch::process::{not_run, wait_forwarding};
 use trodden_text::words::{plural, shell_word};
 use trodden_wire::waits::{MAGIC, OUTPUT_VARIABLE, RATE_VARIABLE};
 
-/// First bytes of a file of processes.
 const PROCESS_MAGIC: &str = "trodden-waits ";
 
 /// The preload library that records, and other preloaded libraries.

@@ -49,9 +49,6 @@ pub struct RecordedThread {
 }
 
 /// Returns the files in a folder with this extension, sorted.
-///
-/// # Errors
-/// Fails if the folder cannot be read.
 pub fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths: Vec<PathBuf> =
@@ -61,9 +58,6 @@ pub fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns the number of threads in a recording.
-///
-/// # Errors
-/// Fails if a file cannot be read, or does not belong to a recording.
 pub fn threads_in(folder: &Path) -> Result<usize> {
     files(folder, "threads")?.iter().map(|path| Ok(ThreadsFile::read(path)?.threads())).sum()
 }
@@ -145,9 +139,6 @@ impl RecordedThread {
     }
 
     /// Reads all samples, of which a thread has at most a few hundred per second.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read.
     pub fn samples(&self) -> Result<Vec<SampleRecord>> {
         let mut samples = Vec::new();
         for bytes in self.read(&self.samples)? {
@@ -157,9 +148,6 @@ impl RecordedThread {
     }
 
     /// Reads all stacks of return addresses, by number. Stacks after a missing one are left out.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read.
     pub fn stacks(&self) -> Result<Vec<Vec<u64>>> {
         let mut stacks = Vec::new();
         for (bytes, piece) in self.read(&self.stacks)?.iter().zip(&self.stacks) {
@@ -205,7 +193,6 @@ pub struct RecordedCalls {
     is_incomplete: bool,
 }
 
-/// Number of bytes per read.
 const READ_SIZE: u32 = 256 * RECORD_SIZE as u32;
 
 impl RecordedCalls {

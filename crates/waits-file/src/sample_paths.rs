@@ -18,9 +18,6 @@ pub struct TimedPath {
 /// Provides the paths that samples interrupted.
 pub trait SamplePaths {
     /// Returns the path of each sample of a thread; `None` where it is unknown.
-    ///
-    /// # Errors
-    /// Fails if the streams of the thread cannot be read.
     fn of_samples(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>>;
 
     /// Returns true if no sample of the recording had a path.

@@ -26,7 +26,6 @@ struct Precedence {
     second: (Host, i128),
 }
 
-/// Corrects the clocks of a recording of several hosts.
 pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
     let host_of = |process: usize| {
         let file = &recording.processes[process].file;
@@ -139,13 +138,11 @@ fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Tim
     Ok(times)
 }
 
-/// A pending request.
 enum Pending {
     Receives(Vec<Message>),
     Operation(Collective, u64),
 }
 
-/// An operation that a request can start.
 #[derive(Clone)]
 enum Prepared {
     Messages { sends: Vec<Message>, receives: Vec<Message> },
@@ -166,7 +163,6 @@ fn prepared_exchange(exchange: &MultiExchange) -> Prepared {
     }
 }
 
-/// Collects the times of one process.
 struct Collector<'a> {
     id: ProcessId,
     host: Host,

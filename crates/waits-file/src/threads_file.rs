@@ -19,20 +19,16 @@ use trodden_wire::waits::{
 const MAX_EXTENT: u32 = 16 << 20;
 /// Maximum number of bytes searched for the next extent. A process that was killed leaves a gap of at most one extent.
 const MAX_GAP: u64 = 64 << 20;
-/// Number of bytes per read.
 const WINDOW: usize = 4096;
 
-/// Process ID and start of a process.
 pub type ProcessKey = (u32, u64);
 
 /// A contiguous range of records of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Offset in the file, bytes.
     pub offset: u64,
     /// Capacity, bytes. The last piece of a thread need not be full.
     pub size: u32,
-    /// Number of the first record.
     pub first: u32,
 }
 
@@ -51,7 +47,6 @@ struct FoundThread {
     pieces: [Vec<Piece>; 3],
 }
 
-/// The threads in a file.
 #[derive(Debug, Default)]
 pub struct ThreadsFile {
     threads: BTreeMap<ProcessKey, BTreeMap<u32, FoundThread>>,
@@ -94,7 +89,6 @@ impl ThreadsFile {
         Ok(found)
     }
 
-    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.threads.values().map(BTreeMap::len).sum()
     }

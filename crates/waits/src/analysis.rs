@@ -85,7 +85,6 @@ pub(crate) struct Location {
     pub(crate) open: Option<OpenCall>,
 }
 
-/// The call that a location is currently inside.
 #[derive(Debug)]
 pub(crate) struct OpenCall {
     pub(crate) enter_ns: u64,
@@ -96,7 +95,6 @@ pub(crate) struct OpenCall {
     pub(crate) barrier: Option<BarrierPlace>,
 }
 
-/// A call that has returned.
 #[derive(Clone, Copy)]
 pub(crate) struct EndedCall {
     pub(crate) id: LocationId,
@@ -110,7 +108,6 @@ pub(crate) struct EndedCall {
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) options: AnalysisOptions,
-    /// The part of the result that is known so far.
     pub(crate) outcome: WaitOutcome,
     pub(crate) versions: Versions,
     pub(crate) origin: PathVersion,
@@ -121,7 +118,6 @@ pub struct Analysis {
     /// The moment at which each MPI job started, which is the origin of its members' paths.
     pub(crate) jobs: HashMap<u32, Moment>,
     pub(crate) classes: Classes,
-    /// Classes at the other thresholds.
     pub(crate) other_classes: Vec<Classes>,
     pub(crate) executed: Vec<u64>,
     pub(crate) expansion: Option<Expansion>,

@@ -26,20 +26,16 @@ struct Instance {
     rule: Option<(Rule, bool)>,
     /// Members called different operations.
     is_inconsistent: bool,
-    /// The latest entry.
     last: Option<Moment>,
-    /// The root's entry.
     root: Option<Moment>,
     /// Entries by rank, for scans only.
     ranks: Vec<(u32, Moment)>,
 }
 
-/// What a member waited for.
 #[derive(Clone, Copy, Debug)]
 pub enum WaitTarget {
     /// This entry, possibly the member's own.
     Entry(Moment),
-    /// Nothing.
     Nobody,
     /// Unknown: the member left before those that it had to wait for entered, or members called different operations.
     Unexplained(Diagnostic),

@@ -45,7 +45,6 @@ pub struct MessagePlace {
 }
 
 impl MessagePlace {
-    /// Whether it is a receive.
     pub fn is_receive(self) -> bool {
         self.is_receive
     }
@@ -56,7 +55,6 @@ impl MessagePlace {
     }
 }
 
-/// A send or receive that has been started.
 #[derive(Clone, Copy, Debug)]
 pub enum StartedSide {
     /// It has a place in its channel.
@@ -67,7 +65,6 @@ pub enum StartedSide {
     Unmatchable,
 }
 
-/// A request of a process.
 #[derive(Clone, Debug)]
 pub struct MessageRequest {
     /// What a persistent request starts; `None` for a request that vanishes on completion.
@@ -76,21 +73,17 @@ pub struct MessageRequest {
     pub started: Option<Started>,
 }
 
-/// An operation that a request can start.
 #[derive(Clone, Debug)]
 pub enum Prepared {
     /// A send or a receive (`true`).
     Message(Message, bool),
-    /// Sends to and receives from several processes.
     MultiExchange(MultiExchange),
     /// A collective operation.
     Collective(Collective),
 }
 
-/// An operation in progress.
 #[derive(Clone, Debug)]
 pub enum Started {
-    /// A send or a receive.
     Message(StartedSide),
     /// Several sends and receives, with the kind of a wait for them.
     MultiExchange(Vec<StartedSide>, WaitKind),
@@ -98,7 +91,6 @@ pub enum Started {
     Collective(Membership),
 }
 
-/// All channels and requests.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     channels: Map<Channel, Queue>,
@@ -217,18 +209,15 @@ impl Messages {
         side.into_iter().collect()
     }
 
-    /// Whether the receive that matches a send is already complete.
     pub fn is_received(&self, place: MessagePlace) -> bool {
         let pair = self.channels.get(&place.channel).and_then(|q| q.pairs.get(place.number.checked_sub(q.first)? as usize));
         pair.is_some_and(|pair| pair.done[1])
     }
 
-    /// Returns the receives that have no send.
     pub fn unsent(&self) -> impl Iterator<Item = Moment> + '_ {
         self.channels.values().flat_map(|queue| queue.pairs.iter()).filter(|pair| pair.send.is_none()).filter_map(|pair| pair.receive)
     }
 
-    /// Returns the sends that were never received.
     pub fn unreceived(&self) -> impl Iterator<Item = Moment> + '_ {
         self.channels.values().flat_map(|queue| queue.pairs.iter()).filter(|pair| pair.receive.is_none()).filter_map(|pair| pair.send)
     }

@@ -33,7 +33,6 @@ struct Barrier {
 
 #[derive(Clone, Debug, Default)]
 struct BarrierRound {
-    /// The latest entry.
     last: Option<Moment>,
     entered: u32,
     left: u32,
@@ -59,7 +58,6 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Records the release of a lock.
     pub fn unlock(&mut self, object: Object, moment: Moment) -> Option<Moment> {
         let newest = self.unlocks.entry(object).or_default();
         if newest[0].is_some_and(|first| first.location == moment.location) {
@@ -112,7 +110,6 @@ impl Objects {
         self.rounds.get(&(place.0, place.1)).filter(|round| round.is_complete)?.last
     }
 
-    /// Records that a thread leaves a barrier.
     pub fn leave(&mut self, place: BarrierPlace) -> Option<Moment> {
         let round = self.rounds.get_mut(&(place.0, place.1))?;
         round.left += 1;

@@ -203,7 +203,6 @@ fn compact(node: &mut Node) {
     node.compacted = node.steps.len();
 }
 
-/// Sorts by step and merges equal steps.
 fn sum_equal(steps: &mut Vec<(StepId, u64)>) {
     steps.sort_unstable_by_key(|(step, _)| *step);
     merge_equal(steps);

@@ -11,7 +11,6 @@ pub struct Moment {
     pub time_ns: u64,
     /// The location.
     pub location: LocationId,
-    /// The path up to this point.
     pub(crate) version: PathVersion,
     /// Time under the what-if assumption, ns.
     pub(crate) scaled_ns: u64,

@@ -196,8 +196,8 @@ const LINE_6: u32 = 6;
 const LINE_8: u32 = 8;
 const LINE_10: u32 = 10;
 
-/// Runs the program of figure 2: 100 times, a barrier in line 3, then the loops in lines 6 and 8 on process 0 and the longer loop in line 10
-/// on process 1. Process 1 starts 50 ns late, and loop times vary a little. `ready` gives the time that a process waits for a processor
+/// Runs the program of figure 2: 100 times, a barrier in line 3, then the loops in lines 6 and 8 on process 0, and the longer loop in line
+/// 10 on process 1. Process 1 starts 50 ns late, and loop times vary a little. `ready` gives the time that a process waits for a processor
 /// before its loops, by turn and process.
 fn figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
     let mut analysis = Analysis::new(AnalysisOptions::default());

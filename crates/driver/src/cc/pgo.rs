@@ -114,9 +114,6 @@ pub fn names_must_match(context: &DriverContext, settings: &Settings) -> bool {
 }
 
 /// Returns the counters that the environment requests.
-///
-/// # Errors
-/// Fails if the settings in the environment cannot be read.
 pub fn requested(context: &DriverContext) -> Result<Option<LlvmCounters>> {
     Ok(LlvmCounters::from_settings(&of_environment(context)?))
 }

@@ -19,7 +19,6 @@ use std::process::Command;
 use trodden_unit::experiment::Observe;
 use trodden_unit::{Image, Settings};
 
-/// Builds the program.
 #[derive(Debug)]
 pub struct ProgramBuilder<'a> {
     context: &'a DriverContext,

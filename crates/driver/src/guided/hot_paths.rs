@@ -64,7 +64,8 @@ impl Substitute {
         };
         let (tool, folder) = (quoted(&context.own_folder()?.join(SIMULATOR))?, quoted(folder)?);
         let script = format!(
-            "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {profile_option} -o {folder}/$$.txt -- {} \"$@\"\n",
+            "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {profile_option} -o {folder}/$$.txt \
+                -- {} \"$@\"\n",
             quoted(&substitute.original)?
         );
         let mut names = names();

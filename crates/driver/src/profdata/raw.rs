@@ -19,7 +19,6 @@ const VERSION: u64 = 10;
 const FLAGS: u64 = 0xff << 56;
 /// The largest of LLVM's value kinds.
 const LAST_VALUE_KIND: u64 = 2;
-/// Size of a function's record, bytes.
 const RECORD_SIZE: i64 = 64;
 
 /// Whether a function must be written in this format.

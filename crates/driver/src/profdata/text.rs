@@ -12,7 +12,6 @@ const ELSEWHERE: &str = "** External Symbol **";
 /// LLVM's names of value kinds.
 const VALUE_KINDS: [&str; 3] = ["IPVK_IndirectCallTarget", "IPVK_MemOPSize", "IPVK_VTableTarget"];
 
-/// Converts a profile to text.
 pub fn proftext(edges: &EdgeCounts) -> String {
     let mut out = String::new();
     write_all(&mut out, edges).expect("writing to a string does not fail");
@@ -40,7 +39,6 @@ fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
     Ok(())
 }
 
-/// Writes value sites with their values.
 fn values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
     let used: Vec<usize> = (0..kinds.len()).filter(|kind| !kinds[*kind].is_empty()).collect();
     if used.is_empty() {

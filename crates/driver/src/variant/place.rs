@@ -12,7 +12,6 @@ use trodden_launch::temporary::TemporaryFolder;
 
 /// A temporary copy of the files that a link reads.
 pub struct LinkSandbox<'a> {
-    /// The environment of the process.
     pub context: &'a DriverContext,
     /// Folder of the copy; removed when this value is dropped.
     pub folder: TemporaryFolder,
@@ -23,9 +22,6 @@ pub struct LinkSandbox<'a> {
 
 impl LinkSandbox<'_> {
     /// Creates an empty sandbox for a link.
-    ///
-    /// # Errors
-    /// Fails if the temporary folder cannot be created.
     pub fn new<'a>(context: &'a DriverContext, recipe: &Recipe) -> Result<LinkSandbox<'a>> {
         let folder = context.folder("trodden-instrument-")?;
         let directory = recipe.directory.to_path();
@@ -40,9 +36,6 @@ impl LinkSandbox<'_> {
     }
 
     /// Creates all parent folders of a path, including those that a later `..` leaves again.
-    ///
-    /// # Errors
-    /// Fails if one cannot be created.
     pub fn create_parents(&self, path: &Path) -> Result<()> {
         let mut so_far = PathBuf::new();
         for part in path.parent().unwrap_or(path).components() {

@@ -16,7 +16,6 @@ use trodden_text::words::plural;
 use trodden_waits::call::{ObjectId, SleepKind};
 use trodden_waits::{Call, CodeId, LocationState, ProcessId};
 
-/// A slice of a thread.
 #[derive(Clone, Debug)]
 struct Slice {
     from_ns: u64,
@@ -49,10 +48,6 @@ struct Events {
     unmatched: u64,
 }
 
-/// Reads a trace.
-///
-/// # Errors
-/// Fails if the text is not JSON, or an event lacks a required field.
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let mut imported = Imported { is_recognised: true, ..Imported::default() };
     let mut events = Events::default();

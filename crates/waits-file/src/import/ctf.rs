@@ -28,10 +28,6 @@ pub fn is_trace(folder: &Path) -> bool {
     has(folder, MAX_DEPTH)
 }
 
-/// Reads a trace.
-///
-/// # Errors
-/// Fails if `babeltrace2` is missing or rejects the trace, or if an event cannot be parsed.
 pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
     if has_no_events(folder) {
         // If there are no events, `perf data convert` writes a description that babeltrace2 rejects.
@@ -64,9 +60,6 @@ pub fn is_text(text: &str) -> bool {
 }
 
 /// Reads the text that `babeltrace2` prints.
-///
-/// # Errors
-/// Fails if a line cannot be parsed, times run back, or there are no scheduler events.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
     let wake_ups = WakeUps::of(text);
     let mut scheduler = Scheduler::new(wake_ups);

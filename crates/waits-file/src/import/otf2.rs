@@ -21,13 +21,11 @@ struct Definitions {
     has_clock: bool,
     ticks_per_second: u64,
     offset: u64,
-    /// Names of locations.
     locations: BTreeMap<u64, String>,
     /// Members of groups, as locations.
     groups: HashMap<u64, Vec<u64>>,
     /// All MPI locations, in order of world rank.
     world: Vec<u64>,
-    /// Group of each communicator.
     communicators: HashMap<u64, u64>,
 }
 
@@ -49,10 +47,6 @@ struct Thread {
     receives: HashMap<u64, usize>,
 }
 
-/// Reads an archive.
-///
-/// # Errors
-/// Fails if `otf2-print` is missing or rejects the archive, or if a line of its text cannot be parsed.
 pub fn read(path: &Path) -> Result<Imported> {
     let definitions = run_otf2_print(path, &["-G"], |text| definitions(path, text))?;
     let imported = run_otf2_print(path, &[], |text| events(path, &definitions, text))?;
@@ -63,9 +57,6 @@ pub fn read(path: &Path) -> Result<Imported> {
 }
 
 /// Parses and analyses the text that `otf2-print` prints, for fuzzing.
-///
-/// # Errors
-/// Fails if a line cannot be parsed.
 pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     let path = Path::new("standard input");
     let imported = events(path, &definitions(path, definitions_text)?, events_text)?;

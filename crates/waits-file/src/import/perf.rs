@@ -19,10 +19,6 @@ pub fn is_header_alone(text: &str) -> bool {
         && lines.all(|line| line.starts_with('#'))
 }
 
-/// Reads the text.
-///
-/// # Errors
-/// Fails if a line cannot be parsed, or times run back.
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let wake_ups = WakeUps::of(text);
     let mut scheduler = Scheduler::new(wake_ups);
@@ -69,7 +65,6 @@ fn pid_of_head(head: &str) -> Option<u32> {
     before.split_ascii_whitespace().last()?.rsplit('/').next()?.parse().ok()
 }
 
-/// The fields of a switch.
 #[derive(Debug, PartialEq, Eq)]
 struct Switch<'a> {
     prev_pid: &'a str,

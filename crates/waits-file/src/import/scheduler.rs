@@ -11,7 +11,6 @@ use trodden_text::words::plural;
 use trodden_waits::call::{ObjectId, SleepKind};
 use trodden_waits::{Call, LocationState, ProcessId};
 
-/// Current state of a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ThreadState {
     Running,
@@ -27,7 +26,6 @@ struct Thread {
     events: Vec<ImportedEvent>,
 }
 
-/// A scheduler event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Switch,
