@@ -60,7 +60,7 @@ fn link_whole(
     }
     added.push((&module).into());
     if pgo::requested(context)? == Some(LlvmCounters::Edges) {
-        // Keeps the symbol that tells which kind of counters there are, to which nothing in the module refers.
+        // Keeps the symbol that identifies the kind of counters, to which nothing in the module refers.
         added.push("-Wl,--undefined=__llvm_profile_raw_version".into());
     }
     let merging =

@@ -90,7 +90,7 @@ fn on_path_except_own(context: &DriverContext, name: &OsStr) -> Option<PathBuf> 
     context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_own(path))
 }
 
-/// Whether a path is a file that somebody may execute.
+/// Whether a path is a file with any permission to execute.
 pub fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }

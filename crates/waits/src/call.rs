@@ -103,7 +103,7 @@ pub struct Completed {
 /// A call. Its entry and its exit are reported separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// A blocking send. The flag tells whether it is synchronous, that is, returns only after the receive has started.
+    /// A blocking send. The flag is true if it is synchronous, that is, returns only after the receive has started.
     Send(Message, bool),
     /// A blocking receive, with the actual source and tag, which are known at its exit.
     Receive(Message, Option<(ProcessId, i32)>),
@@ -139,7 +139,7 @@ pub enum Call {
     Lock(ObjectId),
     /// Releases a lock.
     Unlock(ObjectId),
-    /// Sleeps on a condition variable, semaphore or futex. The flag is false if nobody woke it (timeout, signal, changed value).
+    /// Sleeps on a condition variable, semaphore or futex. The flag is false if no call woke it (timeout, signal, changed value).
     Sleep(ObjectId, SleepKind, bool),
     /// Wakes up to this many sleepers.
     Wake(ObjectId, u64),

@@ -36,7 +36,7 @@ struct Instance {
 pub enum WaitTarget {
     /// This entry, possibly the member's own.
     Entry(Moment),
-    Nobody,
+    Nothing,
     /// Unknown: the member left before those that it had to wait for entered, or members called different operations.
     Unexplained(Diagnostic),
 }
@@ -77,10 +77,10 @@ impl Collectives {
     pub fn wait_target(&self, membership: Membership) -> WaitTarget {
         let Collective { communicator, rule, is_root, rank, size, .. } = membership.collective;
         if rule == Rule::Absent {
-            return WaitTarget::Nobody;
+            return WaitTarget::Nothing;
         }
         let early =
-            if membership.collective.is_binding { WaitTarget::Unexplained(Diagnostic::LeftBeforeEntered) } else { WaitTarget::Nobody };
+            if membership.collective.is_binding { WaitTarget::Unexplained(Diagnostic::LeftBeforeEntered) } else { WaitTarget::Nothing };
         let Some(instance) = self.instances.get(&(communicator, membership.number)) else { return early };
         if instance.is_inconsistent {
             return WaitTarget::Unexplained(Diagnostic::DifferentCollectives);
@@ -96,9 +96,9 @@ impl Collectives {
                 if lower.clone().count() < rank as usize {
                     return early;
                 }
-                return lower.map(|(_, moment)| *moment).max_by_key(|moment| moment.time_ns).map_or(WaitTarget::Nobody, WaitTarget::Entry);
+                return lower.map(|(_, moment)| *moment).max_by_key(|moment| moment.time_ns).map_or(WaitTarget::Nothing, WaitTarget::Entry);
             }
-            _ => return WaitTarget::Nobody,
+            _ => return WaitTarget::Nothing,
         };
         found.map_or(early, WaitTarget::Entry)
     }

@@ -81,7 +81,7 @@ impl Objects {
         if wakes.len() > MAX_WAKES { wakes.pop_front().map(|wake| wake.moment) } else { None }
     }
 
-    /// Returns the most recent wake-up since a sleeper entered that can still have woken somebody, and charges this sleeper to it.
+    /// Returns the most recent wake-up since a sleeper entered that has not yet woken as many as it could, and counts this sleeper.
     pub fn take_wake(&mut self, object: Object, own: LocationId, enter_ns: u64) -> Option<Moment> {
         let wakes = self.wakes.get_mut(&object)?;
         let since = wakes.iter_mut().rev().take_while(|wake| wake.moment.time_ns >= enter_ns);

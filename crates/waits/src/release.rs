@@ -150,7 +150,7 @@ impl Analysis {
             Call::Lock(object) => {
                 let found = self.objects.last_unlock(object_of(process, *object), id).map(|moment| (moment, WaitKind::LockContention));
                 if object.is_shared() {
-                    // Nobody need have held the lock: the process that owns it may only have been slow to respond.
+                    // Perhaps no other process held the lock, and the process that owns it was only slow to respond.
                     return self.resolve(ended, found);
                 }
                 self.resolve_required(ended, found, Diagnostic::LockWithoutUnlock)
@@ -304,7 +304,7 @@ impl Analysis {
         };
         match self.collectives.wait_target(membership) {
             WaitTarget::Entry(moment) => Some((moment, kind)),
-            WaitTarget::Nobody => None,
+            WaitTarget::Nothing => None,
             WaitTarget::Unexplained(diagnostic) => {
                 self.outcome.diagnostics.add(diagnostic, id, time_ns);
                 None

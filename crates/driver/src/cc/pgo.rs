@@ -2,7 +2,7 @@
 //! late.
 //!
 //! A profile for `-fprofile-use` must contain the values of LLVM's own counters, and `llvm-cov` needs those of clang's or rustc's coverage.
-//! So clang is told to insert its instrumentation, by options of the front end, since those of the driver would also link LLVM's runtime.
+//! So clang is asked to insert its instrumentation, by options of the front end, since those of the driver would also link LLVM's runtime.
 //! Updates are atomic, because the optimiser leaves these intact. [`trodden_unit::edge_profile`] describes what the plugin does with them.
 
 use super::arguments::CommandLine;

@@ -15,7 +15,7 @@ use trodden_waits::{Call, LocationState, ProcessId};
 enum ThreadState {
     Running,
     Runnable,
-    /// Asleep. The flag tells whether a thread has woken it.
+    /// Asleep. The flag is true if a thread has woken it.
     Asleep(bool),
 }
 
