@@ -1,4 +1,4 @@
-//! Builds the objects that this crate carries inside: the runtime, and the entry of programs without libc's start-up.
+//! Builds the objects that are embedded in this crate: the runtime, and the entry point for programs without libc's start files.
 #![allow(dead_code, reason = "the included file serves tests as well")]
 
 #[path = "../runtime/build_object.rs"]

@@ -1,7 +1,7 @@
-//! What trodden brings along: objects for the linker (inside this program) and the plugin (a file beside it).
+//! Files that are part of trodden: objects for the linker, which are embedded in this program, and libraries that lie beside it.
 //!
-//! The linker wants files, so each object is written to the store once, under its content's hash: another version of trodden never
-//! reads it by mistake, and processes that write it at the same time write the same.
+//! The linker needs files, so each object is written to the unit cache once, named by the hash of its content. So versions of trodden
+//! never read each other's objects, and processes that write the same file concurrently write the same content.
 
 use crate::context::DriverContext;
 use crate::other_programs::joined;
@@ -16,27 +16,21 @@ use trodden_unit::{Identity, UnitCache, cache::CACHE_VARIABLE};
 
 /// The runtime, as one relocatable object.
 const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
-/// The entry of programs without libc's start-up, as another.
+/// The entry point for programs without libc's start files, as one relocatable object.
 const START: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_start.o"));
-/// The entry that sets up thread-local storage and goes on to `_start`.
+/// Entry point that sets up thread-local storage and jumps to `_start`.
 pub const START_SYMBOL: &str = "__trodden_start";
-/// Section of an image (not loaded) with the address of `_start`, 0 if there is none.
+/// Section of an image (not loaded) with the address of `_start`, or 0 if there is none.
 pub const START_SECTION: &str = ".trodden.start";
-/// How the names of files begin that are being written to the store.
-pub const BEGUN: &str = ".new-";
+/// Prefix of files that are being written to the store.
+pub const TEMPORARY_PREFIX: &str = ".new-";
 
-/// The runtime object as a file for the linker.
-///
-/// # Errors
-/// The store cannot be written.
+/// Returns a file with the runtime object.
 pub fn runtime_object(store: &UnitCache) -> Result<PathBuf> {
     object(store, RUNTIME)
 }
 
-/// The object with [`START_SYMBOL`] as a file for the linker.
-///
-/// # Errors
-/// The store cannot be written.
+/// Returns a file with the object that defines [`START_SYMBOL`].
 pub fn start_object(store: &UnitCache) -> Result<PathBuf> {
     object(store, START)
 }
@@ -46,22 +40,21 @@ fn object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     if fs::read(&path).is_ok_and(|bytes| bytes == content) {
         return Ok(path);
     }
-    whole_file::write_again(&path, BEGUN, content).with_context(|| {
-        format!("cannot write the runtime object {}: set {CACHE_VARIABLE} to a folder that can be written", path.display())
-    })?;
+    whole_file::write_again(&path, TEMPORARY_PREFIX, content)
+        .with_context(|| format!("cannot write the runtime object {}: set {CACHE_VARIABLE} to a writable folder", path.display()))?;
     Ok(path)
 }
 
-/// A library that lies beside the program.
+/// A library of trodden, which lies beside the program.
 #[derive(Debug)]
 pub struct OwnLibrary {
-    /// What it is.
+    /// What it is, for messages.
     pub what: &'static str,
-    /// Its file name.
+    /// File name.
     pub file: &'static str,
-    /// The package that makes it.
+    /// Cargo package that builds it.
     pub package: &'static str,
-    /// Variable that names another file of it.
+    /// Environment variable that names another file to use.
     pub variable: &'static str,
 }
 
@@ -70,10 +63,10 @@ pub const PLUGIN: OwnLibrary =
     OwnLibrary { what: "plugin", file: "libtrodden_instrument.so", package: "trodden-instrument", variable: "TRODDEN_PLUGIN" };
 
 impl OwnLibrary {
-    /// Finds it.
+    /// Finds the library.
     ///
     /// # Errors
-    /// It is not there; the message says where it was looked for.
+    /// Fails if there is none; the message names the places.
     pub fn find(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.named(context)? {
             Some(named) => Ok(named),
@@ -81,32 +74,26 @@ impl OwnLibrary {
         }
     }
 
-    /// Finds it under a name that `LD_PRELOAD` can hold, absolute.
+    /// Finds the library under an absolute path that `LD_PRELOAD` can hold.
     ///
     /// # Errors
-    /// It is not there, or no such name can be made.
+    /// Fails if there is none, or if no such path can be created.
     pub fn find_preloadable(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.named(context)? {
             Some(named) => Ok(named),
-            None => preloadable(context, &fs::canonicalize(self.installed(context)?)?),
+            None => link_for_preload(context, &fs::canonicalize(self.installed(context)?)?),
         }
     }
 
-    /// The file that the variable names, if it is set.
-    ///
-    /// # Errors
-    /// There is no such file.
+    /// Returns the file that the variable names, if it is set.
     pub fn named(&self, context: &DriverContext) -> Result<Option<PathBuf>> {
         let Some(named) = context.value(self.variable) else { return Ok(None) };
         let path = std::path::absolute(PathBuf::from(named))?;
-        ensure!(path.is_file(), "{} does not exist: {} must name the file {}", path.display(), self.variable, self.file);
+        ensure!(path.is_file(), "{} does not exist: set {} to the file {}", path.display(), self.variable, self.file);
         Ok(Some(path))
     }
 
-    /// The file beside this program or in `../lib/trodden`; else the places where it would be.
-    ///
-    /// # Errors
-    /// This program's own file is not known.
+    /// Returns the file beside this program or in `../lib/trodden`, or else the two paths that were tried.
     pub fn beside(&self, context: &DriverContext) -> Result<Result<PathBuf, [PathBuf; 2]>> {
         let own = context.own_folder()?;
         let places = [own.join(self.file), own.join("../lib/trodden").join(self.file)];
@@ -118,75 +105,63 @@ impl OwnLibrary {
             let [one, other] = places.each_ref().map(|place| place.display());
             let OwnLibrary { what, file, package, variable } = self;
             anyhow!(
-                "the {what} {file} is neither in {one} nor in {other}: build it with `cargo build --release -p {package}`, or name it by \
-                    {variable}"
+                "the {what} {file} is neither in {one} nor in {other}. Build it with `cargo build --release -p {package}`, or set \
+                    {variable} to it"
             )
         })
     }
 }
 
-/// The option by which clang loads the plugin.
-///
-/// # Errors
-/// The plugin is not there.
+/// Returns the option that makes clang load the plugin.
 pub fn plugin_option(context: &DriverContext) -> Result<OsString> {
     Ok(joined("-fpass-plugin=", PLUGIN.find(context)?))
 }
 
-/// A library under a name that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: its own, or that of a link in the
-/// unit cache.
+/// Returns a path that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: that of the library, or of a symbolic link
+/// to it in the unit cache.
 ///
 /// # Errors
-/// The store's folder has such a name, too, or cannot be written.
-fn preloadable(context: &DriverContext, library: &Path) -> Result<PathBuf> {
-    let separates = |path: &Path| path.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
-    if !separates(library) {
+/// Fails if the path of the store contains a separator as well, or cannot be written.
+fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> {
+    let has_separator = |path: &Path| path.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
+    if !has_separator(library) {
         return Ok(library.to_owned());
     }
     let folder = context.store()?.root().join("runtime");
     let own = folder.join(format!("{}.so", Identity::from_content(library.as_os_str().as_encoded_bytes())));
-    if separates(&own) {
+    if has_separator(&own) {
         bail!(
-            "neither {} nor {} can be preloaded, for the blanks or colons in their names: set {CACHE_VARIABLE} to a folder without",
+            "neither {} nor {} can be preloaded, because their paths contain blanks or colons. Set {CACHE_VARIABLE} to a folder without",
             library.display(),
             own.display()
         );
     }
-    trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     link(library, &own)?;
     Ok(own)
 }
 
-/// The program under the name by which it is rustc's wrapper and linker for cargo, and the subcommand of cargo.
-///
-/// # Errors
-/// The store cannot be written.
-pub fn for_cargo(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
+/// Returns the link under whose name this program is cargo's subcommand, wrapper of rustc and linker.
+pub fn cargo_driver(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     Ok(drivers(context, store)?.join("cargo-trodden"))
 }
 
-/// The same under a path of its own for each way to build: cargo asks a wrapper of another path for its version again, and rebuilds what
-/// another version of the compiler built.
-///
-/// # Errors
-/// The store cannot be written.
-pub fn wrapper_for(context: &DriverContext, store: &UnitCache, way: Identity) -> Result<PathBuf> {
+/// Returns a link as [`cargo_driver`], with a different path for each build configuration: cargo asks a wrapper with a new path for its
+/// version again, and rebuilds what another version of the compiler built.
+pub fn cargo_wrapper(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
     let own = drivers(context, store)?;
-    let folder = own.join("ways").join(&way.to_string()[..16]);
-    trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let folder = own.join("ways").join(&configuration.to_string()[..16]);
+    trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let wrapper = folder.join("cargo-trodden");
     link(context.own_program()?, &wrapper)?;
     Ok(wrapper)
 }
 
-/// Names under which the program is a driver.
+/// Names under which this program acts as a driver.
 const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 
-/// A folder of links to the running program under its other names, for build systems that want a compiler in one word;
-/// in its subfolder `path`, links named like usual compilers. It is in the store, one per place of the program.
-///
-/// # Errors
-/// The store cannot be written.
+/// Returns a folder of links to the running program under its driver names, for build systems that need a compiler in one word. Its
+/// subfolder `path` has links under the names of common compilers. The folder is in the store, one per location of the program.
 pub fn drivers(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     let own = context.own_program()?;
     let folder = store.root().join("drivers").join(&Identity::from_content(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
@@ -196,15 +171,12 @@ pub fn drivers(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes links to the program under its other names in a folder.
-///
-/// # Errors
-/// The folder cannot be written.
+/// Creates links to the running program under its driver names in a folder.
 pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     let program = context.own_program()?;
-    trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     DRIVERS.iter().try_for_each(|name| link(program, &folder.join(name)))?;
-    // CMake takes `trodden-` for the prefix of a toolchain and looks for its tools beside the compiler.
+    // CMake takes `trodden-` for a toolchain prefix, and looks for tools with that prefix beside the compiler.
     let clang = Tool::Clang.find(context).and_then(|c| Ok(fs::canonicalize(c)?));
     for tool in ["llvm-ar", "llvm-ranlib", "llvm-nm"] {
         if let Some(path) = clang.as_ref().ok().map(|c| c.with_file_name(tool)).filter(|p| is_program(p)) {
@@ -214,16 +186,16 @@ pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a link in the place of what has its name, unless it is there or would lead to itself.
+/// Creates or replaces a link, unless it exists already or would point to itself.
 fn link(to: &Path, link: &Path) -> Result<()> {
     if to == link || fs::read_link(link).is_ok_and(|found| found == to) {
         return Ok(());
     }
-    // A signal leaves no link under the other name.
+    // Ensures that a signal does not leave the temporary link behind.
     let _names = trodden_profile::temporary::names();
     let mut temporary = link.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));
     std::os::unix::fs::symlink(to, &temporary)
         .and_then(|()| fs::rename(&temporary, link))
-        .with_context(|| format!("cannot make the link {}", link.display()))
+        .with_context(|| format!("cannot create the link {}", link.display()))
 }

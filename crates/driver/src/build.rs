@@ -1,4 +1,4 @@
-//! `trodden build -- COMMAND`: runs a build with the drivers as its compilers, and says what was instrumented.
+//! `trodden build -- COMMAND`: runs a build with the drivers as its compilers, and reports what was instrumented.
 
 use crate::assets;
 use crate::cc::LTO_VARIABLE;
@@ -20,28 +20,28 @@ use trodden_unit::Settings;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::{Observe, exclusions};
 
-/// Files that a note names.
-const SHOWN: usize = 8;
+/// Maximum number of files that a note lists.
+const MAX_LISTED: usize = 8;
 
 /// A build to run.
 #[derive(Debug)]
 pub struct BuildJob {
-    /// Whether to optimise each program as a whole, and count its paths then.
+    /// Whether to optimise each program as a whole before it is instrumented.
     pub lto: bool,
-    /// Whether to leave the search path alone.
+    /// Whether to pass the drivers only in variables such as `CC`, and not also on the search path.
     pub only_variables: bool,
-    /// What the user asks for, over what the environment says.
+    /// Settings of the user, which override those of the environment.
     pub settings: Settings,
     /// The build command.
     pub command: Vec<OsString>,
-    /// Further variables for it.
+    /// Additional environment variables for the command.
     pub variables: Vec<(&'static str, OsString)>,
 }
 
-/// What a build did.
+/// The result of a build.
 #[derive(Debug)]
 pub struct Built {
-    /// How it ended.
+    /// Exit status of the command.
     pub status: ExitStatus,
     /// Images with instrumented units that it linked.
     pub images: Vec<PathBuf>,
@@ -49,10 +49,10 @@ pub struct Built {
     pub compiled: bool,
 }
 
-/// Runs the build, and reports what it made.
+/// Runs the build, and logs a summary of what it made. A build that fails is not an error here.
 ///
 /// # Errors
-/// The command cannot be run, or a part of trodden is missing.
+/// Fails if the command cannot be run, or if clang or a part of trodden is missing.
 pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     let settings = build.settings.clone().over(experiment::of_environment(context)?);
     exclusions::check(&settings)?;
@@ -69,14 +69,14 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     command.env(CACHE_VARIABLE, store.root()).env(LOG_VARIABLE, &log);
     let is_for_traces = settings.observe == Some(Observe::Trace);
     experiment::set(&mut command, &experiment::file(context, &experiment::resolve(context, settings)?)?);
-    let mut first = Vec::new();
+    let mut path_prefix = Vec::new();
     if !build.only_variables {
-        first.push(drivers.join("path"));
+        path_prefix.push(drivers.join("path"));
     }
     if build.lto {
-        first.extend(prepare_lto(context, &mut command)?);
+        path_prefix.extend(prepare_lto(context, &mut command)?);
     }
-    command.env("PATH", search_path(context, first)?);
+    command.env("PATH", search_path(context, path_prefix)?);
     let status = command.status().map_err(|e| not_run(&build.command[0], e))?;
     let events = events::read(&log)?;
     let images = summary(context, &events, status.success(), is_for_traces);
@@ -86,7 +86,7 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     Ok(Built { status, images, compiled: !events.is_empty() })
 }
 
-/// Tools that read bitcode, for builds that make archives of it.
+/// Sets up tools that can read bitcode, for builds that put it into archives. Returns folders for the search path.
 fn prepare_lto(context: &DriverContext, command: &mut Command) -> Result<Vec<PathBuf>> {
     Tool::Lld.find(context)?;
     command.env(LTO_VARIABLE, "1");
@@ -100,31 +100,30 @@ fn prepare_lto(context: &DriverContext, command: &mut Command) -> Result<Vec<Pat
     Ok(vec![folder])
 }
 
-fn search_path(context: &DriverContext, mut first: Vec<PathBuf>) -> Result<OsString> {
-    first.extend(context.search_path());
-    Ok(env::join_paths(first)?)
+fn search_path(context: &DriverContext, mut path_prefix: Vec<PathBuf>) -> Result<OsString> {
+    path_prefix.extend(context.search_path());
+    Ok(env::join_paths(path_prefix)?)
 }
 
-/// What a build left behind.
+/// The files that a build produced.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
-    /// Objects with instrumented units that are still there.
+    /// Number of existing objects with instrumented units.
     objects: usize,
-    /// Units of the images.
+    /// Instrumented units in the images.
     units: BTreeSet<String>,
-    /// Images with instrumented units.
     images: Vec<PathBuf>,
-    /// Images without any.
     plain: Vec<PathBuf>,
 }
 
-/// Sums a build up. What does not exist any more (the trials of `configure`) does not count, nor do the trials that CMake keeps.
+/// Summarises the events of a build. Files that no longer exist (configure checks) and compiler checks that CMake keeps do not count.
 fn outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Outcome {
     let mut objects = BTreeSet::new();
     let mut linked = BTreeMap::new();
     for event in events {
         match event {
-            DriverEvent::Compile { output: Some(output), .. } | DriverEvent::Link { output, .. } if is_trial(Path::new(output)) => {}
+            DriverEvent::Compile { output: Some(output), .. } | DriverEvent::Link { output, .. }
+                if is_compiler_check(Path::new(output)) => {}
             DriverEvent::Compile { output: Some(output), .. } => _ = objects.insert(PathBuf::from(output)),
             DriverEvent::Compile { output: None, .. } => {}
             DriverEvent::Link { output, units, .. } => _ = linked.insert(PathBuf::from(output), units),
@@ -138,9 +137,9 @@ fn outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Outcome {
     out
 }
 
-/// Whether CMake made a file to try a compiler: in `CMakeFiles/3.25.1/CompilerIdC`, `CMakeFiles/CMakeScratch`, `CMakeFiles/CMakeTmp`.
-/// The objects of a project lie below `CMakeFiles` as well.
-fn is_trial(path: &Path) -> bool {
+/// Whether a file belongs to a compiler check of CMake: in `CMakeFiles/3.25.1/CompilerIdC`, `CMakeFiles/CMakeScratch` or
+/// `CMakeFiles/CMakeTmp`. The objects of a project are below `CMakeFiles` as well.
+fn is_compiler_check(path: &Path) -> bool {
     let Some(folder) = path.parent() else { return false };
     let mut names = folder.iter().filter_map(|name| name.to_str()).skip_while(|name| *name != "CMakeFiles").skip(1);
     match (names.next(), names.next()) {
@@ -150,32 +149,34 @@ fn is_trial(path: &Path) -> bool {
     }
 }
 
-/// Says what the build made; gives its instrumented images. Those that are built for traces have nothing that counts.
+/// Logs what the build produced, and returns the instrumented images. Images that are built for traces count nothing and are not returned.
 fn summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: bool, is_for_traces: bool) -> Vec<PathBuf> {
     let found = outcome(events, &|path| path.is_file());
     let images = found.images.iter().map(|i| name(context, i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
-        // The build's own messages say why.
+        // The build's own messages tell why.
         (0, 0) if events.is_empty() && !has_succeeded => {}
         (0, 0) if events.is_empty() => log::warn!(
-            "the build called neither $CC nor $CXX, nor a compiler on the search path: nothing was compiled (is it up to date? clean it \
-                first), or it names its compiler by its whole path (then hand it these, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`)"
+            "the build called neither $CC nor $CXX, nor a compiler on the search path. If nothing was compiled because all is up to date, \
+                clean it first; if it names its compiler by an absolute path, pass it these, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`"
         ),
         (0, _) if is_for_traces => {
             let images: Vec<String> = found.plain.iter().map(|i| name(context, i)).collect();
-            let made = if images.is_empty() { "nothing that was linked".to_owned() } else { listed(&images, SHOWN) };
-            log::info!("sleds for witnesses are in {made}");
+            match images.is_empty() {
+                true => log::info!("no program with sleds for witnesses was linked"),
+                false => log::info!("sleds for witnesses are in {}", listed(&images, MAX_LISTED)),
+            }
         }
         (0, 0) => log::warn!("nothing that the build made is instrumented"),
-        (0, objects) => log::info!("{objects} objects compiled to be counted; nothing was linked"),
+        (0, objects) => log::info!("{} instrumented; nothing was linked", plural(objects as u128, "object", "objects")),
         (count, _) => {
             let units = plural(found.units.len() as u128, "unit", "units");
-            log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), listed(&images, SHOWN));
+            log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), listed(&images, MAX_LISTED));
         }
     }
     if !found.plain.is_empty() && !found.images.is_empty() {
         let plain = found.plain.iter().map(|i| name(context, i)).collect::<Vec<_>>();
-        log::info!("linked without any instrumented unit: {}", listed(&plain, SHOWN));
+        log::info!("linked without any instrumented unit: {}", listed(&plain, MAX_LISTED));
     }
     found.images
 }
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gone_does_not_count_and_the_last_link_does() {
+    fn removed_files_do_not_count_and_the_last_link_of_an_image_wins() {
         let link = |output: &str, units: &[&str]| DriverEvent::Link {
             output: output.into(),
             image: None,
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_of_cmake_do_not_count() {
+    fn compiler_checks_of_cmake_do_not_count() {
         let link = |output: &str| DriverEvent::Link { output: output.into(), image: None, units: vec!["1".into()] };
         let compile = |output: &str| DriverEvent::Compile { source: "a.c".into(), output: Some(output.into()) };
         let events = [

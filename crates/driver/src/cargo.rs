@@ -1,12 +1,9 @@
-//! `cargo trodden build|run|test|bench ...`: cargo, with the paths of the crate's own programs counted.
+//! `cargo trodden build|run|test|bench ...`: runs cargo so that the paths of the crate's own programs are counted.
 //!
-//! rustc has no plugins on the stable channel, but it gives its bitcode away. Cargo builds with link-time optimisation,
-//! and this program stands in for rustc ([`RUSTC_WRAPPER`](crate::rust)): where rustc links a program, it also writes
-//! the program's one module as bitcode, and calls us as its linker, which puts the module, compiled through the plugin,
-//! in the place of rustc's object.
-//!
-//! An explicit `--target` keeps build scripts and procedural macros out. A target folder of its own (`target/trodden`)
-//! keeps plain builds. C and C++ that build scripts compile for the target go through the drivers.
+//! Stable rustc loads no plugins, but it can write bitcode. Cargo builds with link-time optimisation and with this program as
+//! [`RUSTC_WRAPPER`](crate::rust), which makes rustc write the whole program as one module of bitcode and call this program as its linker.
+//! The linker compiles the module with the plugin, and links the result instead of rustc's object. An explicit `--target` keeps build
+//! scripts and procedural macros out, and a target folder of its own preserves plain builds.
 
 use crate::assets;
 use crate::cc::{CARGO_FOLDER_VARIABLE, pgo};
@@ -24,34 +21,25 @@ use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Identity, Settings};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Verbs of cargo that build programs.
+/// Cargo's subcommands that build programs.
 const VERBS: [&str; 7] = ["build", "b", "run", "r", "test", "t", "bench"];
 
-/// Runs cargo with its arguments, of which the first is the verb, and the settings that the user gave besides.
-///
-/// # Errors
-/// Cargo, clang or a part of trodden is missing.
+/// Runs cargo with these arguments, of which the first is its subcommand, and the user's settings.
 pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings) -> Result<ExitCode> {
     let verb = arguments.first().and_then(|verb| verb.to_str()).unwrap_or_default().to_owned();
     let mut command = cargo(context, &verb, &Invocation::read(arguments)?, settings, &recorder(&verb))?;
     run_cargo(&mut command)
 }
 
-/// Looks at a verb.
-///
-/// # Errors
-/// Nothing can be counted in what it does.
+/// Checks that a subcommand of cargo builds programs.
 pub fn check_verb(verb: &str) -> Result<()> {
     if !VERBS.contains(&verb) {
-        bail!("`cargo trodden {verb}` is unknown: build, run, test and bench are known (see `cargo trodden --help`)");
+        bail!("`cargo trodden {verb}` is unknown: use build, run, test or bench (see `cargo trodden --help`)");
     }
     Ok(())
 }
 
-/// `cargo test` or `cargo nextest run`, each test as a run of a suite in the run store of the working folder.
-///
-/// # Errors
-/// As [`run`].
+/// Runs `cargo test` or `cargo nextest run`, and records each test as a run of a suite in the run store of the working folder.
 pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, suite: &str) -> Result<ExitCode> {
     let project = context.directory()?.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
@@ -63,18 +51,14 @@ fn run_cargo(command: &mut Command) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// What is asked of cargo.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Invocation {
-    /// Cargo's arguments, but for those below.
+    /// Cargo's arguments, without the target and the target folder.
     arguments: Vec<OsString>,
-    /// How many of them come before `--`.
+    /// Number of arguments before `--`.
     own: usize,
-    /// The target triple, if it is given.
     target: Option<String>,
-    /// The profile, if it is given.
     profile: Option<String>,
-    /// The target folder, if it is given.
     folder: Option<PathBuf>,
 }
 
@@ -117,7 +101,7 @@ impl Invocation {
         Ok(out)
     }
 
-    /// The profile in which cargo compiles: its own default where none is given.
+    /// Returns the base profile that cargo compiles with, which depends on the subcommand if none is given.
     fn profile(&self, verb: &str) -> String {
         let default = if verb == "bench" { "release" } else { "dev" };
         match self.profile.as_deref().unwrap_or(default) {
@@ -128,14 +112,13 @@ impl Invocation {
     }
 }
 
-/// The cargo command.
 fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings: Settings, recorder: &[String]) -> Result<Command> {
     Tool::Clang.find(context)?;
     assets::PLUGIN.find(context)?;
     let store = context.store()?;
     let target = invocation.target.clone().unwrap_or_else(|| TARGET.into());
     if !target.starts_with("x86_64-") || !target.contains("-linux-") {
-        bail!("{target} is no target that trodden knows: only x86-64 Linux is");
+        bail!("trodden does not support the target {target}, only x86-64 Linux");
     }
     let folder = match &invocation.folder {
         Some(folder) => std::path::absolute(folder)?,
@@ -149,20 +132,20 @@ fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings:
     }
     command.args(&invocation.arguments[invocation.own..]);
     let settings = settings.over(experiment::of_environment(context)?);
-    let names_matter = pgo::names_matter(context, &settings);
+    let names_must_match = pgo::names_must_match(context, &settings);
     let request = experiment::file(context, &experiment::resolve(context, settings)?)?;
-    if !names_matter {
-        // Where a profile is collected or used, names must be those of the other build, and cargo makes them of the settings, too.
+    if !names_must_match {
+        // LTO settings change the symbol names that cargo chooses, which a profile must share with the build that uses it.
         let variable = invocation.profile(verb).to_uppercase().replace('-', "_");
         command.env(format!("CARGO_PROFILE_{variable}_LTO"), "fat");
     }
     command.env("CARGO_INCREMENTAL", "0");
     if context.value("RUSTC_WRAPPER").is_some() {
-        log::info!("RUSTC_WRAPPER is not used: trodden stands there itself");
+        log::info!("RUSTC_WRAPPER is ignored: trodden needs to be the wrapper itself");
     }
-    let way = way(context, &request)?;
-    command.env("RUSTC_WRAPPER", assets::wrapper_for(context, &store, way)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
-    command.env(rust::WAY_VARIABLE, way.to_string());
+    let configuration = configuration(context, &request)?;
+    command.env("RUSTC_WRAPPER", assets::cargo_wrapper(context, &store, configuration)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
+    command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string());
     command.env(CACHE_VARIABLE, store.root());
     experiment::set(&mut command, &request);
     let drivers = assets::drivers(context, &store)?;
@@ -172,19 +155,16 @@ fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings:
     Ok(command)
 }
 
-/// What decides how the plugin changes a program: the request, whose file is named by its content and names others so, and
-/// the plugin itself.
-///
-/// # Errors
-/// The plugin cannot be read.
-fn way(context: &DriverContext, request: &Path) -> Result<Identity> {
+/// Identifies everything that determines how the plugin changes a program: the request, whose file and inputs are named by their content,
+/// and the plugin itself.
+fn configuration(context: &DriverContext, request: &Path) -> Result<Identity> {
     let plugin = assets::PLUGIN.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
     Ok(Identity::from_content(format!("{name} {}", Identity::from_content(&bytes)).as_bytes()))
 }
 
-/// The arguments by which `trodden` records what cargo runs.
+/// Returns the arguments with which `trodden` records the programs that cargo runs.
 fn recorder(verb: &str) -> Vec<String> {
     let suite = match verb {
         "bench" => Some("bench"),
@@ -195,7 +175,7 @@ fn recorder(verb: &str) -> Vec<String> {
     arguments.map(str::to_owned).collect()
 }
 
-/// Cargo's setting that has `trodden` run what cargo runs, with these arguments.
+/// Returns cargo's setting that makes it run programs through `trodden` with these arguments.
 fn runner(context: &DriverContext, target: &str, recorder: &[String]) -> Result<OsString> {
     let trodden = context.own_folder()?.join("trodden");
     let trodden = trodden.to_str().with_context(|| format!("the path {} is not UTF-8", trodden.display()))?;
@@ -204,10 +184,7 @@ fn runner(context: &DriverContext, target: &str, recorder: &[String]) -> Result<
     Ok(format!("target.{target}.runner=[{list}]").into())
 }
 
-/// The package's own target folder, as cargo has it.
-///
-/// # Errors
-/// There is no cargo, or no package here.
+/// Returns the package's own target folder, as cargo reports it.
 pub fn target_folder(context: &DriverContext, arguments: &[OsString]) -> Result<PathBuf> {
     let mut command = Command::new(context.variable("CARGO").unwrap_or(OsStr::new("cargo")));
     command.args(["metadata", "--no-deps", "--format-version=1"]);
@@ -224,8 +201,8 @@ pub fn target_folder(context: &DriverContext, arguments: &[OsString]) -> Result<
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
-    let folder = metadata["target_directory"].as_str().context("cargo metadata names no target_directory")?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cannot parse the output of `cargo metadata`")?;
+    let folder = metadata["target_directory"].as_str().context("the output of `cargo metadata` has no target_directory")?;
     Ok(Path::new(folder).to_owned())
 }
 
@@ -238,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_here_is_taken_out_and_the_rest_stays() {
+    fn target_options_are_extracted_and_other_arguments_kept() {
         let found = read("run --release --target-dir z --bin x -- --release --target y");
         assert_eq!(found.arguments, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
         assert_eq!(found.own, 4);
@@ -248,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_are_those_whose_settings_cargo_takes() {
+    fn profile_is_the_one_whose_settings_cargo_uses() {
         assert_eq!(read("build").profile("build"), "dev");
         assert_eq!(read("test").profile("test"), "dev");
         assert_eq!(read("bench").profile("bench"), "release");

@@ -1,13 +1,9 @@
-//! The compiler drivers `trodden cc` and `trodden c++`: clang, with paths counted.
+//! The compiler drivers `trodden cc` and `trodden c++`, which run clang so that paths are counted.
 //!
-//! The user's arguments reach clang as they are; a few are added, depending on what the command does ([`arguments::CommandLine`]):
-//!
-//! - compiling: the plugin, line tables for it if nothing is said about debug information ([`debug_information`]), `-fno-lto` if the user
-//!   asks for LTO (the plugin works on the machine code of each unit; LTO would make it elsewhere);
-//! - linking: the runtime object, a build id, and a file of dependencies from which the link's recipe is made (`link.rs`);
-//! - neither: nothing.
-//!
-//! Where nothing has to be done afterwards, this process becomes clang, so that signals, exit status and resource use are clang's own.
+//! The user's arguments are passed to clang unchanged. When compiling, the driver adds the plugin, line tables unless the user requests
+//! debug information ([`debug_information`]), and `-fno-lto`, since the plugin runs when a unit's code is generated. When linking, it adds
+//! the runtime object, a build ID, and a dependency file for the link recipe (`link.rs`). If nothing remains to be done after clang, this
+//! process becomes clang, so that signals, exit status and resource usage are clang's own.
 
 pub mod arguments;
 pub mod debug_information;
@@ -30,14 +26,14 @@ use std::process::{Command, ExitCode};
 use trodden_unit::Settings;
 use trodden_unit::experiment::Observe;
 
-/// Variable that asks the drivers for link-time optimisation by trodden.
+/// Variable that requests link-time optimisation by trodden from the drivers.
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
-/// Option of one command, with words of [`WORDS`] after it that commas separate.
+/// Option for a single command, followed by a comma-separated list of [`SETTING_WORDS`].
 const OPTION: &str = "--trodden=";
-/// Word that stands for link-time optimisation by trodden.
+/// Word that requests link-time optimisation by trodden.
 const LTO_WORD: &str = "lto";
-/// Words that stand for settings: what `trodden build` has options for.
-const WORDS: [(&str, &str); 7] = [
+/// Words for settings, named like options of `trodden build`, with the settings they stand for.
+const SETTING_WORDS: [(&str, &str); 7] = [
     ("sample", "when=bursts"),
     ("stream", "observe=stream"),
     ("addresses", "observe=addresses"),
@@ -47,12 +43,12 @@ const WORDS: [(&str, &str); 7] = [
     ("events=tsc", "events=tsc"),
 ];
 
-/// Runs clang on `arguments`; returns only when it linked, or could not be run.
+/// Runs clang on `arguments`. Returns only if the command links, or if clang cannot be run.
 ///
 /// # Errors
-/// Clang or a part of trodden is missing.
+/// Fails if clang or a part of trodden is missing, or if an option conflicts with counting.
 pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    let own = take_words(&mut arguments)?;
+    let own = take_own_options(&mut arguments)?;
     let lto = own.lto || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1");
     if own.settings != Settings::default() || experiment::settings_variable(context).is_some() {
         return drive_again(context, language, &arguments, own.settings, lto);
@@ -62,22 +58,21 @@ pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: V
     if is_host_code_of_cargo(context) || (!line.compiles && !line.links) {
         return become_clang(&clang, &arguments, &[], &[]);
     }
-    if let Some(machine) = &line.foreign {
-        log::info!("nothing is instrumented for {machine}: trodden knows x86-64 Linux only");
+    if let Some(machine) = &line.unsupported_target {
+        log::info!("nothing is instrumented for {machine}: trodden supports x86-64 Linux only");
         return become_clang(&clang, &arguments, &[], &[]);
     }
     ensure!(
         !is_checked_by_type(&line),
-        "-fsanitize=cfi needs clang's own -flto, which does not go together with counting: leave it out of the instrumented build"
+        "-fsanitize=cfi needs clang's own -flto, which cannot be combined with counting. Leave it out of the instrumented build"
     );
     ensure!(
         !has_emulated_tls(&line) || experiment::of_environment(context)?.observe == Some(Observe::Addresses),
-        "-femulated-tls does not go together with counting, which needs the thread-local storage of ELF: leave it out of the instrumented \
-            build"
+        "-femulated-tls cannot be combined with counting, which needs ELF thread-local storage. Leave it out of the instrumented build"
     );
-    // Assembly cannot wait for the link: it is instrumented now.
-    let to_assembly = line.arguments.iter().any(|w| w == "-S");
-    if lto && !to_assembly {
+    // Assembly output cannot be instrumented at the link, so it is instrumented now.
+    let emits_assembly = line.arguments.iter().any(|w| w == "-S");
+    if lto && !emits_assembly {
         return crate::lto::drive(context, &clang, &arguments, &line);
     }
     let added = compile_options(context, &line, &clang)?;
@@ -98,23 +93,23 @@ pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: V
     become_clang(&clang, &arguments, &added, &environment)
 }
 
-/// What is added to compile.
+/// Returns the arguments to add for compiling.
 fn compile_options(context: &DriverContext, line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.compiles {
         added.push(assets::plugin_option(context)?);
         added.extend(debug_information::options(line, clang));
         let counters = pgo::compile_options(context, line)?;
-        // A coverage build knows lines by its mapping.
+        // A coverage build knows its lines from the coverage mapping.
         if counters.is_empty() && is_optimised(line) && !is_bitcode(line) {
-            // The plugin takes it out again, with the graphs of lines before the optimiser.
+            // Embeds the unoptimised bitcode, from which the plugin takes line graphs; the plugin removes it again.
             added.extend(["-Xclang", "-fembed-bitcode=bitcode"].map(OsString::from));
         }
         added.extend(counters);
         added.extend(pgo::use_options(context, line));
     }
     if line.compiles && embeds_bitcode(line) {
-        log::info!("-fembed-bitcode has no effect here: paths are counted in code that clang makes in one step");
+        log::info!("-fembed-bitcode has no effect here: counting needs clang to compile to machine code in one step");
         added.push("-fembed-bitcode=off".into());
     }
     if line.lto {
@@ -129,36 +124,36 @@ fn compile_options(context: &DriverContext, line: &CommandLine, clang: &Path) ->
     Ok(added)
 }
 
-/// Whether code is optimised: by the last of the options that say so.
+/// Whether code is optimised, according to the last `-O` option.
 fn is_optimised(line: &CommandLine) -> bool {
     let level = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-O")).next_back();
     level.is_some_and(|level| level != "0")
 }
 
-/// Whether indirect calls are to be checked against the whole program's types (control-flow integrity).
+/// Whether control-flow integrity checks of the whole program's types are requested.
 fn is_checked_by_type(line: &CommandLine) -> bool {
     let sanitizers = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-fsanitize="));
-    sanitizers.flat_map(|list| list.split(',')).any(|one| one.starts_with("cfi"))
+    sanitizers.flat_map(|list| list.split(',')).any(|sanitizer| sanitizer.starts_with("cfi"))
 }
 
-/// Whether thread-local variables are to be found by calls of a library.
+/// Whether emulated thread-local storage is requested.
 fn has_emulated_tls(line: &CommandLine) -> bool {
     let mut options = line.arguments.iter().rev();
     line.compiles && options.find(|a| *a == "-femulated-tls" || *a == "-fno-emulated-tls").is_some_and(|a| a == "-femulated-tls")
 }
 
-/// Whether LLVM's code is asked for: it passes no plugin.
+/// Whether the output is LLVM IR, which bypasses the plugin.
 fn is_bitcode(line: &CommandLine) -> bool {
     line.arguments.iter().any(|argument| argument == "-emit-llvm")
 }
 
-/// Whether LLVM's code is asked for inside of objects. Clang makes these of that code then, past the plugin.
+/// Whether the user requests embedded bitcode. Clang would then generate code from it in a second step, without the plugin.
 fn embeds_bitcode(line: &CommandLine) -> bool {
     let asks = |argument: &OsString| argument.to_str().is_some_and(|a| a.starts_with("-fembed-bitcode") && !a.ends_with("=off"));
     line.arguments.iter().any(asks)
 }
 
-/// What the plugin finds in its environment.
+/// Returns the environment variables that the plugin reads.
 fn compile_environment(context: &DriverContext, line: &CommandLine) -> Result<Vec<(OsString, OsString)>> {
     let store = context.store()?;
     let codegen = line.codegen.join(CODEGEN_SEPARATOR);
@@ -171,7 +166,7 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
 
-/// Runs the driver again with its settings resolved where all of its parts find them: in the environment.
+/// Runs the driver again, with its settings resolved and passed in the environment, where all of its parts find them.
 fn drive_again(context: &DriverContext, language: SourceLanguage, arguments: &[OsString], own: Settings, lto: bool) -> Result<ExitCode> {
     let request = experiment::resolve(context, own.over(experiment::of_environment(context)?))?;
     let trodden = context.own_folder()?.join("trodden");
@@ -184,37 +179,40 @@ fn drive_again(context: &DriverContext, language: SourceLanguage, arguments: &[O
     Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
 }
 
-/// What the words of a command stand for.
+/// What the options `--trodden=...` of a command request.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct OwnWords {
+struct OwnOptions {
     settings: Settings,
     lto: bool,
 }
 
-/// What the options `--trodden=WORDS` of this command stand for; they are taken out.
-fn take_words(arguments: &mut Vec<OsString>) -> Result<OwnWords> {
-    let mut own = OwnWords::default();
+/// Removes the options `--trodden=...` from the arguments, and interprets them.
+fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
+    let mut own = OwnOptions::default();
     let words = |argument: &OsString| argument.to_str()?.strip_prefix(OPTION).map(str::to_owned);
     let lists: Vec<String> = arguments.iter().filter_map(words).collect();
     arguments.retain(|argument| words(argument).is_none());
     for word in lists.iter().flat_map(|list| list.split(',')) {
-        match (WORDS.iter().find(|(name, _)| *name == word), word.split_once('=')) {
+        match (SETTING_WORDS.iter().find(|(name, _)| *name == word), word.split_once('=')) {
             _ if word == LTO_WORD => own.lto = true,
             (Some((_, setting)), _) => {
                 let said: Settings = setting.parse()?;
                 let is_other = said.observe.is_some() && own.settings.observe.is_some() && said.observe != own.settings.observe;
-                ensure!(!is_other, "{OPTION}: `{word}` and another word say both what is counted: make two builds");
+                ensure!(!is_other, "{OPTION}: `{word}` conflicts with another word about what is counted. Make two builds");
                 own.settings = said.over(own.settings);
             }
             (None, Some(("events", event))) => own.settings.set("events", event.as_ref()).with_context(|| format!("{OPTION}{word}"))?,
-            _ => bail!("{OPTION} does not know `{word}`: give {LTO_WORD}, {} (or another event)", WORDS.map(|(name, _)| name).join(", ")),
+            _ => bail!(
+                "{OPTION}: unknown word `{word}`. Use {LTO_WORD}, {} (or another event)",
+                SETTING_WORDS.map(|(name, _)| name).join(", ")
+            ),
         }
     }
     Ok(own)
 }
 
-/// `cargo trodden` names here the folder of what is built for the target. Code that build scripts compile for
-/// themselves goes elsewhere, is linked by another linker, and is no part of the subject.
+/// Variable in which `cargo trodden` names the folder of what is built for the target. Code that build scripts compile for the host goes
+/// elsewhere, and is not part of the program under test.
 pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
 
 fn is_host_code_of_cargo(context: &DriverContext) -> bool {
@@ -226,20 +224,20 @@ fn is_host_code_of_cargo(context: &DriverContext) -> bool {
 mod tests {
     use super::*;
 
-    fn taken(text: &str) -> (Result<OwnWords>, String) {
+    fn taken(text: &str) -> (Result<OwnOptions>, String) {
         let mut arguments = text.split(' ').map(OsString::from).collect();
-        let own = take_words(&mut arguments);
+        let own = take_own_options(&mut arguments);
         (own, arguments.join(" ".as_ref()).into_string().unwrap())
     }
 
     #[test]
-    fn words_are_taken_out_and_clangs_options_stay() {
+    fn own_options_are_removed_and_clangs_kept() {
         let (own, rest) = taken("-O2 --trodden=lto,events=page-faults -c a.c --trodden=sample");
         assert_eq!(rest, "-O2 -c a.c");
         let own = own.unwrap();
         assert!(own.lto && own.settings.to_string() == "when=bursts events=page-faults", "{own:?}");
         let (own, rest) = taken("-O2 --trodden -c a.c");
-        assert_eq!((own.unwrap(), &*rest), (OwnWords::default(), "-O2 --trodden -c a.c"));
+        assert_eq!((own.unwrap(), &*rest), (OwnOptions::default(), "-O2 --trodden -c a.c"));
         for wrong in ["--trodden=", "--trodden=tables", "--trodden=coverage=lines", "--trodden=events=sneezes", "--trodden=pgo,coverage"] {
             assert!(taken(wrong).0.is_err(), "{wrong}");
         }

@@ -1,4 +1,4 @@
-//! What the drivers of all languages share about a compile step: the language, the command line, and what is added to it.
+//! What the drivers of all languages share: source languages, command lines, and additions to them.
 
 use crate::cc::arguments::{CommandLine, InputKind};
 use crate::toolchain::Tool;
@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
-/// The language whose driver clang is to be.
+/// Source language that determines the name under which clang is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SourceLanguage {
     /// `clang`
@@ -19,7 +19,7 @@ pub enum SourceLanguage {
 }
 
 impl SourceLanguage {
-    /// Clang under the name for that language.
+    /// Returns the tool that compiles and links this language.
     pub fn tool(self) -> Tool {
         match self {
             SourceLanguage::C => Tool::Clang,
@@ -28,24 +28,24 @@ impl SourceLanguage {
     }
 }
 
-/// Variable with the options by which machine code is made, for the plugin to keep; separated by [`CODEGEN_SEPARATOR`].
+/// Variable that passes the code-generation options to the plugin, which stores them; separated by [`CODEGEN_SEPARATOR`].
 pub const CODEGEN_VARIABLE: &str = "TRODDEN_CODEGEN";
 
-/// Separates arguments in [`CODEGEN_VARIABLE`].
+/// Separator of arguments in [`CODEGEN_VARIABLE`].
 pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
 
-/// Reads a command line, with its response files.
+/// Parses a command line, including its response files.
 pub fn read(arguments: &[OsString]) -> CommandLine {
     CommandLine::read(arguments, &|file| fs::read(Path::new(file)).ok())
 }
 
-/// Puts arguments behind the user's options, but before a `--` that makes inputs of all that follows.
+/// Appends arguments to the user's options, before a `--`, after which all arguments are inputs.
 pub fn with_added(arguments: &[OsString], added: &[OsString]) -> Vec<OsString> {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     [&arguments[..end], added, &arguments[end..]].concat()
 }
 
-/// The name of the source that a compile step is about, for notes.
+/// Returns the name of the first source, for messages.
 pub fn first_source(line: &CommandLine) -> &OsStr {
     line.inputs_of(InputKind::Source).next().unwrap_or(OsStr::new("-"))
 }

@@ -1,7 +1,7 @@
-//! What the drivers of one build did, for the summary at its end: a file of JSON lines, named by `TRODDEN_LOG`.
+//! The log of what the drivers of a build did, from which the build's summary is made: a file of JSON lines named by `TRODDEN_LOG`.
 //!
-//! Drivers run in parallel: each event is one write to the end of the file. Compile events come before the compiler runs, so a reader
-//! looks at what became of the output.
+//! Drivers run in parallel, so each event is appended by a single write. Compile events are written before the compiler runs, so a reader
+//! must check whether the output exists.
 
 use crate::cc::arguments::CommandLine;
 use crate::compile_step::first_source;
@@ -13,46 +13,42 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use trodden_unit::Image;
 
-/// Variable that names the file.
+/// Variable that names the log.
 pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
 
 /// Something that a driver did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum DriverEvent {
-    /// A unit goes to the compiler with the plugin.
+    /// A unit is compiled with the plugin.
     Compile {
-        /// The (first) source.
         source: String,
-        /// The object, if it is named: any bytes, which paths have no place for in JSON.
+        /// Path of the object if it is named. Not a `PathBuf`, which serialises only as UTF-8.
         output: Option<OsString>,
     },
     /// An image was linked.
     Link {
-        /// The image.
         output: OsString,
-        /// Its identity; `None` if nothing in it is instrumented.
+        /// Identity of the image; `None` if nothing in it is instrumented.
         image: Option<String>,
-        /// Its instrumented units.
         units: Vec<String>,
     },
 }
 
 impl DriverEvent {
-    /// A compile step is about to run.
+    /// Creates the event of a compile step that is about to run.
     pub fn compiled(line: &CommandLine) -> DriverEvent {
         let output = line.output.as_ref().and_then(|o| std::path::absolute(Path::new(o)).ok()).map(PathBuf::into_os_string);
         DriverEvent::Compile { source: first_source(line).to_string_lossy().into_owned(), output }
     }
 
-    /// A link made an image.
     pub fn linked(output: &Path, image: Option<&Image>) -> DriverEvent {
         let units = image.map(|i| i.units.iter().map(|u| u.unit.to_string()).collect()).unwrap_or_default();
         DriverEvent::Link { output: output.into(), image: image.map(|i| i.identity.to_string()), units }
     }
 }
 
-/// Adds an event to the log, if there is one.
+/// Appends an event to the log, if there is one.
 pub fn log(context: &DriverContext, event: &DriverEvent) {
     let Some(path) = context.value(LOG_VARIABLE) else { return };
     let mut text = serde_json::to_string(event).expect("events are plain data");
@@ -63,10 +59,6 @@ pub fn log(context: &DriverContext, event: &DriverEvent) {
     }
 }
 
-/// Reads a log.
-///
-/// # Errors
-/// The file cannot be read or is none.
 pub fn read(path: &Path) -> anyhow::Result<Vec<DriverEvent>> {
     use anyhow::Context;
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the build's log {}", path.display()))?;
@@ -79,7 +71,7 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     #[test]
-    fn names_may_hold_any_bytes() {
+    fn paths_may_contain_any_bytes() {
         let event = DriverEvent::Link { output: OsString::from_vec(b"lat\xe91".to_vec()), image: None, units: Vec::new() };
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(serde_json::from_str::<DriverEvent>(&text).unwrap(), event);

@@ -1,9 +1,8 @@
-//! From what people ask of a build to the file that the plugin reads: settings of the command line and of the
-//! environment, resolved in the unit cache.
+//! Turns the settings of a build, from the command line and the environment, into the file that the plugin reads.
 //!
-//! Three steps, in this order: read settings (no file is touched), check that they make sense together, resolve the
-//! files that they name. What is resolved is a [`PluginRequest`]; its file is named by its content and goes down to drivers
-//! and plugin in [`EXPERIMENT_VARIABLE`]. Drivers take that over, and settings in [`SETTINGS_VARIABLE`] or options over it.
+//! Settings are first read without touching any file, then checked for consistency, and finally resolved: the files that they name are
+//! copied to the unit cache. The result is a [`PluginRequest`], whose file is named by its content and passed to drivers and plugin in
+//! [`EXPERIMENT_VARIABLE`]. Drivers start from it; settings in [`SETTINGS_VARIABLE`] override it, and options override both.
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result};
@@ -15,45 +14,43 @@ use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputKind, PluginRequest, Settings, SettingsFile, exclusions};
 use trodden_unit::{Identity, KnownPaths};
 
-/// What the environment asks of builds: the settings in it over the request in it.
+/// Returns the settings in the environment, which override the request in the environment.
 ///
 /// # Errors
-/// The settings cannot be read, or the request's file is damaged.
+/// Fails if the settings cannot be parsed, or the request's file is damaged.
 pub fn of_environment(context: &DriverContext) -> Result<Settings> {
-    let said = settings_variable(context).map(Settings::from_variable).transpose()?.unwrap_or_default();
+    let settings = settings_variable(context).map(Settings::from_variable).transpose()?.unwrap_or_default();
     let request = context.value(EXPERIMENT_VARIABLE).map(|file| PluginRequest::read(Path::new(file))).transpose()?;
-    Ok(said.over(request.map(|(request, _)| request.settings()).unwrap_or_default()))
+    Ok(settings.over(request.map(|(request, _)| request.settings()).unwrap_or_default()))
 }
 
-/// The value of [`SETTINGS_VARIABLE`], if it says anything.
+/// Returns the value of [`SETTINGS_VARIABLE`] unless it is blank.
 pub fn settings_variable(context: &DriverContext) -> Option<&OsStr> {
     context.value(SETTINGS_VARIABLE).filter(|value| !value.to_string_lossy().trim().is_empty())
 }
 
-/// What a process with this value of [`EXPERIMENT_VARIABLE`] is asked to do.
-///
-/// # Errors
-/// The file cannot be read, or is of another version.
+/// Reads the request that a value of [`EXPERIMENT_VARIABLE`] names, which is the default one if there is no value.
 pub fn request_in(value: Option<&OsStr>) -> Result<PluginRequest> {
     let file = value.filter(|value| !value.is_empty());
     Ok(file.map(|file| PluginRequest::read(Path::new(file))).transpose()?.map(|(request, _)| request).unwrap_or_default())
 }
 
-/// The value of [`EXPERIMENT_VARIABLE`], which the driver's first process has set.
+/// Returns the value of [`EXPERIMENT_VARIABLE`], which the driver's first process has set.
 pub fn variable_for_plugin(context: &DriverContext) -> &OsStr {
     context.value(EXPERIMENT_VARIABLE).unwrap_or_default()
 }
 
-/// What the plugin is asked to do: the settings, with the files that they name put into the store. The name of known
-/// paths may be that of a profile, a run or a suite.
+/// Resolves settings to a request to the plugin, and copies the files that they name to the store. Known paths may be named by a profile,
+/// a run or a suite.
 ///
 /// # Errors
-/// The settings make no sense together, or a file cannot be read or stored.
+/// Fails if the settings exclude each other, or a file cannot be read or stored.
 pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<PluginRequest> {
     exclusions::check(&settings)?;
-    // Programs run in any folder.
+    // Made absolute, because the program may run in any folder.
     if let Some(pattern) = &settings.recorder {
-        settings.recorder = Some(std::path::absolute(pattern).context("the files of the flight recorder")?.into());
+        settings.recorder =
+            Some(std::path::absolute(pattern).context("cannot make the path of the flight recorder's files absolute")?.into());
     }
     if let Some(SettingsFile::File(wanted)) = &settings.known {
         let known = known_paths(wanted.as_os_str()).with_context(|| format!("known paths: {}", wanted.display()))?;
@@ -62,31 +59,22 @@ pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<Plugin
     Ok(settings.request(&context.inputs()?)?)
 }
 
-/// The file of a request, in the store: the value of [`EXPERIMENT_VARIABLE`].
-///
-/// # Errors
-/// It cannot be written.
+/// Writes a request to the store, and returns its file, which is the value for [`EXPERIMENT_VARIABLE`].
 pub fn file(context: &DriverContext, request: &PluginRequest) -> Result<PathBuf> {
     Ok(request.write(&context.inputs()?)?)
 }
 
-/// Lets a command and what it runs build by a request's file, whatever this process's environment says.
+/// Makes a command and its children build according to a request's file, regardless of this process's environment.
 pub fn set(command: &mut Command, file: &Path) {
     command.env(EXPERIMENT_VARIABLE, file).env_remove(SETTINGS_VARIABLE);
 }
 
-/// A set of paths as a file in the store.
-///
-/// # Errors
-/// It cannot be written.
+/// Writes a set of paths to the store.
 pub fn stored(context: &DriverContext, paths: &KnownPaths) -> Result<SettingsFile> {
     Ok(SettingsFile::Stored(context.inputs()?.put(&paths.to_bytes())?))
 }
 
-/// The set of paths that a build was given.
-///
-/// # Errors
-/// It is not in the store, or damaged.
+/// Reads a set of paths from the store.
 pub fn paths_of(context: &DriverContext, kind: InputKind, identity: Identity) -> Result<KnownPaths> {
     let folder = context.inputs()?;
     KnownPaths::from_bytes(&folder.get(kind, identity)?).with_context(|| folder.path(identity).display().to_string())

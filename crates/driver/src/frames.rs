@@ -1,4 +1,4 @@
-//! Unit frames in files that a link reads: objects and archives of them.
+//! Finds unit frames in objects and archives, the inputs of links.
 
 use crate::context::DriverContext;
 use crate::other_programs::succeeded;
@@ -14,15 +14,12 @@ use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION};
 
 const ARCHIVE: &[u8] = b"!<arch>\n";
 const THIN_ARCHIVE: &[u8] = b"!<thin>\n";
-/// How names begin that the plugin defines.
+/// Prefix of symbols that the plugin defines.
 const OWN_SYMBOLS: &[u8] = b"__trodden_";
 
-/// A member of an archive.
 #[derive(Clone, Debug)]
 pub struct ArchiveMember {
-    /// Its name; several members may have the same.
     pub name: String,
-    /// Its content.
     pub bytes: Vec<u8>,
 }
 
@@ -31,22 +28,21 @@ pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(ARCHIVE)
 }
 
-/// The frames of a relocatable object or of an archive; none in anything else.
-pub fn of_file(bytes: &[u8]) -> Vec<Frame> {
+/// Returns the frames in a relocatable object or an archive. Other files have none.
+pub fn frames_in_file(bytes: &[u8]) -> Vec<Frame> {
     if is_archive(bytes) {
-        return members(bytes).unwrap_or_default().iter().flat_map(|m| of_object(&m.bytes)).collect();
+        return members(bytes).unwrap_or_default().iter().flat_map(|m| frames_in_object(&m.bytes)).collect();
     }
-    of_object(bytes)
+    frames_in_object(bytes)
 }
 
-/// The frames of a relocatable object.
-pub fn of_object(bytes: &[u8]) -> Vec<Frame> {
+pub fn frames_in_object(bytes: &[u8]) -> Vec<Frame> {
     let Some(file) = object::File::parse(bytes).ok().filter(|f| f.kind() == ObjectKind::Relocatable) else { return Vec::new() };
     let sections = file.sections().filter(|s| s.name() == Ok(FRAMES_SECTION));
     sections.filter_map(|s| s.uncompressed_data().ok()).flat_map(|data| Frame::read_all(&data).0).collect()
 }
 
-/// Bytes of the counters that a relocatable object or an archive brings along.
+/// Returns the size of the counters in a relocatable object or an archive, in bytes.
 pub fn counter_bytes(bytes: &[u8]) -> u64 {
     if is_archive(bytes) {
         return members(bytes).unwrap_or_default().iter().map(|m| counter_bytes(&m.bytes)).sum();
@@ -55,10 +51,7 @@ pub fn counter_bytes(bytes: &[u8]) -> u64 {
     file.sections().filter(|s| s.name() == Ok(COUNTERS_SECTION)).map(|s| s.size()).sum()
 }
 
-/// The members of an archive, in order.
-///
-/// # Errors
-/// The archive is damaged.
+/// Returns the members of an archive, in order.
 pub fn members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
     let archive = ArchiveFile::parse(bytes)?;
     let mut out = Vec::new();
@@ -69,22 +62,16 @@ pub fn members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
     Ok(out)
 }
 
-/// The names that an object defines for others, without those that the plugin brings along: another variant brings others.
-///
-/// # Errors
-/// It is no object.
-pub fn defined(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
+/// Returns the global symbols that an object defines, except those of the plugin, which differ between variants.
+pub fn defined_symbols(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
     let file = object::File::parse(bytes)?;
     let global = file.symbols().filter(|s| s.is_definition() && s.is_global());
     let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(OWN_SYMBOLS));
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
-/// A thin archive only names its members; this makes a whole one of it. Other files stay as they are.
-///
-/// # Errors
-/// A member is missing, or no archive can be made.
-pub fn self_contained(context: &DriverContext, path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
+/// Turns a thin archive, which only names its members, into an ordinary one. Other files are returned unchanged.
+pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
     if !bytes.starts_with(THIN_ARCHIVE) {
         return Ok(bytes);
     }
@@ -104,10 +91,7 @@ pub fn self_contained(context: &DriverContext, path: &Path, bytes: Vec<u8>) -> R
     Ok(fs::read(whole)?)
 }
 
-/// Writes an archive with an index, by `ar`. Members of one name come from different folders, which `ar` does not mind.
-///
-/// # Errors
-/// `ar` is missing or fails.
+/// Writes an archive with a symbol index, using `ar`. Each member gets its own folder, because several may have the same name.
 pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> Result<()> {
     let mut files = Vec::new();
     for (i, member) in members.iter().enumerate() {
@@ -117,7 +101,7 @@ pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> 
         fs::write(&file, &member.bytes).with_context(|| format!("cannot write {}", file.display()))?;
         files.push(file);
     }
-    // One call: `ar` makes the index once, and never sees two files of one path.
+    // A single call, so that `ar` builds the index once.
     let _ = fs::remove_file(path);
     let made = Command::new("ar").arg("qcs").arg(path).args(&files).output().context("cannot run ar: run `apt-get install binutils`")?;
     succeeded(made, format_args!("ar cannot write {}", path.display())).map(drop)

@@ -1,21 +1,21 @@
-//! Compilers, linkers and cargo with paths counted, and what they leave behind: variants of a program are made from it.
+//! Drivers for compilers, linkers and cargo that instrument programs, and variants of programs made from what the drivers store.
 //!
-//! No environment is read here: a program fills a [`DriverContext`] once. Nothing is printed: notes go to `log`.
+//! The environment is passed in as a [`DriverContext`]. Nothing is printed: messages go to `log`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `context.rs` | the process that the drivers work in |
-//! | `cc.rs`, `cc/`, `compile_step.rs` | compiler drivers; what those of all languages share |
-//! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc and its linker |
-//! | `build.rs`, `events.rs` | a build whose compilers are the drivers; what they did |
-//! | `link.rs`, `recipe.rs` | linking; what is kept of a link |
-//! | `experiment.rs` | from settings of builds to the file that the plugin reads |
-//! | `variant.rs`, `variant/` | another variant of a program, without its sources |
-//! | `rebuild.rs`, `frames.rs`, `properties.rs` | units compiled again from their bitcode; what they compute |
-//! | `lto.rs` | whole programs optimised, then instrumented |
-//! | `guided.rs`, `guided/`, `profdata.rs`, `cc/pgo.rs` | profile-guided builds; LLVM's profiles; builds that collect for them |
-//! | `assets.rs`, `toolchain.rs`, `stand_ins.rs` | what trodden brings along; where LLVM is; other compilers' names |
-//! | `other_programs.rs`, `store_size.rs` | running tools; how large the unit cache is |
+//! | `context.rs` | the environment of the process |
+//! | `cc.rs`, `cc/`, `compile_step.rs` | compiler drivers, and what those of all languages share |
+//! | `cargo.rs`, `rust.rs` | `cargo trodden`, and the wrapper and linker for rustc |
+//! | `build.rs`, `events.rs` | builds that use the drivers as compilers, and the log of what the drivers did |
+//! | `link.rs`, `recipe.rs` | linking, and the recipes of links |
+//! | `experiment.rs` | conversion of settings to the file that the plugin reads |
+//! | `variant.rs`, `variant/` | variants of a program, made without its sources |
+//! | `rebuild.rs`, `frames.rs`, `properties.rs` | recompilation of units from bitcode, and their properties |
+//! | `lto.rs` | instrumentation of whole programs after link-time optimisation |
+//! | `guided.rs`, `guided/`, `profdata.rs`, `cc/pgo.rs` | profile-guided builds, LLVM's profile formats, and its counters |
+//! | `assets.rs`, `toolchain.rs`, `stand_ins.rs` | files of trodden, tools of LLVM, and names of other compilers |
+//! | `other_programs.rs`, `store_size.rs` | running other programs; size and pruning of the unit cache |
 #![forbid(unsafe_code)]
 
 pub mod assets;

@@ -1,7 +1,7 @@
-//! Linking: clang links with the runtime object added, and the link's recipe is kept for other variants of the same program.
+//! Linking: runs clang with the runtime object added, and stores a recipe of the link, from which variants of the program are made.
 //!
-//! Which files a link reads is the linker's to say: all of GNU ld, gold, lld and mold write it with `--dependency-file`. Files that other
-//! options name (version scripts, lists of symbols) are found among the arguments of the command line.
+//! GNU ld, gold, lld and mold write the files that they read with `--dependency-file`. Files that only options name (version scripts, lists
+//! of symbols) are found among the arguments of the command line.
 
 use crate::assets;
 use crate::cc::arguments::{CommandLine, InputKind};
@@ -25,32 +25,28 @@ use trodden_text::words::reasons;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, PluginRequest};
 use trodden_unit::{Identity, Image, UnitCache};
 
-/// A link to make.
 #[derive(Debug)]
 pub struct LinkJob<'a> {
-    /// The process that links.
     pub context: &'a DriverContext,
-    /// The compiler driver.
+    /// The clang that links.
     pub clang: &'a Path,
-    /// The user's arguments.
     pub arguments: &'a [OsString],
-    /// What they mean.
     pub line: &'a CommandLine,
     /// Arguments to add for compiling.
     pub added: Vec<OsString>,
     /// Variables to set for compiling.
     pub environment: Vec<(OsString, OsString)>,
-    /// The folder in which to link; `None` for the working folder.
+    /// Folder in which to link; `None` for the working folder.
     pub directory: Option<&'a Path>,
 }
 
 impl LinkJob<'_> {
-    /// A file that the command line or the linker names.
-    fn place(&self, file: impl AsRef<Path>) -> PathBuf {
+    /// Returns the path of a file that the command line or the linker names.
+    fn resolve(&self, file: impl AsRef<Path>) -> PathBuf {
         self.directory.map_or_else(|| file.as_ref().to_owned(), |directory| directory.join(&file))
     }
 
-    /// Clang in the folder of the link.
+    /// Returns a command that runs clang in the folder of the link.
     fn clang(&self) -> Command {
         let mut command = Command::new(self.clang);
         if let Some(directory) = self.directory {
@@ -60,28 +56,25 @@ impl LinkJob<'_> {
     }
 }
 
-/// Code finds its counters by distances of 32 bits.
-const MOST_COUNTER_BYTES: u64 = 1 << 31;
+/// Maximum total size of counters, which code addresses by signed 32-bit offsets.
+const MAX_COUNTER_BYTES: u64 = 1 << 31;
 
-/// Variables that linking heeds.
-const HEEDED: &[&str] =
+/// Environment variables that affect linking.
+const LINK_VARIABLES: &[&str] =
     &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
 
-/// Links, keeps the recipe, and gives clang's exit status.
-///
-/// # Errors
-/// Clang cannot be run, or the store cannot be written.
+/// Links, stores the recipe, and returns clang's exit status.
 pub fn drive(job: &LinkJob) -> Result<ExitCode> {
     let (status, image) = run(job)?;
     if let Some(image) = image {
-        report_other_options(job, &image)?;
+        warn_about_other_options(job, &image)?;
     }
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Says if units of an image were built with other options than those that its link was explicitly given. A compiler cache that does not
-/// know the options gives such objects, and so does a build folder that was used before.
-fn report_other_options(job: &LinkJob, image: &Image) -> Result<()> {
+/// Warns if units of an image were built with other options than those given explicitly for the link. Such objects come from compiler
+/// caches, which do not know trodden's options, and from reused build folders.
+fn warn_about_other_options(job: &LinkJob, image: &Image) -> Result<()> {
     if experiment_file(job).is_none_or(|file| file.is_empty()) {
         return Ok(());
     }
@@ -92,15 +85,15 @@ fn report_other_options(job: &LinkJob, image: &Image) -> Result<()> {
     let (own, other) = (own.to_string(), first.experiment.to_string());
     let only_in = |one: &str, two: &str| {
         let words: Vec<&str> = one.split(' ').filter(|word| !two.split(' ').any(|other| other == *word)).collect();
-        if words.is_empty() { "nothing more".to_owned() } else { words.join(" ") }
+        if words.is_empty() { "no further options".to_owned() } else { words.join(" ") }
     };
     let more = match others.count() {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
     log::warn!(
-        "{}{more}, in {}, was built with other options of counting than this link has ({}; here {}): build it again, and give each set of \
-            options a build folder and, for ccache, a CCACHE_NAMESPACE of its own",
+        "{}{more}, in {}, was built with other counting options than this link ({}; here {}). Rebuild it, and use a separate build folder \
+            and, for ccache, a separate CCACHE_NAMESPACE for each set of options",
         first.source,
         Path::new(job.line.image()).display(),
         only_in(&other, &own),
@@ -109,33 +102,30 @@ fn report_other_options(job: &LinkJob, image: &Image) -> Result<()> {
     Ok(())
 }
 
-/// The same, giving the image that was made, if it was and is instrumented.
-///
-/// # Errors
-/// Clang cannot be run, or the store cannot be written.
+/// Links and stores the recipe. Returns clang's exit status, and the image if the link succeeded and anything in it is instrumented.
 pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<Image>)> {
     let (store, request) = (job.context.store()?, request_of(job)?);
     let folder = job.context.folder("trodden-link-")?;
     let dependencies = folder.path().join("dependencies.d");
     fs::write(&dependencies, "").with_context(|| format!("cannot write {}", dependencies.display()))?;
-    let listed = listed_dependencies(job.line, &dependencies);
+    let listed = dependency_file(job.line, &dependencies);
     let mut added = job.added.clone();
     let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
     added.extend(link_options(job.line, &store, dependencies, request.counts_nothing())?);
-    let path = job.place(job.line.image());
-    let status = match is_without_start_up(job.line) && !request.counts_nothing() {
+    let path = job.resolve(job.line.image());
+    let status = match has_own_start(job.line) && !request.counts_nothing() {
         true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
         false => linker(job, &added).status().with_context(|| cannot_run(job))?,
     };
     if !status.success() {
-        explain(job);
+        explain_failure(job);
         return Ok((status, None));
     }
     let image = read_image(&path);
     if let Some(image) = &image
-        // Without bitcode no variant can be made, so no recipe is wanted.
+        // Without bitcode no variant can be made, so no recipe is needed.
         && request.keep == Keep::Bitcode
-        && let Err(error) = keep(job, &store, image, listed.as_deref())
+        && let Err(error) = store_recipe(job, &store, image, listed.as_deref())
     {
         log::warn!(
             "other variants of {} cannot be made later: {}",
@@ -147,13 +137,13 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<Image>)> {
     Ok((status, image))
 }
 
-/// Says why a link failed, if its counters take more than code can reach: linkers complain of relocations then, by the thousand.
-fn explain(job: &LinkJob) {
-    let files = job.line.inputs_of(InputKind::Linkable).filter_map(|file| fs::read(job.place(file)).ok());
+/// Explains a failed link if the counters are too large for code to address, which linkers report as thousands of relocation errors.
+fn explain_failure(job: &LinkJob) {
+    let files = job.line.inputs_of(InputKind::Linkable).filter_map(|file| fs::read(job.resolve(file)).ok());
     let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
-    if bytes >= MOST_COUNTER_BYTES {
+    if bytes >= MAX_COUNTER_BYTES {
         log::error!(
-            "the counters of {} take {:.1} GiB, and code reaches less than 2: build with a smaller table-slots=N in \
+            "the counters of {} take {:.1} GiB, but code can address less than 2 GiB. Build with a smaller table-slots=N in \\
                 TRODDEN_INSTRUMENT, or without it",
             Path::new(job.line.image()).display(),
             bytes as f64 / f64::from(1 << 30)
@@ -171,11 +161,11 @@ fn cannot_run(job: &LinkJob) -> String {
     format!("cannot run {}", job.clang.display())
 }
 
-/// Links an executable that starts at a `_start` of its own, so that it has thread-local storage. The entry object's
-/// reference to `_start` is weak: if that finds none, an archive may have one, which `-u` pulls in. Without any, it is
-/// linked as it is without us: linkers warn, and enter it where they like.
+/// Links an executable with its own `_start` so that trodden's entry point sets up thread-local storage first. The entry object refers to
+/// `_start` weakly. If there is none, `-u` pulls one in from an archive. If there is still none, the program is linked without the entry
+/// object: linkers warn, and choose an entry point themselves.
 fn link_with_entry(job: &LinkJob, added: &[OsString], object: &Path) -> Result<ExitStatus> {
-    let image = &job.place(job.line.image());
+    let image = &job.resolve(job.line.image());
     let entry: [OsString; 3] = ["-Xlinker".into(), object.into(), format!("-Wl,-e,{}", assets::START_SYMBOL).into()];
     let entered = [added, &entry].concat();
     let status = linker(job, &entered).status().with_context(|| cannot_run(job))?;
@@ -189,18 +179,18 @@ fn link_with_entry(job: &LinkJob, added: &[OsString], object: &Path) -> Result<E
     linker(job, added).status().with_context(|| cannot_run(job))
 }
 
-/// What is added to link.
+/// Returns the arguments to add for linking.
 fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Path>, without_runtime: bool) -> Result<Vec<OsString>> {
     let mut added: Vec<OsString> = Vec::new();
     if !without_runtime {
-        // `-Xlinker` takes the runtime past a `-x LANGUAGE` that would make a source of it.
+        // `-Xlinker` keeps a previous `-x LANGUAGE` from turning the runtime into a source.
         added.extend(["-Xlinker".into(), assets::runtime_object(store)?.into()]);
     }
     if !line.build_id {
         added.push("-Wl,--build-id".into());
     }
     if is_lld(line) {
-        // lld drops sections that only `__start_...` symbols reach when it collects garbage; other linkers keep them.
+        // When collecting garbage, lld drops sections that only `__start_...` symbols refer to; other linkers keep them.
         added.push("-Wl,-z,nostart-stop-gc".into());
     }
     if let Some(file) = dependencies {
@@ -209,12 +199,12 @@ fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Pat
     Ok(added)
 }
 
-/// Whether it is an executable that starts at a `_start` of its own.
-fn is_without_start_up(line: &CommandLine) -> bool {
+/// Whether the command links an executable with its own `_start`.
+fn has_own_start(line: &CommandLine) -> bool {
     line.without_start_files && !line.shared && !line.entry
 }
 
-/// Whether an image that was linked with the entry object has a `_start`.
+/// Whether an image that was linked with the entry object contains a `_start`.
 fn has_start(image: &Path) -> bool {
     let Ok(bytes) = fs::read(image) else { return false };
     let Ok(file) = object::File::parse(&*bytes) else { return false };
@@ -230,8 +220,8 @@ fn is_lld(line: &CommandLine) -> bool {
     linker_name(line).to_string_lossy().contains("lld")
 }
 
-/// The file in which the linker lists what it reads; `None` for a linker that may not know how.
-fn listed_dependencies(line: &CommandLine, own: &Path) -> Option<PathBuf> {
+/// Returns the file in which the linker lists its inputs. `None` for an unknown linker, which may not support this.
+fn dependency_file(line: &CommandLine, own: &Path) -> Option<PathBuf> {
     if let Some(file) = &line.dependency_file {
         return Some(file.into());
     }
@@ -241,7 +231,7 @@ fn listed_dependencies(line: &CommandLine, own: &Path) -> Option<PathBuf> {
     known.then(|| own.to_owned())
 }
 
-/// Reads an image; `None` if the file is no image, or nothing in it is instrumented.
+/// Reads an image. `None` if the file is not an image, or nothing in it is instrumented.
 fn read_image(path: &Path) -> Option<Image> {
     if !path.is_file() {
         return None;
@@ -249,29 +239,29 @@ fn read_image(path: &Path) -> Option<Image> {
     Image::read(&fs::read(path).ok()?).ok()
 }
 
-/// What the units that are linked were made by.
+/// Reads the request with which the sources of the link are compiled.
 fn request_of(job: &LinkJob) -> Result<PluginRequest> {
     request_in(experiment_file(job).as_deref())
 }
 
-/// The file that says it; `None` or an empty name if nothing but the defaults is asked for.
+/// Returns the file of that request; `None` or an empty name stands for the default request.
 fn experiment_file(job: &LinkJob) -> Option<OsString> {
     let own = job.environment.iter().rfind(|(name, _)| name == EXPERIMENT_VARIABLE).map(|(_, file)| file.clone());
     own.or_else(|| job.context.variable(EXPERIMENT_VARIABLE).map(OsStr::to_owned))
 }
 
-/// Keeps the recipe of a link that was made.
-fn keep(job: &LinkJob, store: &UnitCache, image: &Image, listed: Option<&Path>) -> Result<()> {
-    let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list what it reads", linker_name(job.line).display()))?;
+/// Stores the recipe of a successful link.
+fn store_recipe(job: &LinkJob, store: &UnitCache, image: &Image, listed: Option<&Path>) -> Result<()> {
+    let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list its inputs", linker_name(job.line).display()))?;
     let directory = job.directory.map_or_else(|| job.context.directory(), Ok)?;
     let recipes = RecipeStore::beside(store);
-    let paths = own_files(job, &fs::read(job.place(listed))?, directory);
+    let paths = user_files(job, &fs::read(job.resolve(listed))?, directory);
     let mut files = Vec::new();
     let mut known = HashSet::new();
     for path in &paths {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let bytes = frames::self_contained(job.context, path, bytes)?;
-        known.extend(frames::of_file(&bytes).iter().map(|f| f.unit));
+        let bytes = frames::expand_thin_archive(job.context, path, bytes)?;
+        known.extend(frames::frames_in_file(&bytes).iter().map(|f| f.unit));
         files.push(FileInput { path: path.as_os_str().into(), content: recipes.put_content(&bytes)? });
     }
     let recipe = Recipe {
@@ -279,34 +269,34 @@ fn keep(job: &LinkJob, store: &UnitCache, image: &Image, listed: Option<&Path>) 
         driver: if job.clang.to_string_lossy().contains("++") { SourceLanguage::Cxx } else { SourceLanguage::C },
         arguments: job.line.arguments.iter().map(|w| w.as_os_str().into()).collect(),
         directory: directory.as_os_str().into(),
-        environment: HEEDED.iter().filter_map(|n| job.context.variable(n).map(|v| ((*n).to_owned(), v.into()))).collect(),
-        sources: if job.line.compiles { sources(job, store, &recipes, image, &known)? } else { assembled(job, &recipes)? },
+        environment: LINK_VARIABLES.iter().filter_map(|n| job.context.variable(n).map(|v| ((*n).to_owned(), v.into()))).collect(),
+        sources: if job.line.compiles { compiled_sources(job, store, &recipes, image, &known)? } else { assembly_sources(job, &recipes)? },
         files,
     };
     recipes.put(image, &recipe)
 }
 
-/// The user's own files among those that a link read.
-fn own_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
+/// Returns the files that a link read, without those of the system.
+fn user_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
     let line = job.line;
-    let named = line.arguments.iter().flat_map(|argument| names_in(argument));
-    let sources: HashSet<usize> = line.inputs.iter().filter(|i| i.kind != InputKind::Linkable).map(|i| i.at).collect();
+    let named = line.arguments.iter().flat_map(|argument| possible_file_names(argument));
+    let sources: HashSet<usize> = line.inputs.iter().filter(|i| i.kind != InputKind::Linkable).map(|i| i.index).collect();
     let not_inputs: HashSet<&OsStr> =
         sources.iter().map(|at| line.arguments[*at].as_os_str()).chain([line.image()]).chain(line.dependency_file.as_deref()).collect();
     let named = named.filter(|n| !not_inputs.contains(n));
     let all = dependencies(listed, directory).into_iter().chain(named.map(PathBuf::from));
-    all.map(|path| directory.join(path)).filter(|path| path.is_file() && !is_of_the_system(job.context, path)).collect()
+    all.map(|path| directory.join(path)).filter(|path| path.is_file() && !is_system_file(job.context, path)).collect()
 }
 
-/// What in an argument may be a file's name: the argument, its parts between commas, and what follows a `=`.
-pub fn names_in(argument: &OsStr) -> Vec<&OsStr> {
+/// Returns the parts of an argument that may be file names: the argument itself, its parts between commas, and what follows a `=` or `-T`.
+pub fn possible_file_names(argument: &OsStr) -> Vec<&OsStr> {
     let parts = argument.as_bytes().split(|b| *b == b',');
     let values = parts.clone().filter_map(|p| p.iter().position(|b| *b == b'=').map(|at| &p[at + 1..]));
     let joined = argument.as_bytes().strip_prefix(b"-T");
     std::iter::once(argument.as_bytes()).chain(parts.clone().skip(1)).chain(values).chain(joined).map(OsStr::from_bytes).collect()
 }
 
-/// Reads the list of dependencies, one on each line after the first. lld escapes blanks and others, GNU ld does not.
+/// Parses a dependency file, which has one file on each line after the first. lld escapes some characters such as blanks, GNU ld does not.
 fn dependencies(listed: &[u8], directory: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for line in listed.split(|b| *b == b'\n').skip(1).take_while(|l| l.starts_with(b" ")) {
@@ -328,8 +318,9 @@ fn unescaped(name: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&out))
 }
 
-/// Files of the system, of LLVM and of the Rust toolchain are taken from there again.
-pub fn is_of_the_system(context: &DriverContext, path: &Path) -> bool {
+/// Whether a file belongs to the system, LLVM, the Rust toolchain or trodden's runtime. A later link reads such files from their original
+/// place.
+pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
     const SYSTEM: &[&str] =
         &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
     let llvm = context.value(LLVM_VARIABLE);
@@ -339,8 +330,15 @@ pub fn is_of_the_system(context: &DriverContext, path: &Path) -> bool {
         || path.to_string_lossy().contains("/lib/rustlib/")
 }
 
-/// What was made of the sources on the command line: a unit of the image that no input file brought along, else an object made once more.
-fn sources(job: &LinkJob, store: &UnitCache, recipes: &RecipeStore, image: &Image, known: &HashSet<Identity>) -> Result<Vec<SourceInput>> {
+/// Returns what the sources on the command line were compiled to: units of the image that are in no input file, or else objects, which
+/// are compiled once more.
+fn compiled_sources(
+    job: &LinkJob,
+    store: &UnitCache,
+    recipes: &RecipeStore,
+    image: &Image,
+    known: &HashSet<Identity>,
+) -> Result<Vec<SourceInput>> {
     let own = |unit: &Identity| !known.contains(unit);
     let mut units = Vec::new();
     for unit in image.units.iter().map(|p| p.unit).filter(own) {
@@ -350,34 +348,34 @@ fn sources(job: &LinkJob, store: &UnitCache, recipes: &RecipeStore, image: &Imag
     }
     let mut out = Vec::new();
     for input in job.line.inputs.iter().filter(|i| i.kind != InputKind::Linkable) {
-        let name = job.line.arguments[input.at].to_string_lossy();
+        let name = job.line.arguments[input.index].to_string_lossy();
         let made = match units.iter().find(|(source, _)| *source == name).filter(|_| input.kind == InputKind::Source) {
             Some((_, frame)) => {
                 store.put(frame)?;
                 BuildProduct::Unit(frame.unit.to_string())
             }
-            None => BuildProduct::Object(object_of(job, recipes, input.at)?),
+            None => BuildProduct::Object(compile_object(job, recipes, input.index)?),
         };
-        out.push(SourceInput { at: input.at, made });
+        out.push(SourceInput { at: input.index, made });
     }
     Ok(out)
 }
 
-/// The assembly sources of a command that compiles nothing else.
-fn assembled(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceInput>> {
+/// Assembles the sources of a command that compiles nothing else.
+fn assembly_sources(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceInput>> {
     let assembly = job.line.inputs.iter().filter(|i| i.kind == InputKind::Assembly);
-    assembly.map(|i| Ok(SourceInput { at: i.at, made: BuildProduct::Object(object_of(job, recipes, i.at)?) })).collect()
+    assembly.map(|i| Ok(SourceInput { at: i.index, made: BuildProduct::Object(compile_object(job, recipes, i.index)?) })).collect()
 }
 
-/// Makes an object of one source of the command line and stores it.
-fn object_of(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> {
+/// Compiles one source of the command line to an object, and stores it. Returns the name of its content.
+fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> {
     let source = &job.line.arguments[at];
     if source == "-" {
-        bail!("a source came from standard input and left no instrumented unit");
+        bail!("a source was read from standard input, and left no instrumented unit");
     }
     let folder = job.context.folder("trodden-object-")?;
     let object = folder.path().join("object.o");
-    let others: HashSet<usize> = job.line.inputs.iter().map(|i| i.at).filter(|other| *other != at).collect();
+    let others: HashSet<usize> = job.line.inputs.iter().map(|i| i.index).filter(|other| *other != at).collect();
     let arguments = without_output(&job.line.arguments, &others);
     let mut command = job.clang();
     command.args(arguments).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(&object).stdin(Stdio::null());
@@ -386,7 +384,7 @@ fn object_of(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> 
     recipes.put_content(&fs::read(object)?)
 }
 
-/// Arguments of a command line without some inputs and without `-o`.
+/// Returns the arguments without some inputs, and without `-o` and options of the linker.
 fn without_output(arguments: &[OsString], left_out: &HashSet<usize>) -> Vec<OsString> {
     let mut out = Vec::new();
     let mut skip_value = false;
@@ -409,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_dependencies_are_read_in_the_linkers_forms() {
+    fn dependency_files_of_gnu_ld_and_lld_are_parsed() {
         let gnu = b"prog: \\\n  /lib/crt1.o \\\n  a b.o \\\n  c.o\n\n/lib/crt1.o:\n";
         assert_eq!(dependencies(gnu, Path::new("")), ["/lib/crt1.o", "a b.o", "c.o"].map(PathBuf::from));
         let lld = b"prog: \\\n /lib/crt1.o \\\n a\\ b.o \\\n c$$.o\n\n/lib/crt1.o:\n";
@@ -417,8 +415,8 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_are_found_inside_arguments() {
-        let names = |w: &'static str| names_in(OsStr::new(w)).into_iter().map(|n| n.to_str().unwrap()).collect::<Vec<_>>();
+    fn file_names_are_found_inside_arguments() {
+        let names = |w: &'static str| possible_file_names(OsStr::new(w)).into_iter().map(|n| n.to_str().unwrap()).collect::<Vec<_>>();
         assert!(names("-Wl,--version-script=lib.map").contains(&"lib.map"));
         assert!(names("-Wl,--version-script,lib.map").contains(&"lib.map"));
         assert!(names("-Tlayout.ld").contains(&"layout.ld"));

@@ -1,9 +1,8 @@
-//! `--lto`: each program is optimised as a whole, and its paths are counted then.
+//! `--lto`: optimises each program as a whole before it is instrumented.
 //!
-//! lld does not call plugins in its own link-time code generation, so it only merges: compile steps leave bitcode in
-//! the objects; a link has lld write the merged and optimised module (`--lto-emit-llvm`), clang makes an object of it
-//! through the plugin, and the link is repeated with that object in the place of everything that was bitcode. Objects
-//! and archives of machine code take part as they are.
+//! lld loads no plugins in its own link-time code generation, so it only merges. Compile steps leave bitcode in the objects. At the link,
+//! lld writes the merged and optimised module (`--lto-emit-llvm`), clang compiles it with the plugin, and the link is repeated with the
+//! resulting object instead of everything that was bitcode. Objects and archives of machine code are linked unchanged.
 
 use crate::cc::arguments::{CommandLine, InputKind};
 use crate::cc::debug_information;
@@ -31,9 +30,6 @@ use trodden_unit::CodegenOptions;
 const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
 
 /// Runs clang on a command line that compiles or links.
-///
-/// # Errors
-/// A tool is missing or fails.
 pub fn drive(context: &DriverContext, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
     if line.compiles {
@@ -58,13 +54,13 @@ fn link_whole(
     Tool::Lld.find(context)?;
     let place = context.folder("trodden-lto-")?;
     let module = place.path().join("whole.bc");
-    // zlib's configure would drop its shared library without `--undefined-version`.
+    // Like GNU ld, accepts version scripts that name undefined symbols; otherwise zlib's configure script gives up its shared library.
     for option in ["-fuse-ld=lld", "-Wl,--lto-emit-llvm", "-Wl,-z,nostart-stop-gc", "-Wl,--undefined-version", "-o"] {
         added.push(option.into());
     }
     added.push((&module).into());
-    if pgo::wanted(context)? == Some(LlvmCounters::Edges) {
-        // Nothing in the module refers to it, and it says what the counters are of.
+    if pgo::requested(context)? == Some(LlvmCounters::Edges) {
+        // Keeps the symbol that identifies the kind of counters, to which nothing in the module refers.
         added.push("-Wl,--undefined=__llvm_profile_raw_version".into());
     }
     let merging =
@@ -88,7 +84,8 @@ fn is_bitcode(bytes: &[u8]) -> bool {
     BITCODE.iter().any(|magic| bytes.starts_with(magic))
 }
 
-/// How machine code is made of the whole, going by the options of the link: builds pass theirs for compiling there, too.
+/// Returns the code-generation options for the whole program, taken from those of the link, to which builds usually pass their compiler
+/// options as well.
 fn codegen(line: &CommandLine) -> CodegenOptions {
     let mut arguments = vec!["-ffunction-sections".to_owned(), "-fdata-sections".to_owned()];
     arguments.extend(line.codegen.iter().filter(|w| *w != "-static-pie").cloned());
@@ -101,10 +98,10 @@ fn codegen(line: &CommandLine) -> CodegenOptions {
     CodegenOptions::from_command_line(arguments)
 }
 
-/// The arguments of the link, with the whole program's object first and without what went into it.
+/// Returns the arguments of the link with the whole program's object first, and without the bitcode that went into it.
 fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
     let archives = rebuilt_archives(context, &named_archives(line), scratch)?;
-    let inputs: HashMap<usize, InputKind> = line.inputs.iter().map(|i| (i.at, i.kind)).collect();
+    let inputs: HashMap<usize, InputKind> = line.inputs.iter().map(|i| (i.index, i.kind)).collect();
     let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-Xlinker".into(), object.into()];
     let mut skip = false;
     for (at, argument) in line.arguments.iter().enumerate() {
@@ -135,7 +132,7 @@ fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, s
     Ok(out)
 }
 
-/// `-l foo` as one argument; whether the next argument went into it.
+/// Joins `-l foo` into one argument. Returns true if the next argument was consumed.
 fn library_name(argument: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
     match next {
         Some(next) if argument == "-l" => (joined("-l", next), true),
@@ -143,7 +140,7 @@ fn library_name(argument: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
     }
 }
 
-/// The archive that an argument names, if it is one that was rebuilt.
+/// Returns the rebuilt version of the archive that an argument names, if there is one.
 fn archive_of<'a>(argument: &OsStr, archives: &'a HashMap<PathBuf, PathBuf>) -> Option<&'a PathBuf> {
     if let Some(name) = argument.as_bytes().strip_prefix(b"-l") {
         let file = library_file(name);
@@ -152,8 +149,8 @@ fn archive_of<'a>(argument: &OsStr, archives: &'a HashMap<PathBuf, PathBuf>) -> 
     archives.get(Path::new(argument))
 }
 
-/// The files that may be archives: those that arguments name, and those that `-l` finds in the folders of `-L`. (lld lists
-/// what it reads only where it links to the end.)
+/// Returns the files that may be archives: those that arguments name, and those that `-l` finds in the folders of `-L`. lld's own list of
+/// dependencies is not available, because it writes one only for complete links.
 fn named_archives(line: &CommandLine) -> Vec<PathBuf> {
     let arguments = &line.arguments;
     let after = |at: usize, option: &[u8]| match arguments[at].as_bytes().strip_prefix(option)? {
@@ -161,7 +158,8 @@ fn named_archives(line: &CommandLine) -> Vec<PathBuf> {
         joined => Some(OsStr::from_bytes(joined).to_owned()),
     };
     let folders: Vec<PathBuf> = (0..arguments.len()).filter_map(|at| after(at, b"-L")).map(PathBuf::from).collect();
-    let mut out: Vec<PathBuf> = arguments.iter().flat_map(|w| link::names_in(w)).map(PathBuf::from).filter(|p| p.is_file()).collect();
+    let mut out: Vec<PathBuf> =
+        arguments.iter().flat_map(|w| link::possible_file_names(w)).map(PathBuf::from).filter(|p| p.is_file()).collect();
     for library in (0..arguments.len()).filter_map(|at| after(at, b"-l")) {
         let file = library_file(library.as_bytes());
         out.extend(folders.iter().map(|folder| folder.join(OsStr::from_bytes(&file))).find(|p| p.is_file()));
@@ -169,7 +167,7 @@ fn named_archives(line: &CommandLine) -> Vec<PathBuf> {
     out
 }
 
-/// The archive that `-l` means by a name.
+/// Returns the file name of the archive that `-l` looks for.
 fn library_file(name: &[u8]) -> Vec<u8> {
     match name.strip_prefix(b":") {
         Some(file) => file.to_vec(),
@@ -177,12 +175,12 @@ fn library_file(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Archives that hold bitcode, rebuilt without it.
+/// Rebuilds archives that contain bitcode without it. Returns the new archives by the paths of the old ones.
 fn rebuilt_archives(context: &DriverContext, paths: &[PathBuf], scratch: &Path) -> Result<HashMap<PathBuf, PathBuf>> {
     let mut out = HashMap::new();
     for (i, path) in paths.iter().enumerate() {
         let Ok(bytes) = fs::read(path) else { continue };
-        let bytes = frames::self_contained(context, path, bytes)?;
+        let bytes = frames::expand_thin_archive(context, path, bytes)?;
         if !frames::is_archive(&bytes) {
             continue;
         }

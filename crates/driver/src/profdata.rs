@@ -1,7 +1,7 @@
-//! `trodden export profdata`: a path profile as a profile of LLVM's, of edges for clang and rustc (`-fprofile-use`, `-Cprofile-use`), or of
-//! regions for `llvm-cov`, whichever the program was built for.
+//! `trodden export profdata`: converts a path profile to one of LLVM's profiles. Depending on how the program was built, these are edge
+//! counts for clang and rustc (`-fprofile-use`, `-Cprofile-use`), or region counts for `llvm-cov`.
 //!
-//! The text is made here, its indexed form by LLVM's own tool, whose format is that of the compilers of the same LLVM.
+//! The text format is written here, and converted to the indexed format by `llvm-profdata` of the same version as the compilers.
 
 mod raw;
 mod text;
@@ -19,10 +19,7 @@ use trodden_profile::{CallTarget, EdgeCounts, EdgeError, ImageProfile, Profile, 
 use trodden_text::words::listed;
 use trodden_unit::EdgeProfile;
 
-/// The profile as text.
-///
-/// # Errors
-/// The program was built without markers.
+/// Converts a profile to LLVM's text format.
 pub fn text(profile: &Profile) -> Result<Vec<u8>> {
     Ok(text::proftext(&edges(profile)?).into_bytes())
 }
@@ -31,44 +28,38 @@ fn edges(profile: &Profile) -> Result<EdgeCounts> {
     let edges = EdgeCounts::new(profile, &targets)?;
     if !edges.without_markers.is_empty() {
         let sources = listed(&edges.without_markers, 1);
-        log::info!("built without LLVM's counters, and not in the profile: {sources}");
+        log::info!("left out, because built without LLVM's counters: {sources}");
     }
     Ok(edges)
 }
 
-/// LLVM's counters of coverage, for `llvm-cov`.
-///
-/// # Errors
-/// The program was not built for coverage.
+/// Returns the values of LLVM's coverage counters, for `llvm-cov`.
 pub fn coverage(profile: &Profile) -> Result<EdgeCounts> {
     let of_edges = |e: &EdgeProfile| !e.functions.is_empty() && !e.is_coverage();
     let mut all = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     if all.any(of_edges) {
-        bail!("the program was built with --pgo, whose counters are of edges: build it with --coverage instead, and record again");
+        bail!("the program was built with --pgo, which counts edges. Build it with --coverage instead, and record again");
     }
     match edges(profile) {
         Err(error) if matches!(error.downcast_ref(), Some(EdgeError::NoPlaceholders)) => {
             bail!(
-                "the program was built without coverage: build it with `trodden build --coverage -- ...` (`trodden cc \
-                --trodden=coverage`, `cargo trodden build --coverage`), and record again"
+                "the program was built without coverage. Build it with `trodden build --coverage -- ...`, `trodden cc \
+                --trodden=coverage` or `cargo trodden build --coverage`, and record again"
             )
         }
         other => other,
     }
 }
 
-/// The profile in LLVM's indexed form.
+/// Converts a profile to LLVM's indexed format.
 ///
 /// # Errors
-/// The program was built without markers, or `llvm-profdata` is missing or fails.
+/// Fails if the program was built without LLVM's counters, or if `llvm-profdata` is missing or fails.
 pub fn indexed(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
     indexed_form(context, edges(profile)?)
 }
 
-/// Counters in LLVM's indexed form.
-///
-/// # Errors
-/// `llvm-profdata` is missing or fails.
+/// Converts counter values to LLVM's indexed format.
 pub fn indexed_form(context: &DriverContext, mut edges: EdgeCounts) -> Result<Vec<u8>> {
     let tool = Tool::Profdata.find(context)?;
     let folder = context.folder("trodden-profdata-")?;
@@ -78,7 +69,7 @@ pub fn indexed_form(context: &DriverContext, mut edges: EdgeCounts) -> Result<Ve
     let mut parts = vec![("prog.proftext", text::proftext(&edges).into_bytes())];
     if !in_raw.is_empty() {
         parts.push(("prog.profraw", raw::profraw(&in_raw, edges.version)));
-        // LLVM's tool calls a text without functions empty, and refuses it.
+        // `llvm-profdata` rejects a text without functions as empty.
         parts.retain(|(name, _)| *name == "prog.profraw" || !edges.functions.is_empty());
     }
     let mut command = Command::new(&tool);
@@ -89,21 +80,21 @@ pub fn indexed_form(context: &DriverContext, mut edges: EdgeCounts) -> Result<Ve
         command.arg(from);
     }
     let made = command.arg("-o").arg(&to).output().with_context(|| format!("cannot run {}", tool.display()))?;
-    succeeded(made, format_args!("{} refuses the profile", tool.display()))?;
+    succeeded(made, format_args!("{} rejects the profile", tool.display()))?;
     fs::read(&to).with_context(|| format!("cannot read {}", to.display()))
 }
 
-/// What indirect calls may have called in an image: the functions of its symbol table that the profile has names for.
-/// Nothing if the image is not there any more as it was.
+/// Returns the possible targets of indirect calls in an image: the functions in its symbol table that have a name in the profile. Empty
+/// if the image has changed or is gone.
 fn targets(image: &ImageProfile) -> Targets {
     let edges = || image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
-    // Coverage has no use for them.
+    // Coverage does not need them.
     if edges().all(EdgeProfile::is_coverage) {
         return Targets::new();
     }
     let changed = || {
         let path = if image.path.is_empty() { "an image without a path" } else { &image.path };
-        log::info!("{path} is not there as it ran: targets of indirect calls are left out");
+        log::info!("{path} was changed or removed since it ran: targets of indirect calls are left out");
         Targets::new()
     };
     let Ok(bytes) = fs::read(&image.path) else { return changed() };
@@ -131,7 +122,7 @@ fn targets(image: &ImageProfile) -> Targets {
     targets
 }
 
-/// Names that profiles have: that of a local function begins with its source file (`file.c;name`).
+/// Names of functions in profiles. Those of local functions start with the source file (`file.c;name`).
 #[derive(Default)]
 struct Names<'a> {
     global: HashSet<&'a str>,
@@ -150,15 +141,15 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// The name for a symbol, which for a local one may depend on its source file.
+    /// Returns the name for a symbol, which for local symbols may depend on the source file. `None` if there is none, or it is ambiguous.
     fn find(&self, symbol: &str, local: bool, source: &str) -> Option<&'a str> {
         if let Some(name) = self.global.get(symbol) {
             return Some(name);
         }
         let all = self.local.get(symbol).filter(|_| local)?;
         let base = |path: &str| Path::new(path).file_name().map(ToOwned::to_owned);
-        let from_there = |name: &&&str| name.rsplit_once(';').is_some_and(|(file, _)| base(file) == base(source));
-        let fitting: Vec<&&str> = if all.len() > 1 { all.iter().filter(from_there).collect() } else { all.iter().collect() };
-        if let [one] = fitting[..] { Some(one) } else { None }
+        let is_of_source = |name: &&&str| name.rsplit_once(';').is_some_and(|(file, _)| base(file) == base(source));
+        let matching: Vec<&&str> = if all.len() > 1 { all.iter().filter(is_of_source).collect() } else { all.iter().collect() };
+        if let [name] = matching[..] { Some(name) } else { None }
     }
 }

@@ -1,5 +1,5 @@
-//! What the units of a profile compute: their kept bitcode, from the image or the unit cache, goes through the plugin
-//! once more, which writes properties and makes no code.
+//! Properties of the units of a profile. The plugin computes them from the units' bitcode, which is taken from the image or from the unit
+//! cache. No code is generated.
 
 use crate::context::DriverContext;
 use crate::experiment;
@@ -18,16 +18,14 @@ use trodden_unit::{CodegenOptions, Frame, FunctionMap, Identity, Image, UnitCach
 #[derive(Default)]
 pub struct KnownProperties {
     units: HashMap<Identity, UnitProperties>,
-    /// Where a function of a unit stands.
+    /// Index of a function in its unit.
     functions: HashMap<(Identity, String), usize>,
-    /// Units whose bitcode was not found, or that ask for options that are refused, with the reason.
+    /// Units without properties, with the reason.
     missing: BTreeMap<Identity, String>,
 }
 
-/// Gets the properties of units, each with the path of the image that it is in. A unit whose bitcode is not to be found has none.
-///
-/// # Errors
-/// Clang or the plugin is missing, or refuses a unit.
+/// Determines the properties of units, which are given with the paths of their images. Units whose bitcode is missing, or whose map has
+/// invalid compiler options, have none.
 pub fn of<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, Identity, &'a UnitMap)>) -> Result<KnownProperties> {
     let mut known = KnownProperties::default();
     let store = context.store()?;
@@ -46,7 +44,7 @@ pub fn of<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str,
             }
         }
     }
-    for (unit, properties) in collect(context, &work)? {
+    for (unit, properties) in describe_units(context, &work)? {
         known.functions.extend(properties.functions.iter().enumerate().map(|(at, f)| ((unit, f.name.clone()), at)));
         known.units.insert(unit, properties);
     }
@@ -54,20 +52,20 @@ pub fn of<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str,
 }
 
 impl KnownProperties {
-    /// The properties of a function of a unit.
+    /// Returns the properties of a function and of its unit. `None` if there are none, or they do not match the function's map.
     pub fn of(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
         let properties = self.units.get(&unit)?;
         let found = &properties.functions[*self.functions.get(&(unit, function.name.clone()))?];
         (found.blocks.len() == function.blocks.len()).then_some((properties, found))
     }
 
-    /// Why a unit has no properties; `None` if all have.
+    /// Returns the reason why some unit has no properties, or `None` if all have.
     pub fn missing(&self) -> Option<&str> {
         self.missing.values().next().map(String::as_str)
     }
 }
 
-/// The frames in an image on disk; none if it is gone or stripped.
+/// Returns the frames in an image on disk. Empty if it is gone or stripped.
 fn frames_of(image: &str) -> HashMap<Identity, Frame> {
     let read = fs::read(image).ok().and_then(|bytes| Image::read(&bytes).ok());
     read.into_iter().flat_map(|image| image.frames).map(|f| (f.unit, f)).collect()
@@ -84,7 +82,7 @@ fn bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitCache)
     }
 }
 
-/// A unit to be sent through the plugin.
+/// A unit whose properties are to be determined.
 struct Job<'a> {
     unit: Identity,
     map: &'a UnitMap,
@@ -92,8 +90,8 @@ struct Job<'a> {
     bitcode: Vec<u8>,
 }
 
-/// Sends units through the plugin, on all processors.
-fn collect(context: &DriverContext, work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
+/// Determines the properties of units, in parallel.
+fn describe_units(context: &DriverContext, work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
     if work.is_empty() {
         return Ok(Vec::new());
     }
@@ -101,14 +99,14 @@ fn collect(context: &DriverContext, work: &[Job]) -> Result<Vec<(Identity, UnitP
     let folder = context.folder("trodden-properties-")?;
     let done = Mutex::new(Vec::new());
     on_all_processors(context, work, "units", |job| {
-        let properties = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;
+        let properties = describe_unit(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;
         done.lock().unwrap_or_else(|e| e.into_inner()).push((job.unit, properties));
         Ok(())
     })?;
     Ok(done.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
-fn one(compiler: &DriverCompiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitProperties> {
+fn describe_unit(compiler: &DriverCompiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitProperties> {
     let [input, output, result] = ["bc", "o", "properties"].map(|end| format!("{unit}.{end}"));
     fs::write(folder.join(&input), bitcode)?;
     let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
@@ -116,8 +114,9 @@ fn one(compiler: &DriverCompiler, folder: &Path, Job { unit, map, codegen, bitco
     command.current_dir(folder);
     experiment::set(&mut command, &request.write(&InputFolder::at(folder))?);
     compiler.run(command, Path::new(&input))?;
-    let mut properties =
-        UnitProperties::from_bytes(&fs::read(folder.join(&result)).context("the plugin wrote no properties: is it of this version?")?)?;
+    let mut properties = UnitProperties::from_bytes(
+        &fs::read(folder.join(&result)).context("the plugin wrote no properties: does it belong to this version of trodden?")?,
+    )?;
     if properties.files != map.files || properties.scopes != map.scopes {
         properties.forget_positions();
     }

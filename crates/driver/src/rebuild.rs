@@ -1,8 +1,8 @@
-//! Objects rebuilt from the bitcode of their units, with other parameters.
+//! Rebuilds objects from the bitcode of their units, with other instrumentation.
 //!
-//! One way into LLVM for all: clang compiles the bitcode with optimisation left out (it was done) and the plugin
-//! loaded. An object whose symbols would not all come back (it was edited after the compiler, or merged it with
-//! assembly) is kept as it is, and the caller learns of it.
+//! Clang compiles the bitcode with the plugin and without optimisation, which has been done before. An object that defines symbols which
+//! its bitcode does not (because it was edited after compilation, or merged with assembly) remains unchanged, and is reported to the
+//! caller.
 
 use crate::assets;
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -23,7 +23,7 @@ use trodden_unit::experiment::EXPERIMENT_VARIABLE;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
-/// Compiles bitcode through the plugin.
+/// Compiles bitcode with the plugin.
 #[derive(Debug)]
 pub struct DriverCompiler {
     clang: PathBuf,
@@ -33,28 +33,19 @@ pub struct DriverCompiler {
 }
 
 impl DriverCompiler {
-    /// A compiler with the file of a request to the plugin; empty: by default.
-    ///
-    /// # Errors
-    /// Clang, the plugin or the store is missing.
+    /// Creates a compiler for a request to the plugin, which is named by its file. An empty name stands for the default request.
     pub fn new(context: &DriverContext, request: OsString) -> Result<DriverCompiler> {
         let plugin = assets::PLUGIN.find(context)?;
         Ok(DriverCompiler { clang: Tool::Clang.find(context)?, plugin, store: context.store()?.root().to_owned(), request })
     }
 
-    /// Makes an object.
-    ///
-    /// # Errors
-    /// Clang fails; the message is clang's.
+    /// Compiles bitcode to an object.
     pub fn object(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Result<()> {
         self.run(self.command(bitcode, codegen, output), bitcode)
     }
 
-    /// What distinguishes compilers that would make other objects: clang's file as file systems see it (it is large), and
-    /// the plugin's content.
-    ///
-    /// # Errors
-    /// One of them cannot be read.
+    /// Returns an identity that differs for compilers which generate different objects. It depends on the path, size and modification time
+    /// of clang, which is too large to hash, and on the plugin's content.
     pub fn identity(&self) -> Result<Identity> {
         let clang = fs::canonicalize(&self.clang).with_context(|| format!("cannot find {}", self.clang.display()))?;
         let file = fs::metadata(&clang).with_context(|| format!("cannot read {}", clang.display()))?;
@@ -63,7 +54,7 @@ impl DriverCompiler {
         Ok(Identity::from_content(all.as_bytes()))
     }
 
-    /// The command that makes an object.
+    /// Returns the command that compiles bitcode to an object.
     pub fn command(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Command {
         let mut command = Command::new(&self.clang);
         command
@@ -76,31 +67,28 @@ impl DriverCompiler {
         command
     }
 
-    /// Runs it.
-    ///
-    /// # Errors
-    /// Clang fails; the message is clang's.
+    /// Runs such a command.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let made = command.output().with_context(|| format!("cannot run {}", self.clang.display()))?;
         succeeded(made, format_args!("{} cannot be compiled", bitcode.display())).map(drop)
     }
 }
 
-/// Objects rebuilt, each unit once.
+/// Replaces objects by those that were compiled from their units.
 #[derive(Debug)]
 pub struct Rebuilder {
     folder: PathBuf,
-    made: HashMap<Identity, PathBuf>,
+    objects: HashMap<Identity, PathBuf>,
     scratch: usize,
-    /// What was kept as it is, with the reason.
-    pub kept: Vec<String>,
+    /// Messages about objects that could not be replaced.
+    pub unchanged: Vec<String>,
 }
 
 impl Rebuilder {
-    /// Compiles every unit of `frames` again, on all processors.
+    /// Compiles every unit of `frames` once, in parallel.
     ///
     /// # Errors
-    /// A unit's bitcode was not kept, or does not compile.
+    /// Fails if a unit has no bitcode, or it does not compile.
     pub fn compile(context: &DriverContext, compiler: &DriverCompiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
         let mut distinct: Vec<&Frame> = frames.iter().collect();
         distinct.sort_by_key(|f| f.unit);
@@ -110,30 +98,27 @@ impl Rebuilder {
         Ok(Rebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
     }
 
-    /// Takes objects that were made of units before; `folder` is for what else it has to write.
-    pub fn new(made: HashMap<Identity, PathBuf>, folder: &Path) -> Rebuilder {
-        Rebuilder { folder: folder.to_owned(), made, scratch: 0, kept: Vec::new() }
+    /// Uses objects that were compiled from units before. Temporary files go to `folder`.
+    pub fn new(objects: HashMap<Identity, PathBuf>, folder: &Path) -> Rebuilder {
+        Rebuilder { folder: folder.to_owned(), objects, scratch: 0, unchanged: Vec::new() }
     }
 
-    /// The object made of a unit.
+    /// Returns the object compiled from a unit.
     pub fn unit(&self, unit: Identity) -> Option<&Path> {
-        self.made.get(&unit).map(PathBuf::as_path)
+        self.objects.get(&unit).map(PathBuf::as_path)
     }
 
-    /// What takes the place of a file that a link reads.
-    ///
-    /// # Errors
-    /// An archive is damaged, or a tool fails.
-    pub fn file(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    /// Returns the replacement of an object or archive that a link reads. Files without units are returned unchanged.
+    pub fn replace_file(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
         if !frames::is_archive(&bytes) {
-            return self.object(name, bytes);
+            return self.replace_object(name, bytes);
         }
-        if frames::of_file(&bytes).is_empty() {
+        if frames::frames_in_file(&bytes).is_empty() {
             return Ok(bytes);
         }
         let mut members = Vec::new();
         for member in frames::members(&bytes).with_context(|| format!("the archive {name} is damaged"))? {
-            let bytes = self.object(&format!("{name}({})", member.name), member.bytes)?;
+            let bytes = self.replace_object(&format!("{name}({})", member.name), member.bytes)?;
             members.push(ArchiveMember { name: member.name, bytes });
         }
         let scratch = self.scratch_folder()?;
@@ -142,29 +127,29 @@ impl Rebuilder {
         Ok(fs::read(path)?)
     }
 
-    /// What takes the place of an object.
-    fn object(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
-        let frames = frames::of_object(&bytes);
-        let objects: Vec<PathBuf> = frames.iter().filter_map(|f| self.made.get(&f.unit).cloned()).collect();
+    /// Returns the replacement of an object.
+    fn replace_object(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        let frames = frames::frames_in_object(&bytes);
+        let objects: Vec<PathBuf> = frames.iter().filter_map(|f| self.objects.get(&f.unit).cloned()).collect();
         let new = match objects.as_slice() {
             [] => return Ok(bytes),
             [one] => fs::read(one)?,
-            several => self.merged(several)?,
+            several => self.merge(several)?,
         };
-        let missing: Vec<_> = frames::defined(&bytes)?.difference(&frames::defined(&new)?).cloned().collect();
+        let missing: Vec<_> = frames::defined_symbols(&bytes)?.difference(&frames::defined_symbols(&new)?).cloned().collect();
         if let Some(symbol) = missing.first() {
             let symbol = String::from_utf8_lossy(symbol);
-            self.kept.push(format!("{name} stays as it is: it defines `{symbol}`, which its bitcode does not"));
+            self.unchanged.push(format!("{name} remains unchanged: it defines `{symbol}`, but its bitcode does not"));
             return Ok(bytes);
         }
         Ok(new)
     }
 
-    /// One object of several, as `ld -r` had made the one that they replace.
-    fn merged(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
+    /// Merges objects, as `ld -r` did to make the one that they replace.
+    fn merge(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
         let path = self.scratch_folder()?.join("merged.o");
         let made = Command::new("ld").arg("-r").arg("-o").arg(&path).args(objects).output();
-        succeeded(made.context("cannot run ld: run `apt-get install binutils`")?, "ld -r fails")?;
+        succeeded(made.context("cannot run ld: install it with `apt-get install binutils`")?, "ld -r failed")?;
         Ok(fs::read(path)?)
     }
 
@@ -176,10 +161,7 @@ impl Rebuilder {
     }
 }
 
-/// Does the same with each item (`what`: their name in the plural), on all processors.
-///
-/// # Errors
-/// It fails for one.
+/// Processes items in parallel, and displays progress. `what` is the name of the items in the plural.
 pub fn on_all_processors<T: Sync>(
     context: &DriverContext,
     items: &[T],
@@ -205,17 +187,17 @@ pub fn on_all_processors<T: Sync>(
 fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Result<()> {
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
-    fs::write(&bitcode, frame.bitcode().with_context(|| format!("no other variant of {}", map.source))?)?;
+    fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild {}", map.source))?)?;
     let made = codegen_of(&map).and_then(|codegen| compiler.object(&bitcode, &codegen, &object_path(folder, frame.unit)));
     made.with_context(|| format!("unit of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
 }
 
-/// By which options code is made of a unit again.
+/// Returns the code-generation options of a unit.
 ///
 /// # Errors
-/// Its map asks for something else than code generation: it may come from anywhere.
+/// Fails if the map contains any other options, since maps may come from untrusted programs.
 pub fn codegen_of(map: &UnitMap) -> Result<CodegenOptions> {
     Ok(CodegenOptions::from_map(&map.codegen)?)
 }

@@ -1,15 +1,13 @@
-//! Link recipes: what is needed to link an image again, with other objects in place of the old ones, when its sources and its build folder
-//! are gone.
+//! Link recipes: everything needed to link an image again with other objects, even if its sources and its build folder are gone.
 //!
 //! ```text
 //! ROOT/links/IMAGE/BUILD-ID.json      the recipe (BUILD-ID is `none` without one)
 //! ROOT/objects/ab/abcdef...           contents of input files, by their hash
 //! ```
-//! A recipe names the command line with response files expanded and without what trodden added, the folder, the few
-//! variables of the environment that linking heeds, and every input file that is the user's own, by content. Files of
-//! the system and of the toolchain are not kept.
+//! A recipe contains the user's command line with response files expanded, the folder, the environment variables that affect linking, and
+//! the input files by content, except files of the system and the toolchain.
 
-use crate::assets::BEGUN;
+use crate::assets::TEMPORARY_PREFIX;
 use crate::compile_step::SourceLanguage;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -20,64 +18,64 @@ use std::path::PathBuf;
 use trodden_profile::whole_file;
 use trodden_unit::{Identity, Image, UnitCache};
 
-/// Version of the recipe's form.
+/// Version of the format.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// How an image was linked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
-    /// [`SCHEMA_VERSION`].
+    /// Version of the format, [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The compiler driver that linked (`clang`, `clang++`).
+    /// The compiler driver that linked (`clang` or `clang++`).
     pub driver: SourceLanguage,
-    /// Its command line.
+    /// Its arguments.
     pub arguments: Vec<SystemText>,
     /// The folder in which it ran.
     pub directory: SystemText,
-    /// Variables that linking heeds.
+    /// Environment variables that affect linking.
     pub environment: Vec<(String, SystemText)>,
-    /// Sources that the same command compiled, and what to link in their place.
+    /// Sources that the same command compiled, with what to link instead.
     pub sources: Vec<SourceInput>,
-    /// Input files: absolute path and content.
+    /// Input files.
     pub files: Vec<FileInput>,
 }
 
 /// A source on the command line of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceInput {
-    /// Its place in [`Recipe::arguments`].
+    /// Index in [`Recipe::arguments`].
     pub at: usize,
-    /// What was made of it.
+    /// What it was compiled to.
     #[serde(flatten)]
     pub made: BuildProduct,
 }
 
-/// What was made of a source.
+/// What a source was compiled to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BuildProduct {
-    /// An instrumented unit.
+    /// An instrumented unit, by identity.
     Unit(String),
-    /// Some object without instrumentation.
+    /// An object without instrumentation, by the hash of its content.
     Object(String),
 }
 
 /// A file that the link read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInput {
-    /// Its absolute path then.
+    /// Its absolute path at the time of the link.
     pub path: SystemText,
     /// Hash of its content.
     pub content: String,
 }
 
-/// Text of the system's kind: UTF-8 in nearly every case, else bytes.
+/// An operating-system string, stored as text if it is valid UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SystemText {
-    /// UTF-8.
+    /// Valid UTF-8.
     Text(String),
-    /// Anything else.
+    /// Any other bytes.
     Bytes(Vec<u8>),
 }
 
@@ -97,7 +95,7 @@ impl From<&OsStr> for SystemText {
 }
 
 impl SystemText {
-    /// As the system takes it.
+    /// Converts it to an operating-system string.
     pub fn to_os(&self) -> OsString {
         match self {
             SystemText::Text(text) => text.into(),
@@ -105,44 +103,41 @@ impl SystemText {
         }
     }
 
-    /// As a path.
+    /// Converts it to a path.
     pub fn to_path(&self) -> PathBuf {
         self.to_os().into()
     }
 }
 
-/// Where recipes and contents are.
+/// Storage of recipes and of the contents of their files.
 #[derive(Clone, Debug)]
 pub struct RecipeStore {
     root: PathBuf,
 }
 
 impl RecipeStore {
-    /// Beside the units of a store.
+    /// Opens the recipes in the folder of a unit cache.
     pub fn beside(store: &UnitCache) -> RecipeStore {
         RecipeStore { root: store.root().to_owned() }
     }
 
     /// Stores the recipe of an image.
-    ///
-    /// # Errors
-    /// The store cannot be written.
     pub fn put(&self, image: &Image, recipe: &Recipe) -> Result<()> {
         let path = self.path(image);
         let text = serde_json::to_vec(recipe)?;
-        whole_file::write_again(&path, BEGUN, &text).with_context(|| format!("cannot write {}", path.display()))
+        whole_file::write_again(&path, TEMPORARY_PREFIX, &text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The recipe of an image.
+    /// Returns the recipe of an image.
     ///
     /// # Errors
-    /// There is none, or it is damaged or of another version.
+    /// Fails if there is none, or it is damaged or of another version.
     pub fn get(&self, image: &Image) -> Result<Recipe> {
         let path = self.path(image);
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
-                "the store {} does not know how image {} was linked: link it again by `trodden cc`, without `keep=map`, or set \
+                "the store {} does not know how image {} was linked. Link it again with `trodden cc` and without `keep=map`, or set \
                     TRODDEN_CACHE to the store of the machine that built it",
                 self.root.display(),
                 image.identity
@@ -153,7 +148,7 @@ impl RecipeStore {
             .with_context(|| format!("the link recipe {} is damaged: link the program again", path.display()))?;
         if recipe.schema_version != SCHEMA_VERSION {
             bail!(
-                "the link recipe {} is of version {}, this trodden reads {SCHEMA_VERSION}: link the program again",
+                "the link recipe {} has version {}, but this trodden reads version {SCHEMA_VERSION}: link the program again",
                 path.display(),
                 recipe.schema_version
             );
@@ -166,26 +161,21 @@ impl RecipeStore {
         self.root.join("links").join(image.identity.to_string()).join(format!("{build}.json"))
     }
 
-    /// Stores a file's content and gives its name.
-    ///
-    /// # Errors
-    /// The store cannot be written.
+    /// Stores a file's content, and returns its name.
     pub fn put_content(&self, bytes: &[u8]) -> Result<String> {
         let name = Identity::from_content(bytes).to_string();
         let path = self.content_path(&name);
         let there = path.metadata().is_ok_and(|m| m.len() == bytes.len() as u64);
         if !there {
-            whole_file::write_again(&path, BEGUN, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+            whole_file::write_again(&path, TEMPORARY_PREFIX, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(name)
     }
 
-    /// Reads a content.
-    ///
-    /// # Errors
-    /// It is missing or damaged.
+    /// Reads a content by name.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
-        let identity = Identity::parse(name).ok_or_else(|| anyhow!("`{name}` names no content: the link recipe is damaged"))?;
+        let identity =
+            Identity::parse(name).ok_or_else(|| anyhow!("`{name}` is not the name of a stored file: the link recipe is damaged"))?;
         let path = self.content_path(name);
         let bytes =
             fs::read(&path).with_context(|| format!("cannot read {} (an input of the link): link the program again", path.display()))?;

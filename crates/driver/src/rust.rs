@@ -1,16 +1,15 @@
-//! Standing in for rustc and for its linker, on behalf of `cargo trodden`.
+//! The wrapper of rustc and its linker, for `cargo trodden`.
 //!
-//! As rustc: crates that are linked for the target (programs, tests, `cdylib`s, `dylib`s) also write their bitcode, and
-//! get us as the linker. As the linker: the bitcode goes through clang with the plugin, and the object made of it takes
-//! the place of rustc's.
+//! The wrapper makes crates that are linked for the target (programs, tests, `cdylib`s, `dylib`s) also write their bitcode, and use this
+//! program as the linker. The linker compiles the bitcode by clang with the plugin, and links the result instead of rustc's object.
 //!
 //! | crate type | what is instrumented |
 //! |---|---|
-//! | `bin`, tests, `cdylib` | one module of everything, the standard library included (fat LTO) |
-//! | `cdylib` together with `rlib` | the same; rustc runs twice, because it does no LTO for both at once |
-//! | `dylib` | the crate itself; rustc does no LTO for it, so its dependencies stay as they are |
+//! | `bin`, tests, `cdylib` | the whole program as one module, including the standard library (fat LTO) |
+//! | `cdylib` together with `rlib` | the same; rustc runs twice, because it does not support LTO for both at once |
+//! | `dylib` | the crate itself, but not its dependencies, because rustc does not support LTO for it |
 //! | `rlib` | nothing yet: it becomes part of programs |
-//! | `staticlib` | nothing: it is linked elsewhere |
+//! | `staticlib` | nothing, because it is linked elsewhere |
 
 use crate::assets;
 use crate::cc::pgo;
@@ -30,23 +29,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_unit::CodegenOptions;
 
-/// Variable that says in which role cargo or rustc calls this program.
+/// Variable with the role in which cargo or rustc calls this program.
 pub const ROLE_VARIABLE: &str = "TRODDEN_CARGO_ROLE";
-/// The role of rustc.
+/// The role of the wrapper of rustc.
 pub const WRAPPER: &str = "rustc";
 /// The role of the linker.
 pub const LINKER: &str = "linker";
-/// Variable that identifies the way of counting, for cargo: what was built in another way is rebuilt.
-pub const WAY_VARIABLE: &str = "TRODDEN_CARGO_WAY";
-/// Variable that names the bitcode for the linker.
+/// Variable that identifies the instrumentation, so that cargo rebuilds what was built with another one.
+pub const CONFIGURATION_VARIABLE: &str = "TRODDEN_CARGO_WAY";
+/// Variable that passes the path of the bitcode to the linker.
 const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 
-/// Runs rustc: `arguments` begin with its name. `out` takes what is added to what rustc prints.
-///
-/// # Errors
-/// rustc cannot be run.
+/// Runs rustc, whose name is the first of the `arguments`. Additions to rustc's output are written to `out`.
 pub fn wrap(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<ExitCode> {
-    let Some((rustc, rest)) = arguments.split_first() else { bail!("cargo names no rustc") };
+    let Some((rustc, rest)) = arguments.split_first() else { bail!("cargo did not pass the name of rustc") };
     let Some(job) = Job::read(rest) else {
         if rest == ["-vV"] {
             return version(context, rustc, out);
@@ -62,33 +58,32 @@ pub fn wrap(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Wri
         }
         last = Some(status);
     }
-    if names_matter(context)? {
+    if names_must_match(context)? {
         job.remove_temporaries()?;
     }
     Ok(last.map_or(ExitCode::SUCCESS, trodden_launch::process::exit_code))
 }
 
-/// rustc's version with the way of counting, which makes it another compiler for cargo. Cargo makes names of it, too:
-/// where those have to be the plain build's, it is left as it is, and only builds with such a profile are distinguished from
-/// those without.
+/// Prints rustc's version, followed by the identity of the instrumentation, so that cargo regards it as another compiler. Cargo also
+/// derives symbol names from the version, so it is unchanged if names must match those of a plain build.
 fn version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
-    if !names_matter(context)? {
-        writeln!(out, "trodden: {}", context.variable(WAY_VARIABLE).and_then(OsStr::to_str).unwrap_or_default())?;
+    if !names_must_match(context)? {
+        writeln!(out, "trodden: {}", context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default())?;
         out.flush()?;
     }
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Whether a profile is collected or used, which goes by names.
-fn names_matter(context: &DriverContext) -> Result<bool> {
-    Ok(pgo::names_matter(context, &experiment::of_environment(context)?))
+/// Whether an edge profile is collected or used, which refers to functions by name.
+fn names_must_match(context: &DriverContext) -> Result<bool> {
+    Ok(pgo::names_must_match(context, &experiment::of_environment(context)?))
 }
 
 /// A crate that rustc compiles for the target.
 #[derive(Debug, Default)]
 struct Job {
-    /// rustc's arguments, crate types and those that are decided here taken out.
+    /// rustc's arguments, without crate types and other options that are decided here.
     arguments: Vec<OsString>,
     name: String,
     extra: String,
@@ -101,7 +96,6 @@ struct Job {
     codegen: Codegen,
 }
 
-/// Options of rustc that decide how machine code is made.
 #[derive(Debug, Default)]
 struct Codegen {
     level: Option<String>,
@@ -111,7 +105,6 @@ struct Codegen {
 }
 
 impl Codegen {
-    /// The same for clang.
     fn arguments(&self) -> Vec<String> {
         let level = self.level.as_deref().unwrap_or("0");
         let pic = match self.relocation.as_deref() {
@@ -127,7 +120,7 @@ impl Codegen {
 }
 
 impl Job {
-    /// Reads rustc's arguments; `None` if nothing is compiled to code for the target.
+    /// Parses rustc's arguments. `None` if no code is generated for the target.
     fn read(arguments: &[OsString]) -> Option<Job> {
         let mut job = Job::default();
         let mut target = false;
@@ -146,7 +139,7 @@ impl Job {
         (target && job.emit.iter().any(|e| e == "link")).then_some(job)
     }
 
-    /// Takes in an option; says whether it is decided here and not passed on as it is.
+    /// Interprets an option. Returns true if it is decided here, and therefore not passed on.
     fn option(&mut self, option: &str, value: Option<&str>) -> bool {
         let owned = || value.unwrap_or_default().to_owned();
         match option {
@@ -175,11 +168,11 @@ impl Job {
             "lto" => self.lto = value(),
             _ => {}
         }
-        // Libraries must have bitcode, whatever cargo thinks of the program's link.
+        // Libraries must contain bitcode, even if cargo does not request LTO.
         matches!(key, "lto" | "incremental" | "embed-bitcode")
     }
 
-    /// The commands that make everything that cargo wants: rustc once, or once for each way.
+    /// Returns the commands that make everything cargo requests: rustc once, or twice for crate types that need different options.
     fn commands(&self, context: &DriverContext, rustc: &OsStr) -> Result<Vec<Command>> {
         let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
         let (wholes, others): (Vec<&str>, Vec<&str>) = types.iter().partition(|t| ["bin", "cdylib"].contains(t));
@@ -193,19 +186,18 @@ impl Job {
         if !wholes.is_empty() {
             let emit: Vec<String> = self.emit.iter().filter(|e| *e == "link").cloned().collect();
             let mut second = self.program(context, rustc, &wholes, &emit)?;
-            // The first run has given its warnings.
+            // The first run has printed all warnings.
             second.args(["--cap-lints", "allow"]);
             commands.push(second);
         }
         Ok(commands)
     }
 
-    /// One module of everything.
+    /// Returns the command that compiles the whole program as one module.
     fn program(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
         let mut command = self.base(context, rustc, types)?;
-        if names_matter(context)? {
-            // Asked for bitcode, rustc makes one part of a crate rather than as many as otherwise, and a profile would
-            // not fit the names in them.
+        if names_must_match(context)? {
+            // If `--emit` requests bitcode, rustc uses a single codegen unit, and the names of functions would not match the profile.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
         } else {
             command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");
@@ -214,7 +206,7 @@ impl Job {
         Ok(command)
     }
 
-    /// Removes what rustc leaves behind where the program's bitcode is one of its temporary files.
+    /// Removes rustc's temporary files, which were kept because the program's bitcode is one of them.
     fn remove_temporaries(&self) -> Result<()> {
         let begin = format!("{}{}.", self.name, self.extra);
         for entry in fs::read_dir(&self.folder).with_context(|| format!("cannot read {}", self.folder.display()))? {
@@ -227,7 +219,7 @@ impl Job {
         Ok(())
     }
 
-    /// Libraries of Rust's own kinds.
+    /// Returns the command that compiles libraries for use by other Rust crates.
     fn library(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
         let mut command = self.base(context, rustc, types)?;
         if !types.contains(&"dylib") {
@@ -251,7 +243,7 @@ impl Job {
     }
 
     fn with_linker(&self, context: &DriverContext, command: &mut Command) -> Result<()> {
-        let linker = joined("-Clinker=", assets::for_cargo(context, &context.store()?)?);
+        let linker = joined("-Clinker=", assets::cargo_driver(context, &context.store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
         command.env(ROLE_VARIABLE, LINKER).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));
@@ -259,7 +251,7 @@ impl Job {
     }
 }
 
-/// An option of rustc and its value, in either spelling (`-C x`, `-Cx`, `--emit x`, `--emit=x`).
+/// Splits an argument of rustc into option and value, in any spelling (`-C x`, `-Cx`, `--emit x`, `--emit=x`).
 fn split_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>) -> (String, Option<String>) {
     const WITH_VALUE: &[&str] = &["-C", "--codegen", "--emit", "--crate-type", "--crate-name", "--out-dir", "--target", "--print"];
     let mut next = || rest.next().map(|v| v.to_string_lossy().into_owned());
@@ -276,7 +268,7 @@ fn split_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>) -
     }
 }
 
-/// The argument that passes an option on. Arguments that are not read here go on byte by byte.
+/// Returns the argument that passes an option on. Arguments without value are passed on unchanged, even if they are not UTF-8.
 fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsString {
     match value {
         None => argument.to_owned(),
@@ -285,20 +277,17 @@ fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsStr
     }
 }
 
-/// Runs the linker with the module's new object in the place of rustc's.
-///
-/// # Errors
-/// Clang or a part of trodden is missing, or the module cannot be compiled.
+/// Compiles the module with the plugin, and links the result instead of rustc's object.
 pub fn link(context: &DriverContext, arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = Tool::Clang.find(context)?;
     let mut arguments = read(&arguments).arguments;
-    if pgo::wanted(context)?.is_some() {
-        pgo::without_runtime(&mut arguments);
+    if pgo::requested(context)?.is_some() {
+        pgo::remove_runtime(&mut arguments);
     }
     let written = context.variable(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
     match written.or_else(|| saved_module(&arguments)) {
-        Some(module) => swap(context, &mut arguments, &module)?,
-        None => log::warn!("rustc calls the linker without having written bitcode: the result is not instrumented"),
+        Some(module) => replace_object(context, &mut arguments, &module)?,
+        None => log::warn!("rustc called the linker without writing bitcode: the result is not instrumented"),
     }
     let line = read(&arguments);
     linking::drive(&linking::LinkJob {
@@ -312,13 +301,13 @@ pub fn link(context: &DriverContext, arguments: Vec<OsString>) -> Result<ExitCod
     })
 }
 
-/// The bitcode beside the object of it that rustc links.
+/// Returns the bitcode that rustc saved beside the object that it links.
 fn saved_module(arguments: &[OsString]) -> Option<PathBuf> {
     let objects = arguments.iter().filter(|w| w.to_string_lossy().ends_with(".rcgu.o"));
     objects.map(|o| Path::new(o).with_extension("bc")).find(|m| m.is_file())
 }
 
-fn swap(context: &DriverContext, arguments: &mut [OsString], module: &Path) -> Result<()> {
+fn replace_object(context: &DriverContext, arguments: &mut [OsString], module: &Path) -> Result<()> {
     let is_object = |w: &OsString| w.to_string_lossy().ends_with(".rcgu.o");
     let objects: Vec<usize> = (0..arguments.len()).filter(|at| is_object(&arguments[*at])).collect();
     let of_code = objects.iter().copied().find(|at| arguments[*at].to_string_lossy().contains("-cgu."));
@@ -326,7 +315,7 @@ fn swap(context: &DriverContext, arguments: &mut [OsString], module: &Path) -> R
         ([one], _) => *one,
         (_, Some(at)) => at,
         _ => bail!(
-            "rustc links {} objects of its own, not the one of {}: this version of rustc is not known to trodden",
+            "rustc links {} objects, and none is known to be that of {}: trodden does not support this version of rustc",
             objects.len(),
             module.display()
         ),
@@ -356,7 +345,7 @@ mod tests {
         "--crate-name x --edition=2024 src/main.rs --emit=dep-info,link -C opt-level=3 -C extra-filename=-ab12 --out-dir /o --target t";
 
     #[test]
-    fn programs_write_bitcode_and_call_us() {
+    fn programs_write_bitcode_and_use_this_linker() {
         let job = read(&format!("{BASE} --crate-type bin -C incremental=/i")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(folder.path(), &[]);
@@ -372,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn host_code_and_questions_are_left_alone() {
+    fn host_code_and_queries_are_passed_on() {
         assert!(read("--crate-name build_script_build build.rs --crate-type bin --emit=dep-info,link").is_none());
         assert!(read("- --crate-name ___ --print=file-names --crate-type bin --target t").is_none());
         assert!(read("--crate-name x lib.rs --crate-type lib --emit=dep-info,metadata --target t").is_none());
@@ -392,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_code_is_asked_of_clang_as_of_rustc() {
+    fn codegen_options_are_translated_for_clang() {
         let job = read("-Copt-level=s -C relocation-model=static -Ccode-model=large --emit link --target=t").unwrap();
         assert_eq!(job.codegen.arguments(), ["-Os", "-fno-pic", "-ffunction-sections", "-fdata-sections", "-mcmodel=large"]);
     }

@@ -1,9 +1,9 @@
-//! Names of compilers that `trodden build` and `trodden pgo` stand in for: a folder that is first on the search path of
-//! a build has links to the program under these names.
+//! Names of compilers that `trodden build` and `trodden pgo` stand in for. A folder at the start of a build's search path contains links to
+//! this program under these names.
 //!
-//! Builds name compilers by their kind (`cc`), with a version (`clang-22`, `gcc-12`), and with a target
-//! (`x86_64-linux-gnu-gcc-12`). The usual names are always there; those with versions and targets only where the search
-//! path has such a compiler, so that configuration finds what it would find otherwise.
+//! Builds call compilers by plain names (`cc`), with a version (`clang-22`, `gcc-12`), or with a target (`x86_64-linux-gnu-gcc-12`). Plain
+//! names are always available; others only if the search path has such a compiler, so that configure scripts find the same compilers as
+//! without trodden.
 
 use crate::compile_step::SourceLanguage;
 use crate::context::DriverContext;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Kinds of compilers by their names.
+/// Plain names of compilers.
 const KINDS: [(&str, SourceLanguage); 6] = [
     ("cc", SourceLanguage::C),
     ("gcc", SourceLanguage::C),
@@ -21,10 +21,10 @@ const KINDS: [(&str, SourceLanguage); 6] = [
     ("g++", SourceLanguage::Cxx),
     ("clang++", SourceLanguage::Cxx),
 ];
-/// What names of compilers for this machine may begin with.
+/// Target prefixes of compilers for this machine.
 const TARGETS: [&str; 4] = ["x86_64-linux-gnu-", "x86_64-pc-linux-gnu-", "x86_64-unknown-linux-gnu-", "x86_64-redhat-linux-"];
 
-/// The language of a compiler of this name, if it is one that trodden stands in for.
+/// Returns the language of the compiler with this name. `None` if trodden does not stand in for it.
 pub fn language(name: &str) -> Option<SourceLanguage> {
     let kind = TARGETS.iter().find_map(|target| name.strip_prefix(target)).unwrap_or(name);
     let kind = match kind.rsplit_once('-') {
@@ -34,7 +34,7 @@ pub fn language(name: &str) -> Option<SourceLanguage> {
     KINDS.iter().find(|(name, _)| *name == kind).map(|(_, language)| *language)
 }
 
-/// The names to stand in for.
+/// Returns all names to stand in for.
 pub fn names(context: &DriverContext) -> BTreeSet<String> {
     let found = context.search_path().flat_map(|folder| compilers_in(&folder));
     KINDS.iter().map(|(name, _)| (*name).to_owned()).chain(found).collect()
@@ -46,7 +46,7 @@ fn compilers_in(folder: &Path) -> Vec<String> {
     names.filter(|name| language(name).is_some() && is_program(&folder.join(name))).collect()
 }
 
-/// `12`, `4.8`.
+/// Whether a text is a version such as `12` or `4.8`.
 fn is_version(text: &str) -> bool {
     text.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compilers_are_known_with_versions_and_targets() {
+    fn compilers_are_recognised_with_versions_and_targets() {
         for name in ["cc", "gcc", "clang", "clang-22", "gcc-12", "gcc-4.8", "x86_64-linux-gnu-gcc", "x86_64-pc-linux-gnu-gcc-12.2.0"] {
             assert_eq!(language(name), Some(SourceLanguage::C), "{name}");
         }

@@ -1,8 +1,8 @@
-//! How large the unit cache is, and making it smaller: `trodden cache`.
+//! Size and pruning of the unit cache: `trodden cache`.
 //!
-//! The store grows with every build: the frames of units (`units`), earlier profiles that builds were given (`inputs`),
-//! what links were made of (`links`, `objects`), and objects of copies (`copies`). A program that carries its frames is
-//! reported without it; stripped programs and `trodden instrument` need it.
+//! The cache grows with every build. It holds the frames of units (`units`), files that builds were given (`inputs`), recipes of links and
+//! their input files (`links`, `objects`), and objects of copies (`copies`). Stripped programs and `trodden instrument` need it; reports of
+//! programs that contain their frames do not.
 
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use trodden_unit::UnitCache;
 
-/// The store's folder of objects of copies.
+/// Folder for objects of copies.
 pub const COPIES: &str = "copies";
 
-/// The folders of a store, and what is in them.
+/// The folders of the cache, with descriptions of their contents.
 const PARTS: [(&str, &str); 5] = [
     ("units", "units of programs"),
     ("inputs", "files that builds were given"),
@@ -25,44 +25,42 @@ const PARTS: [(&str, &str); 5] = [
 ];
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A folder of the store.
+/// A folder of the cache.
 #[derive(Debug)]
 pub struct Part {
-    /// Its name.
+    /// Name of the folder.
     pub folder: &'static str,
-    /// What is in it.
+    /// Description of its contents.
     pub what: &'static str,
-    /// What was removed, where old files were to be.
+    /// Size of the files that were removed; `None` if not pruned.
     pub removed: Option<Size>,
-    /// What is there.
+    /// Size of the files that remain.
     pub kept: Size,
 }
 
-/// How much some files are.
+/// Number and size of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Files, without those that are being written.
+    /// Number of files, without those that are being written.
     pub files: usize,
-    /// Their bytes, with those.
+    /// Total size in bytes, including files that are being written.
     pub bytes: u64,
 }
 
-/// Measures a folder of a store, and first removes what was not used for so many days. Use is known as far as the file system says.
-///
-/// # Errors
-/// It cannot be read or written.
+/// Removes files from a folder of the cache that were not used for `prune` days, if given, and measures it. Last use is the later of the
+/// file system's access and modification times.
 fn part(store: &UnitCache, folder: &'static str, what: &'static str, prune: Option<u32>) -> Result<Part> {
     let all = files(&store.root().join(folder))?;
     let Some(days) = prune else { return Ok(Part { folder, what, removed: None, kept: size(&all) }) };
-    // A day count beyond time itself keeps everything.
+    // If the limit cannot be represented, everything is kept.
     let limit = DAY.checked_mul(days).and_then(|age| SystemTime::now().checked_sub(age));
     let (old, kept): (Vec<File>, Vec<File>) = all.into_iter().partition(|f| limit.is_some_and(|limit| f.used < limit));
     remove(&old)?;
     Ok(Part { folder, what, removed: Some(size(&old)), kept: size(&kept) })
 }
 
-/// The folders of a store, measured one after the other as they are asked for; what was not used for so many days is removed before.
-/// Each is an error if it cannot be read or written.
+/// Iterates over the folders of the cache. Each is measured when it is requested, after files that were not used for `prune` days are
+/// removed. An item is an error if its folder cannot be read or written.
 pub fn parts(store: &UnitCache, prune: Option<u32>) -> impl Iterator<Item = Result<Part>> {
     PARTS.into_iter().map(move |(folder, what)| part(store, folder, what, prune))
 }
@@ -70,11 +68,11 @@ pub fn parts(store: &UnitCache, prune: Option<u32>) -> impl Iterator<Item = Resu
 struct File {
     path: PathBuf,
     bytes: u64,
-    /// When it was last read or written, as far as the file system says.
+    /// Last access or modification, whichever is later.
     used: SystemTime,
 }
 
-/// All files below a folder; none if it is not there. A file that another process removes meanwhile is passed over.
+/// Returns all files below a folder, which need not exist. Ignores files that other processes remove concurrently.
 fn files(folder: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -110,7 +108,7 @@ fn remove(files: &[File]) -> Result<()> {
 }
 
 fn size(files: &[File]) -> Size {
-    // What is being written has a name with a dot in front.
+    // Names of files that are being written start with a dot.
     let whole = files.iter().filter(|f| !f.path.file_name().is_some_and(starts_with_dot));
     Size { files: whole.count(), bytes: files.iter().map(|f| f.bytes).sum() }
 }
@@ -124,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_being_written_is_no_file_yet_and_old_files_are_removed() {
+    fn temporary_files_are_not_counted_and_old_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let store = UnitCache::at(folder.path());
         let units = folder.path().join("units/ab");

@@ -1,7 +1,6 @@
-//! Where LLVM's tools are. Only versioned names are asked for: the unversioned ones may belong to another LLVM, which reads other bitcode.
-//!
-//! `TRODDEN_LLVM` names the folder of an LLVM elsewhere (`TRODDEN_LLVM/bin/clang`). Otherwise `NAME-22` on the search
-//! path, then Debian's place.
+//! Finds LLVM's tools: in the folder that `TRODDEN_LLVM` names (`TRODDEN_LLVM/bin/clang`), else as `NAME-22` on the search path, else where
+//! Debian's packages install them. Unversioned names on the search path are not used, because they may belong to another version of LLVM
+//! with another bitcode format.
 
 use crate::context::DriverContext;
 use anyhow::{Result, bail};
@@ -9,11 +8,11 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Variable that names the folder of an LLVM.
+/// Variable that names the folder of an LLVM installation.
 pub const LLVM_VARIABLE: &str = "TRODDEN_LLVM";
-/// The major version of LLVM that trodden works with.
+/// The major version of LLVM that trodden needs.
 pub const LLVM_MAJOR: u32 = 22;
-/// Where Debian and LLVM's own packages put it.
+/// Folder in which the packages of Debian and LLVM install the tools.
 const PACKAGED: &str = "/usr/lib/llvm-22/bin";
 
 /// A tool of LLVM.
@@ -34,7 +33,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// Its name without a version.
+    /// Returns the tool's name without version.
     pub fn name(self) -> &'static str {
         match self {
             Tool::Clang => "clang",
@@ -46,7 +45,7 @@ impl Tool {
         }
     }
 
-    /// The command that installs it.
+    /// Returns the command that installs the tool.
     pub fn remedy(self) -> &'static str {
         match self {
             Tool::Clang | Tool::ClangCxx => "apt-get install clang-22",
@@ -55,21 +54,25 @@ impl Tool {
         }
     }
 
-    /// Finds it.
+    /// Finds the tool.
     ///
     /// # Errors
-    /// It is not there; the message names the command that installs it.
+    /// Fails if it is not installed; the message names the command that installs it.
     pub fn find(self, context: &DriverContext) -> Result<PathBuf> {
         let name = self.name();
         if let Some(folder) = context.value(LLVM_VARIABLE) {
             let path = Path::new(folder).join("bin").join(name);
             if !is_program(&path) {
-                bail!("{} is no program: {LLVM_VARIABLE} must name the folder of LLVM {LLVM_MAJOR} that holds bin/{name}", path.display());
+                bail!(
+                    "{} is not a program: set {LLVM_VARIABLE} to the folder of LLVM {LLVM_MAJOR} that contains bin/{name}",
+                    path.display()
+                );
             }
             return Ok(path);
         }
         let packaged = Path::new(PACKAGED).join(name);
-        match other_on_path(context, OsStr::new(&format!("{name}-{LLVM_MAJOR}"))).or_else(|| is_program(&packaged).then_some(packaged)) {
+        match on_path_except_own(context, OsStr::new(&format!("{name}-{LLVM_MAJOR}"))).or_else(|| is_program(&packaged).then_some(packaged))
+        {
             Some(path) => Ok(path),
             None => bail!("{name}-{LLVM_MAJOR} is not installed: run `{}` (`trodden doctor` checks the rest)", self.remedy()),
         }
@@ -81,13 +84,13 @@ pub fn on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path))
 }
 
-/// The same, but no link to this program: within a build the search path begins with links to it under the names of compilers.
-fn other_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
+/// Finds a program by name on the search path, except links to this program, which `trodden build` adds under names of compilers.
+fn on_path_except_own(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     let is_own = |path: &Path| path.canonicalize().is_ok_and(|file| file.file_name() == Some(OsStr::new("trodden")));
     context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_own(path))
 }
 
-/// Whether a file is there and may be executed by someone.
+/// Whether a path is a file with any permission to execute.
 pub fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }

@@ -41,7 +41,7 @@ fn what_is_missing_is_named_with_its_remedy() {
         command.args(["cc", "-c", "a.c"]);
         command
     };
-    assert!(error_of(cc().env("TRODDEN_LLVM", "/nowhere")).contains("/nowhere/bin/clang is no program"));
+    assert!(error_of(cc().env("TRODDEN_LLVM", "/nowhere")).contains("/nowhere/bin/clang is not a program"));
     assert!(error_of(cc().env("TRODDEN_PLUGIN", "/no.so")).contains("/no.so does not exist"));
     assert!(error_of(cc().env_remove("TRODDEN_CACHE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("set TRODDEN_CACHE"));
     assert!(error_of(place.command(trodden()).args(["report", "last"])).contains("record"));

@@ -223,7 +223,7 @@ fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");
 }
 
-/// A tree whose makefile names the compiler with its version; and one that names it by its whole path, of which the error must tell.
+/// A tree whose makefile names the compiler with its version; and one that names it by an absolute path, which the error must mention.
 #[test]
 fn compilers_with_versions_are_intercepted() {
     let makefile = |compiler: &str| format!("CC = {compiler}\nprog: a.c\n\t$(CC) -O2 a.c -o prog\nclean:\n\trm -f prog\n");
@@ -241,7 +241,7 @@ fn compilers_with_versions_are_intercepted() {
     let whole = String::from_utf8(place.shell("command -v clang-22").stdout).unwrap();
     place.write("Makefile", &makefile(whole.trim()));
     let (status, reported) = pgo("make");
-    assert!(status == Some(2) && reported.contains("by its whole path") && !reported.contains("give --clean"), "{reported}");
+    assert!(status == Some(2) && reported.contains("by an absolute path") && !reported.contains("give --clean"), "{reported}");
     assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }
 

@@ -110,9 +110,9 @@ fn traces_in_folders_without_events_say_so() {
         (other.as_str(), Some(&with_event), 2, "no events sched_switch"),
         (other.as_str(), None, 0, "no events"),
         (unknown.as_str(), None, 0, "no events"),
-        (unknown.as_str(), Some(&packet), 2, "babeltrace2 does not read trace"),
-        ("some words", None, 2, "babeltrace2 does not read trace"),
-        ("", None, 2, "babeltrace2 does not read trace"),
+        (unknown.as_str(), Some(&packet), 2, "babeltrace2 cannot read trace"),
+        ("some words", None, 2, "babeltrace2 cannot read trace"),
+        ("", None, 2, "babeltrace2 cannot read trace"),
     ];
     for (number, (description, stream, status, words)) in cases.into_iter().enumerate() {
         let _ = fs::remove_dir_all(place.path("trace"));
@@ -212,7 +212,7 @@ fn chrome_traces_are_read_with_fractions_compressed_open_and_begun_before() {
     let open = report(&place, "open.json");
     assert!(open["run_ns"] == 5000 && open["notes"].to_string().contains("not closed"), "{open:#}");
     let unmatched = report(&place, "unmatched.json");
-    assert!(unmatched["run_ns"] == 5000 && unmatched["notes"].to_string().contains("1 slices began before"), "{unmatched:#}");
+    assert!(unmatched["run_ns"] == 5000 && unmatched["notes"].to_string().contains("1 slice that began before"), "{unmatched:#}");
 }
 
 const PROGRAM: &str = "\

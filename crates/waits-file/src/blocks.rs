@@ -1,8 +1,8 @@
-//! What a thread did between two calls.
+//! Determines what a thread did between two calls.
 //!
-//! Samples name the code of a block. One with enough samples of its own is divided by them; a shorter one by the samples of all
-//! blocks of the thread that lie between
-//! the same two calls; without any, it is the functions that both calls are in. Parts add up to the block, in nanoseconds.
+//! The time between two calls is a block. If it has enough samples, its time is divided in proportion to them; otherwise in proportion to
+//! the samples of all blocks of the thread between the same two call stacks. If there are none either, it is attributed to the functions
+//! that both calls have in common. The parts add up to the block, in nanoseconds.
 
 use crate::codes::{Codes, own_frames};
 use crate::process_file::ProcessFile;
@@ -15,31 +15,32 @@ use trodden_waits::analysis::TimeBlock;
 use trodden_waits::{CodeId, LocationState};
 use trodden_wire::waits::{NO_STACK, SampleRecord, kind};
 
-/// Samples by which a block is divided rather than by those of others like it.
-const ENOUGH: usize = 8;
-/// Codes of a block, at most: rarer ones count as the most frequent.
-const MOST: usize = 12;
+/// Minimum number of samples for a block to be divided by its own samples.
+const MIN_OWN_SAMPLES: usize = 8;
+/// Maximum number of codes per block. The samples of rarer ones count for the most frequent.
+const MAX_CODES: usize = 12;
 
-/// Stacks before and behind a block; `NO_STACK` for none.
-type Between = (u32, u32);
+/// Numbers of the call stacks before and after a block; `NO_STACK` at either end of the thread.
+type StackPair = (u32, u32);
 
 /// The samples and stacks of a thread.
 #[derive(Default)]
 pub struct ThreadBlocks {
+    /// Number of the call after each sample, and the sample's code.
     samples: Vec<(u32, CodeId)>,
-    at: usize,
-    pools: HashMap<Between, Vec<(CodeId, u64)>>,
+    next_sample: usize,
+    /// Sample counts of all blocks between two stacks.
+    pools: HashMap<StackPair, Vec<(CodeId, u64)>>,
     stacks: Vec<Vec<u64>>,
-    own: HashMap<u32, Vec<StackFrame>>,
-    between: HashMap<Between, (CodeId, u32)>,
+    frames_by_stack: HashMap<u32, Vec<StackFrame>>,
+    /// Code and line of blocks without samples.
+    unsampled: HashMap<StackPair, (CodeId, u32)>,
+    /// Call sites by stack and called function.
     sites: HashMap<(u32, u16), CodeId>,
 }
 
 impl ThreadBlocks {
-    /// Reads samples and stacks, and all calls once.
-    ///
-    /// # Errors
-    /// A file cannot be read.
+    /// Reads the samples and stacks of a thread, and scans its calls once.
     pub fn read(thread: &RecordedThread, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
         let stacks = thread.stacks()?;
         let records = thread.samples()?;
@@ -62,58 +63,58 @@ impl ThreadBlocks {
     }
 
     fn pool(&mut self, thread: &RecordedThread) -> Result<()> {
-        let mut pools: HashMap<Between, HashMap<CodeId, u64>> = HashMap::new();
+        let mut pools: HashMap<StackPair, HashMap<CodeId, u64>> = HashMap::new();
         let mut before = NO_STACK;
         for (index, call) in (0..).zip(thread.calls()) {
-            if self.at == self.samples.len() {
+            if self.next_sample == self.samples.len() {
                 break;
             }
-            if is_part(call.kind) {
+            if is_auxiliary(call.kind) {
                 continue;
             }
-            for (_, code) in self.take(index) {
+            for (_, code) in self.take_samples(index) {
                 *pools.entry((before, call.stack)).or_default().entry(code).or_default() += 1;
             }
             before = call.stack;
         }
-        self.at = 0;
-        self.pools = pools.into_iter().map(|(between, counts)| (between, most(counts.into_iter().collect()))).collect();
+        self.next_sample = 0;
+        self.pools = pools.into_iter().map(|(between, counts)| (between, top_codes(counts.into_iter().collect()))).collect();
         Ok(())
     }
 
-    /// Samples of the block in front of a call.
-    fn take(&mut self, index: u32) -> Vec<(u32, CodeId)> {
-        let from = self.at;
-        while self.samples.get(self.at).is_some_and(|(calls, _)| *calls <= index) {
-            self.at += 1;
+    /// Takes the samples of the block before a call.
+    fn take_samples(&mut self, index: u32) -> Vec<(u32, CodeId)> {
+        let from = self.next_sample;
+        while self.samples.get(self.next_sample).is_some_and(|(calls, _)| *calls <= index) {
+            self.next_sample += 1;
         }
-        self.samples[from..self.at].to_vec()
+        self.samples[from..self.next_sample].to_vec()
     }
 
-    /// What the thread did in `ns` between a call with the stack `before` and call number `index` with the stack `next`.
+    /// Divides the `ns` between a call with the stack `before` and call number `index` with the stack `next`. Must be called in order.
     pub fn divide(
         &mut self,
         names: &mut BlockNames,
         process: &ProcessFile,
         index: u32,
-        (before, next): Between,
+        (before, next): StackPair,
         ns: u64,
     ) -> Vec<TimeBlock> {
-        let samples = self.take(index);
-        if samples.len() >= ENOUGH {
+        let samples = self.take_samples(index);
+        if samples.len() >= MIN_OWN_SAMPLES {
             let mut counts: HashMap<CodeId, u64> = HashMap::new();
             samples.iter().for_each(|(_, code)| *counts.entry(*code).or_default() += 1);
-            return parts(ns, &most(counts.into_iter().collect()));
+            return divide_time(ns, &top_codes(counts.into_iter().collect()));
         }
         if let Some(pool) = self.pools.get(&(before, next)) {
-            return parts(ns, pool);
+            return divide_time(ns, pool);
         }
-        let (code, line) = match self.between.get(&(before, next)) {
+        let (code, line) = match self.unsampled.get(&(before, next)) {
             Some(known) => *known,
             None => {
                 let (first, second) = (self.frames(names, process, before), self.frames(names, process, next));
-                let found = names.codes.between(first.as_ref(), second.as_ref());
-                self.between.insert((before, next), found);
+                let found = names.codes.between_calls(first.as_ref(), second.as_ref());
+                self.unsampled.insert((before, next), found);
                 found
             }
         };
@@ -123,10 +124,10 @@ impl ThreadBlocks {
 
     fn frames(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32) -> Option<Vec<StackFrame>> {
         let addresses = self.stacks.get(stack as usize)?;
-        Some(self.own.entry(stack).or_insert_with(|| own_frames(&mut names.symbols, process, None, addresses)).clone())
+        Some(self.frames_by_stack.entry(stack).or_insert_with(|| own_frames(&mut names.symbols, process, None, addresses)).clone())
     }
 
-    /// The site of a call.
+    /// Returns the code of a call site.
     pub fn site(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32, function: u16, name: &'static str) -> CodeId {
         if let Some(code) = self.sites.get(&(stack, function)) {
             return *code;
@@ -138,34 +139,34 @@ impl ThreadBlocks {
     }
 }
 
-/// Codes and symbols of a recording.
+/// The codes and symbols of a recording.
 #[derive(Default)]
 pub struct BlockNames {
     /// Code blocks by number.
     pub codes: Codes,
     /// Functions and lines by address.
     pub symbols: Symbols,
-    /// Streams of the program, by which samples become paths.
+    /// Paths that samples belong to, if streams of the same run were given.
     pub paths: Option<Box<dyn SamplePaths>>,
 }
 
-/// Records that belong to the call in front of them or behind.
-pub fn is_part(kind: u16) -> bool {
+/// Whether a record is not a call, but supplements the previous or next one.
+pub fn is_auxiliary(kind: u16) -> bool {
     matches!(kind, kind::COMPLETED | kind::SENDRECV_RECV | kind::MEETING_SEND | kind::MEETING_RECV | kind::CPU_AT_ENTER)
 }
 
-/// The most frequent, in a fixed order.
-fn most(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
+/// Keeps the most frequent codes, in a deterministic order.
+fn top_codes(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
     counts.sort_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
-    let rest: u64 = counts.iter().skip(MOST).map(|(_, count)| count).sum();
-    counts.truncate(MOST);
+    let rest: u64 = counts.iter().skip(MAX_CODES).map(|(_, count)| count).sum();
+    counts.truncate(MAX_CODES);
     if let Some(first) = counts.first_mut() {
         first.1 += rest;
     }
     counts
 }
 
-fn parts(ns: u64, counts: &[(CodeId, u64)]) -> Vec<TimeBlock> {
+fn divide_time(ns: u64, counts: &[(CodeId, u64)]) -> Vec<TimeBlock> {
     let sum: u128 = counts.iter().map(|(_, count)| u128::from(*count)).sum();
     let mut before = 0;
     let until = |count: u128| (u128::from(ns) * count / sum.max(1)) as u64;

@@ -1,4 +1,4 @@
-//! Causes by function: what a report says first.
+//! Causes of waiting by function, the first part of a report.
 
 use crate::replay::Replayed;
 use std::cmp::Reverse;
@@ -8,26 +8,26 @@ use trodden_waits::{LocationId, LocationState, causes};
 /// Code that causes waits.
 #[derive(Clone, Debug)]
 pub struct Cause {
-    /// Its name.
+    /// Name of the function.
     pub function: String,
-    /// The functions that call it, with what comes by each, most first; none if it is the outermost.
+    /// Its callers, with the waiting in ns that is caused in calls from each, largest first. Empty for the outermost function.
     pub callers: Vec<(String, u64)>,
-    /// Source file; empty where it is not known.
+    /// Source file; empty if unknown.
     pub file: String,
-    /// Its first line; 0 where it is not known.
+    /// Line that causes the most waiting; 0 if unknown.
     pub line: u32,
-    /// Who executes it.
+    /// The location that executes it.
     pub location: LocationId,
-    /// What it does meanwhile.
+    /// What the location does meanwhile.
     pub state: LocationState,
     /// Waiting that it causes, ns.
     pub ns: u64,
 }
 
-/// What a cause is named by: path, file, location, state.
+/// Identifies a cause: function, file, location, state.
 type Key<'a> = (&'a [String], &'a str, LocationId, LocationState);
 
-/// Waiting by the line that is executed, and by the caller.
+/// Waiting in ns that a cause accounts for, in total, by line and by caller.
 #[derive(Default)]
 struct CauseSum<'a> {
     ns: u64,
@@ -45,27 +45,27 @@ impl CauseSum<'_> {
     }
 }
 
-/// Causes added up by function, location and state, with the line that most of it is in.
+/// Sums up causes by function, location and state, largest first.
 ///
-/// A function that several functions call may be a helper of all of them: where nearly all of a location's waiting for it comes by one
-/// of these, which the other locations do not execute, that one is the cause. And so is a function that makes no recorded call, where its
-/// waiting is spread over what it calls.
+/// A function with several callers may be a common helper. If nearly all of a location's waiting for it comes from one caller that other
+/// locations hardly execute, that caller is named instead. Likewise, a function that makes no recorded call is named if the waiting is
+/// spread over the functions that it calls.
 pub fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let codes = &replayed.names.codes;
     let (callers, executed) = (callers(replayed), executed(replayed));
     let found = causes(&replayed.outcome.steps, &replayed.outcome.sites);
     let mut depth: Vec<usize> = found.iter().map(|cause| codes.get(cause.step.code).path.len()).collect();
     let deepest = depth.iter().copied().max().unwrap_or(0);
-    let coordinators = coordinators(replayed);
+    let calling_functions = calling_functions(replayed);
     for level in (2..=deepest).rev() {
-        gather(replayed, &found, &mut depth, level, &coordinators);
-        lift(replayed, &found, &mut depth, level, &callers, &executed);
+        merge_into_callers(replayed, &found, &mut depth, level, &calling_functions);
+        attribute_to_callers(replayed, &found, &mut depth, level, &callers, &executed);
     }
     let mut sums: HashMap<Key, CauseSum> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
         let code = codes.get(cause.step.code);
-        // Where a helper is named by its caller, the line is that of the call.
-        let (file, line) = code.place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
+        // If the caller is named instead of a helper, the line is that of the call.
+        let (file, line) = code.call_place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
         let function = &code.path[depth.saturating_sub(1)..*depth];
         let sum = sums.entry((function, file, cause.step.location, cause.step.state)).or_default();
         sum.ns += cause.wait_ns;
@@ -78,7 +78,7 @@ pub fn by_function(replayed: &Replayed) -> Vec<Cause> {
     found
 }
 
-/// Functions by the functions that call them.
+/// Returns the callers of each function.
 fn callers(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
     let mut callers: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (_, code) in replayed.names.codes.iter() {
@@ -89,7 +89,7 @@ fn callers(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
     callers
 }
 
-/// Times of functions, with all that they call, by location.
+/// Returns the inclusive time of each function by location, in ns.
 fn executed(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
     let mut executed: HashMap<&str, HashMap<LocationId, u64>> = HashMap::new();
     for (id, ns) in &replayed.outcome.executed {
@@ -102,38 +102,45 @@ fn executed(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
     executed
 }
 
-/// Functions that a recorded call is made in, at any depth.
-fn coordinators(replayed: &Replayed) -> HashSet<&str> {
+/// Returns the functions that make a recorded call, directly or indirectly.
+fn calling_functions(replayed: &Replayed) -> HashSet<&str> {
     let calls = replayed.names.codes.iter().filter(|(_, code)| code.call.is_some());
     calls.flat_map(|(_, code)| &code.path).map(String::as_str).collect()
 }
 
-/// Names causes of that depth by their caller, where it makes no recorded call and none of its parts has most of its waiting: a function
-/// that is slow as a whole. The outermost function of a thread is none.
-fn gather(replayed: &Replayed, found: &[trodden_waits::Cause], depth: &mut [usize], level: usize, coordinators: &HashSet<&str>) {
-    /// Part of a caller's waiting, from which on a function that it calls is the cause instead.
-    const MOST: f64 = 2.0 / 3.0;
+/// Attributes causes at stack depth `level` to their caller if it is slow as a whole: it makes no recorded call, and no single callee
+/// accounts for most of its waiting. The outermost function of a thread is exempt.
+fn merge_into_callers(
+    replayed: &Replayed,
+    found: &[trodden_waits::Cause],
+    depth: &mut [usize],
+    level: usize,
+    calling_functions: &HashSet<&str>,
+) {
+    /// Share of a caller's waiting from which on the callee remains the cause.
+    const MAIN_SHARE: f64 = 2.0 / 3.0;
     if level < 3 {
         return;
     }
     let mut sums: HashMap<(&[String], LocationId, LocationState), u64> = HashMap::new();
     for cause in found {
         let path = &replayed.names.codes.get(cause.step.code).path;
-        for whole in [level - 1, level].into_iter().filter(|whole| *whole <= path.len()) {
-            *sums.entry((&path[..whole], cause.step.location, cause.step.state)).or_default() += cause.wait_ns;
+        for prefix in [level - 1, level].into_iter().filter(|prefix| *prefix <= path.len()) {
+            *sums.entry((&path[..prefix], cause.step.location, cause.step.state)).or_default() += cause.wait_ns;
         }
     }
     for (cause, depth) in found.iter().zip(depth).filter(|(_, depth)| **depth == level) {
         let path = &replayed.names.codes.get(cause.step.code).path;
-        let sum = |whole: usize| sums.get(&(&path[..whole], cause.step.location, cause.step.state)).copied().unwrap_or(0) as f64;
-        if !coordinators.contains(path[level - 2].as_str()) && sum(level) < MOST * sum(level - 1) {
+        let sum = |prefix: usize| sums.get(&(&path[..prefix], cause.step.location, cause.step.state)).copied().unwrap_or(0) as f64;
+        if !calling_functions.contains(path[level - 2].as_str()) && sum(level) < MAIN_SHARE * sum(level - 1) {
             *depth = level - 1;
         }
     }
 }
 
-/// Names causes of that depth by their callers, where these are few among many.
-fn lift(
+/// Attributes causes at stack depth `level` to their caller if the function is a common helper, and the caller accounts for nearly all of
+/// its waiting on this location and runs almost only there.
+fn attribute_to_callers(
     replayed: &Replayed,
     found: &[trodden_waits::Cause],
     depth: &mut [usize],
@@ -141,8 +148,8 @@ fn lift(
     callers: &HashMap<&str, HashSet<&str>>,
     executed: &HashMap<&str, HashMap<LocationId, u64>>,
 ) {
-    /// Part of a helper's waiting that one caller must have, and of the caller's time that is on the location.
-    const NEARLY_ALL: f64 = 0.8;
+    /// Minimum share of the helper's waiting that comes from the caller, and of the caller's time that is spent on the location.
+    const MIN_SHARE: f64 = 0.8;
     let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
     let mut sums: HashMap<(&str, LocationId), HashMap<&str, u64>> = HashMap::new();
     for index in (0..found.len()).filter(|index| depth[*index] == level) {
@@ -159,8 +166,8 @@ fn lift(
         let is_helper = callers.get(function).is_some_and(|callers| callers.len() > 1);
         let times = executed.get(caller);
         let here = times.and_then(|times| times.get(&found[index].step.location)).copied().unwrap_or(0);
-        let is_special = here as f64 >= NEARLY_ALL * times.map_or(0, |times| times.values().sum::<u64>()) as f64;
-        if is_helper && is_special && function != caller && own as f64 >= NEARLY_ALL * all as f64 {
+        let is_special = here as f64 >= MIN_SHARE * times.map_or(0, |times| times.values().sum::<u64>()) as f64;
+        if is_helper && is_special && function != caller && own as f64 >= MIN_SHARE * all as f64 {
             depth[index] = level - 1;
         }
     }

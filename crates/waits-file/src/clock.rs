@@ -1,47 +1,44 @@
-//! Ticks of all processes to one time, ns since the recording's first event.
+//! Converts the ticks of all processes to a common time, in ns since the first event of the recording.
 //!
-//! On one host all processes have the same time-stamp counter, so its rate and offset follow from the earliest and the latest anchor of all
-//! of them. Hosts are related by their clocks of the time of day, as far as they agree.
+//! All processes on a host share a time-stamp counter, whose rate and offset follow from the earliest and the latest anchor of any process.
+//! Several hosts are related by their time of day, which [`crate::sync`] then corrects.
 
 use crate::recording::{Process, Recording};
 use std::collections::BTreeMap;
 use trodden_waits::offset::Shift;
 
-/// No time is later, ns: three months. Damaged ticks may say anything, and sums over all locations must not overflow.
-const LATEST_NS: i128 = 1 << 53;
+/// Maximum time, ns: three months. Damaged ticks may have any value, and sums over all locations must not overflow.
+const MAX_TIME_NS: i128 = 1 << 53;
 
-/// Conversion of a process's ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// Ticks of the earliest anchor, and the clock then.
+    /// Ticks of the earliest anchor, and the monotonic clock at that time.
     ticks: u64,
     ns: u64,
-    /// Rate: so many ns for so many ticks.
+    /// Rate: `rise_ns` nanoseconds per `run_ticks` ticks.
     rise_ns: u64,
     run_ticks: u64,
-    /// What is added: the time of day less the monotonic clock, for several hosts.
+    /// Time of day minus the monotonic clock; 0 if there is only one host.
     offset_ns: i128,
     origin_ns: i128,
-    /// What is taken off: the correction by messages.
+    /// Correction derived from messages, which is subtracted.
     pub shift: Shift,
 }
 
-/// Clocks of all processes.
 #[derive(Debug)]
 pub struct Clocks {
-    /// By process.
     pub clocks: Vec<Clock>,
-    /// What is not exact about them.
+    /// Notes on their accuracy.
     pub notes: Vec<String>,
 }
 
 impl Clock {
-    /// Nanoseconds since the recording's first event.
+    /// Returns the time since the recording's first event, ns.
     pub fn time_ns(&self, ticks: u64) -> u64 {
-        (self.absolute_ns(ticks) - self.origin_ns).clamp(0, LATEST_NS) as u64
+        (self.absolute_ns(ticks) - self.origin_ns).clamp(0, MAX_TIME_NS) as u64
     }
 
-    /// The clock of its host, corrected.
+    /// Returns the corrected time of the host's clock, ns.
     pub fn absolute_ns(&self, ticks: u64) -> i128 {
         let distance = i128::from(ticks) - i128::from(self.ticks);
         let ns = i128::from(self.ns) + distance * i128::from(self.rise_ns) / i128::from(self.run_ticks.max(1)) + self.offset_ns;
@@ -49,7 +46,7 @@ impl Clock {
     }
 }
 
-/// The clocks of a recording.
+/// Derives the clocks of a recording from its anchors.
 pub fn clocks(recording: &Recording) -> Clocks {
     let mut hosts: BTreeMap<(&str, &str, bool), Vec<[u64; 3]>> = BTreeMap::new();
     let key = |process: &'_ Process| (process.file.host.clone(), process.file.boot.clone(), process.file.is_counter);
@@ -64,12 +61,15 @@ pub fn clocks(recording: &Recording) -> Clocks {
         }
     }
     let mut notes = Vec::new();
-    let several = hosts.keys().map(|(host, boot, _)| (host, boot)).collect::<std::collections::BTreeSet<_>>().len() > 1;
+    let has_several_hosts = hosts.keys().map(|(host, boot, _)| (host, boot)).collect::<std::collections::BTreeSet<_>>().len() > 1;
     let mut found = BTreeMap::new();
     for ((host, boot, is_counter), anchors) in hosts {
-        let clock = host_clock(&anchors, several);
+        let clock = host_clock(&anchors, has_several_hosts);
         if is_counter && clock.run_ticks < 1_000_000 {
-            notes.push(format!("{host}: the rate of its time-stamp counter is not known (killed too early): times are ticks"));
+            notes.push(format!(
+                "the rate of the time-stamp counter of {host} is unknown, as its processes were killed too early: times are \
+                in ticks"
+            ));
         }
         found.insert((host.to_owned(), boot.to_owned(), is_counter), clock);
     }
@@ -80,7 +80,7 @@ pub fn clocks(recording: &Recording) -> Clocks {
 }
 
 impl Clocks {
-    /// Time begins with the first thread.
+    /// Sets the origin of time to the start of the first thread.
     pub fn set_origin(&mut self, recording: &Recording) {
         let begins = recording.processes.iter().zip(&self.clocks).map(|(process, clock)| clock.absolute_ns(process.threads[0].begin));
         let origin_ns = begins.min().unwrap_or(0);
@@ -88,14 +88,14 @@ impl Clocks {
     }
 }
 
-fn host_clock(anchors: &[[u64; 3]], by_day: bool) -> Clock {
+fn host_clock(anchors: &[[u64; 3]], use_time_of_day: bool) -> Clock {
     let first = anchors.iter().min_by_key(|a| a[0]).copied().unwrap_or([0; 3]);
     let last = anchors.iter().max_by_key(|a| a[0]).copied().unwrap_or([0; 3]);
     let (mut run_ticks, mut rise_ns) = (last[0].saturating_sub(first[0]), last[1].saturating_sub(first[1]));
     if run_ticks == 0 || rise_ns == 0 {
         (run_ticks, rise_ns) = (1, 1);
     }
-    let day = anchors.iter().filter(|a| a[2] != 0).max_by_key(|a| a[0]).filter(|_| by_day);
+    let day = anchors.iter().filter(|a| a[2] != 0).max_by_key(|a| a[0]).filter(|_| use_time_of_day);
     let offset_ns = day.map_or(0, |anchor| i128::from(anchor[2]) - i128::from(anchor[1]));
     Clock { ticks: first[0], ns: first[1], rise_ns, run_ticks, offset_ns, origin_ns: 0, shift: Shift::default() }
 }
@@ -105,13 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_become_nanoseconds_between_and_beside_anchors() {
+    fn ticks_are_converted_between_and_beyond_anchors() {
         let clock = Clock { origin_ns: 1000, ..host_clock(&[[300, 1100, 0], [0, 1000, 0], [150, 1049, 0]], false) };
         assert_eq!([0, 150, 300, 600].map(|t| clock.time_ns(t)), [0, 50, 100, 200]);
     }
 
     #[test]
-    fn times_of_damaged_ticks_can_be_added_up() {
+    fn sums_of_damaged_times_do_not_overflow() {
         let clock = Clock { origin_ns: 1000, ..host_clock(&[[0, 1000, 0], [2, 900_000_000, 0]], false) };
         assert!(clock.time_ns(u64::MAX).checked_mul(1000).is_some());
     }

@@ -1,8 +1,8 @@
-//! Code blocks: what the analysis calls a code, and how reports name it.
+//! Code blocks, which the analysis identifies by number, and their names in reports.
 //!
-//! A block is the stack of the program's own functions, outermost first: that of a sample, or what the calls before and behind it
-//! have in common. A call
-//! site is such a stack with the line of the call. Lines inside a block are counted beside it: they do not distinguish steps.
+//! A code block is a stack of the program's own functions: that of a sample, or the part that the calls before and after a block have in
+//! common. A call site is such a stack with the line of the call. Lines within a block are counted separately and do not distinguish
+//! steps.
 
 use crate::process_file::ProcessFile;
 use crate::sample_paths::TimedPath;
@@ -15,51 +15,51 @@ use trodden_waits::CodeId;
 /// A code block or call site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CodeLocation {
-    /// Functions, outermost first; the last one is the block's.
+    /// Functions on the stack, outermost first; the last one is executed.
     pub path: Vec<String>,
-    /// Where each of them but the last calls the next one: file and line.
+    /// File and line at which each function but the last calls the next.
     pub calls: Vec<(String, u32)>,
-    /// Source file; empty where it is not known.
+    /// Source file of the last function; empty if unknown.
     pub file: String,
-    /// The function called, at a call site.
+    /// The function called, for call sites.
     pub call: Option<&'static str>,
-    /// Line of a call.
+    /// Line of the call, for call sites.
     pub call_line: u32,
-    /// The Ball-Larus path that was executed, where the program was built to say so.
+    /// The Ball-Larus path that was executed, if streams of the run are available.
     pub taken: Option<TimedPath>,
 }
 
 impl CodeLocation {
-    /// File and line in the function at that depth of the path (1: the outermost), unless it is the last one.
-    pub fn place(&self, depth: usize) -> Option<(&str, u32)> {
+    /// Returns file and line of the call in the function at this depth of the path, where 1 is the outermost. `None` for the last one.
+    pub fn call_place(&self, depth: usize) -> Option<(&str, u32)> {
         self.calls.get(depth.checked_sub(1)?).map(|(file, line)| (file.as_str(), *line))
     }
 
-    /// The function that executes.
+    /// Returns the function that is executed.
     pub fn function(&self) -> &str {
         self.path.last().map_or("?", String::as_str)
     }
 }
 
-/// Time that a sample stands for, beside blocks without: a tick of the kernel.
+/// Weight of a sample relative to blocks without samples, which weigh their time: a kernel tick, ns.
 const SAMPLE_NS: u64 = 4_000_000;
 
-/// A stack, innermost frame first, own frames only (or the innermost of all, if there are none).
-type Own = Vec<StackFrame>;
+/// A stack, innermost frame first, of the program's own frames only, or of just the innermost frame if it has none of its own.
+type OwnFrames = Vec<StackFrame>;
 
-/// All codes.
+/// All codes, numbered.
 #[derive(Default)]
 pub struct Codes {
     codes: Vec<Rc<CodeLocation>>,
     ids: HashMap<Rc<CodeLocation>, CodeId>,
-    /// Times by line.
+    /// Weights of lines.
     lines: HashMap<CodeId, BTreeMap<u32, u64>>,
 }
 
 impl Codes {
-    /// The number of a code.
+    /// Returns the number of a code, which is assigned on first use.
     pub fn id(&mut self, mut code: CodeLocation) -> CodeId {
-        // Reports print each name within a line.
+        // Reports print names within a line, so control characters are escaped.
         let names = code.path.iter_mut().chain(code.calls.iter_mut().map(|(file, _)| file)).chain([&mut code.file]);
         names.filter(|name| name.contains(escape::is_unprintable)).for_each(|name| *name = escape::line(name));
         if let Some(id) = self.ids.get(&code) {
@@ -72,17 +72,17 @@ impl Codes {
         id
     }
 
-    /// The code of a number.
+    /// Returns the code with this number.
     pub fn get(&self, id: CodeId) -> &CodeLocation {
         &self.codes[id.0 as usize]
     }
 
-    /// All, by number.
+    /// Iterates over all codes in order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (CodeId, &CodeLocation)> {
         (0..).map(CodeId).zip(self.codes.iter().map(Rc::as_ref))
     }
 
-    /// The line that stands for a code: that of the call, or that which most time was spent in.
+    /// Returns the line that represents a code: that of the call, or the one with the largest weight; 0 if there is none.
     pub fn line(&self, id: CodeId) -> u32 {
         let code = self.get(id);
         if code.call.is_some() {
@@ -94,38 +94,38 @@ impl Codes {
             .map_or(0, |(line, _)| *line)
     }
 
-    /// A start-up.
-    pub fn start(&mut self, what: &str) -> CodeId {
-        self.id(CodeLocation { path: vec![what.into()], calls: Vec::new(), file: String::new(), call: None, call_line: 0, taken: None })
+    /// Returns the number of a code that is no function, such as start-up, with this name.
+    pub fn start(&mut self, name: &str) -> CodeId {
+        self.id(CodeLocation { path: vec![name.into()], calls: Vec::new(), file: String::new(), call: None, call_line: 0, taken: None })
     }
 
-    /// The site of a call.
-    pub fn call(&mut self, own: &Own, call: &'static str) -> CodeId {
+    /// Returns the number of a call site.
+    pub fn call(&mut self, own: &OwnFrames, call: &'static str) -> CodeId {
         let (file, call_line) = own.first().map_or((String::new(), 0), |frame| (frame.file.clone(), frame.line));
         self.id(CodeLocation { path: path(own), calls: calls(own), file, call: Some(call), call_line, taken: None })
     }
 
-    /// The block of a sample.
-    pub fn sample(&mut self, own: &Own, taken: Option<TimedPath>) -> CodeId {
+    /// Returns the number of a sample's block, and adds the sample to the weight of its line.
+    pub fn sample(&mut self, own: &OwnFrames, taken: Option<TimedPath>) -> CodeId {
         let id = self.block(own, taken);
         self.weigh(id, own.first().map_or(0, |frame| frame.line), SAMPLE_NS);
         id
     }
 
-    /// So much time was spent at a line of a block.
+    /// Adds time to the weight of a line of a block.
     pub fn weigh(&mut self, id: CodeId, line: u32, ns: u64) {
         let weight = self.lines.entry(id).or_default().entry(line).or_default();
         *weight = weight.saturating_add(ns);
     }
 
-    /// Weights by line.
+    /// Returns the weights of a block's lines, or `None` if it has none.
     pub fn lines(&self, id: CodeId) -> Option<&BTreeMap<u32, u64>> {
         self.lines.get(&id)
     }
 
-    /// The block between two calls that no sample names: the functions that both are in. With the line of the second call, in the
-    /// innermost of them.
-    pub fn between(&mut self, before: Option<&Own>, next: Option<&Own>) -> (CodeId, u32) {
+    /// Returns a block between two calls that has no samples, that is, the functions that both calls have in common, and the line of the
+    /// second call in the innermost of them.
+    pub fn between_calls(&mut self, before: Option<&OwnFrames>, next: Option<&OwnFrames>) -> (CodeId, u32) {
         let own = match (before, next) {
             (Some(before), Some(next)) => {
                 let is_equal = |(a, b): &(&StackFrame, &StackFrame)| a.function == b.function && a.file == b.file;
@@ -138,31 +138,31 @@ impl Codes {
         (self.block(&own, None), own.first().map_or(0, |frame| frame.line))
     }
 
-    fn block(&mut self, own: &Own, taken: Option<TimedPath>) -> CodeId {
+    fn block(&mut self, own: &OwnFrames, taken: Option<TimedPath>) -> CodeId {
         let file = own.first().map_or(String::new(), |frame| frame.file.clone());
         self.id(CodeLocation { path: path(own), calls: calls(own), file, call: None, call_line: 0, taken })
     }
 }
 
-fn calls(own: &Own) -> Vec<(String, u32)> {
+fn calls(own: &OwnFrames) -> Vec<(String, u32)> {
     own.iter().skip(1).rev().map(|frame| (frame.file.clone(), frame.line)).collect()
 }
 
-fn path(own: &Own) -> Vec<String> {
+fn path(own: &OwnFrames) -> Vec<String> {
     own.iter().rev().map(|frame| frame.function.clone()).collect()
 }
 
-/// The program's own frames of a stack. Addresses are those of returns, but `at` is that of an instruction.
-pub fn own_frames(symbols: &mut Symbols, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> Own {
+/// Returns the program's own frames of a stack of return addresses. `at` is the address of the current instruction, if known.
+pub fn own_frames(symbols: &mut Symbols, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> OwnFrames {
     let returns = stack.iter().map(|address| address.wrapping_sub(1));
     let mut all = Vec::new();
     for address in at.into_iter().chain(returns) {
         all.extend(symbols.frames(process, address).iter().cloned());
     }
-    let mut own: Own = all.iter().filter(|frame| frame.is_own).cloned().collect();
-    // A closure inlined into the function that it is written in is that function.
+    let mut own: OwnFrames = all.iter().filter(|frame| frame.is_own).cloned().collect();
+    // A closure that is inlined into its enclosing function counts as that function.
     let is_within = |inner: &StackFrame, outer: &StackFrame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
-    // Start-up code of the C library has no lines.
+    // Drops start-up code of the C library, which has no lines.
     if own.iter().any(|frame| !frame.file.is_empty()) {
         own.retain(|frame| !frame.file.is_empty());
     }

@@ -1,56 +1,55 @@
-//! Records to calls: ranks of communicators to processes, requests and objects to numbers.
+//! Converts recorded calls to calls of the analysis: translates ranks to processes, and handles and addresses to unique numbers.
 
 use crate::ranks::RankList;
 use crate::recording::{Process, RecordedCalls, Recording};
 use std::collections::{HashMap, HashSet};
-use trodden_waits::call::{Collective, CommunicatorId, Completed, Meeting, Message, ObjectId, RequestId, SleepKind, Token};
+use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, MultiExchange, ObjectId, RequestId, SleepKind, Token};
 use trodden_waits::{Call, ProcessId, Rule, WaitKind};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT_PEER, kind};
 
-/// Numbers of the communicators that are there from the start.
-const WORLD: u64 = 1;
-const OWN: u64 = 2;
-/// Bytes of a message that MPI libraries copy, so that its send need not wait for the receive: the least limit of those that are common.
-pub const BUFFERED: u64 = 4096;
-/// Added to the number of a communicator for what its neighbourhood operations exchange.
-const NEIGHBOURS: u64 = 1 << 62;
-/// Operations that only synchronise.
+/// Numbers of the predefined communicators.
+const COMM_WORLD: u64 = 1;
+const COMM_SELF: u64 = 2;
+/// Maximum size of a message that MPI libraries buffer, so that its send does not wait for the receive. Smallest common limit, in bytes.
+pub const MAX_BUFFERED_BYTES: u64 = 4096;
+/// Flag in the number of a communicator that keeps messages of neighbourhood collectives apart from the program's own.
+const NEIGHBOUR_FLAG: u64 = 1 << 62;
 const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
-/// Ends of names of operations in which members may give nothing to some others.
-const PARTIAL: [&str; 9] =
+/// Suffixes of operations in which a member may contribute nothing to some others.
+const NONBINDING_SUFFIXES: [&str; 9] =
     ["v", "w", "v_init", "w_init", "Reduce_scatter", "Ireduce_scatter", "Reduce_scatter_init", "Comm_idup", "Win_fence"];
-/// Results of waits that ended by themselves are error numbers; a futex whose value has changed is none that a thread waited for.
+/// Result of a wait in which the thread was woken. Other results are error numbers.
 const WOKEN: u64 = 0;
-/// What a wait for a futex gives whose value is another one.
+/// Result of a futex wait that returned at once, because the value had changed.
 const EAGAIN: u64 = 11;
-/// Amount of a collective operation on nothing, which libraries leave early.
-const EMPTY: u64 = u64::MAX;
+/// Amount of a collective operation without data, which MPI libraries may leave early.
+const NO_DATA: u64 = u64::MAX;
 
-/// The processes of one MPI_COMM_WORLD.
+/// The processes of one `MPI_COMM_WORLD`.
 #[derive(Debug)]
 struct Job {
     size: u32,
-    /// Those of the recording, by rank.
+    /// The recorded ones, by rank.
     processes: HashMap<u32, ProcessId>,
 }
 
-/// What conversion needs to know of all processes.
+/// State of the conversion that spans processes.
 #[derive(Debug, Default)]
 pub struct Converter {
-    /// Job and rank of each process.
-    places: Vec<Option<(u32, u32)>>,
+    /// Job and rank of each process; `None` without MPI.
+    ranks: Vec<Option<(u32, u32)>>,
     jobs: Vec<Job>,
     communicators: HashMap<(u32, u64), CommunicatorId>,
-    numbers: HashSet<u32>,
-    /// Communicators of receives from any that are not complete.
+    /// Process IDs of all recorded processes.
+    pids: HashSet<u32>,
+    /// Communicators of pending receives from any source, by request.
     wildcards: HashMap<(ProcessId, u64), u64>,
 }
 
 impl Converter {
-    /// For a recording.
     pub fn new(recording: &Recording) -> Converter {
-        let numbers = recording.processes.iter().map(|process| process.file.number).collect();
-        let mut converter = Converter { numbers, ..Converter::default() };
+        let pids = recording.processes.iter().map(|process| process.file.number).collect();
+        let mut converter = Converter { pids, ..Converter::default() };
         for (index, process) in recording.processes.iter().enumerate() {
             converter.add(ProcessId(index as u32), process);
         }
@@ -58,8 +57,8 @@ impl Converter {
     }
 
     fn add(&mut self, id: ProcessId, process: &Process) {
-        let Some(mpi) = &process.file.mpi else { return self.places.push(None) };
-        // Ranks of a job differ: a process belongs to the first of its size that lacks its rank.
+        let Some(mpi) = &process.file.mpi else { return self.ranks.push(None) };
+        // Ranks are unique within a job, so a process belongs to the first job of its size that still lacks its rank.
         let fits = |job: &Job| job.size == mpi.size && mpi.rank < job.size && !job.processes.contains_key(&mpi.rank);
         let job = self.jobs.iter().position(fits).unwrap_or_else(|| {
             self.jobs.push(Job { size: mpi.size, processes: HashMap::new() });
@@ -68,18 +67,18 @@ impl Converter {
         if mpi.rank < mpi.size {
             self.jobs[job].processes.insert(mpi.rank, id);
         }
-        self.places.push(Some((job as u32, mpi.rank)));
+        self.ranks.push(Some((job as u32, mpi.rank)));
     }
 
-    /// Ranks that the recording lacks, by job.
+    /// Returns the number of missing ranks, and the size, of each job that is recorded incompletely.
     pub fn missing_ranks(&self) -> Vec<(usize, usize)> {
         let missing = |job: &Job| (job.size as usize - job.processes.len(), job.size as usize);
         self.jobs.iter().map(missing).filter(|(missing, _)| *missing > 0).collect()
     }
 
-    /// The call of a thread, and whether it made or ends another one.
-    pub fn call(&mut self, process: &Process, id: ProcessId, thread_token: u64, record: &CallRecord, rest: &mut ConvertedParts) -> Call {
-        self.known_call(process, id, thread_token, record, rest).unwrap_or(Call::Other)
+    /// Converts a call of a thread. Calls that cannot be interpreted become [`Call::Other`].
+    pub fn call(&mut self, process: &Process, id: ProcessId, thread_token: u64, record: &CallRecord, parts: &mut ConvertedParts) -> Call {
+        self.known_call(process, id, thread_token, record, parts).unwrap_or(Call::Other)
     }
 
     fn known_call(
@@ -88,52 +87,52 @@ impl Converter {
         id: ProcessId,
         thread_token: u64,
         record: &CallRecord,
-        rest: &mut ConvertedParts,
+        parts: &mut ConvertedParts,
     ) -> Option<Call> {
         let object = object_of(process, record.kind, record.object);
         let request = RequestId(record.request);
         Some(match record.kind {
             _ if is_collective(record.kind) => self.collective(process, id, record)?,
-            _ if is_prepared_collective(record.kind) => Call::PrepareCollective(self.collective_of(process, id, record)?, request),
+            _ if is_persistent_collective(record.kind) => Call::PrepareCollective(self.collective_of(process, id, record)?, request),
             _ if record.kind < kind::START && record.kind & kind::PERSISTENT != 0 => {
                 Call::Prepare(self.message(process, id, record)?, record.kind & 0xf == kind::IRECV, request)
             }
             kind::SEND | kind::SYNC_SEND => Call::Send(self.message(process, id, record)?, record.kind == kind::SYNC_SEND),
             kind::RECV => {
                 let message = self.message(process, id, record)?;
-                let actual = rest.completed.first().and_then(|c| Some((self.peer(process, id, record.object, c.peer)?, c.tag)));
+                let actual = parts.completed.first().and_then(|c| Some((self.peer(process, id, record.object, c.peer)?, c.tag)));
                 Call::Receive(message, actual)
             }
             kind::ISEND | kind::SYNC_ISEND | kind::IRECV => {
                 Call::Begin(self.message(process, id, record)?, record.kind == kind::IRECV, request)
             }
-            kind::SENDRECV => match (self.message(process, id, record), rest.receive.and_then(|r| self.message(process, id, &r))) {
+            kind::SENDRECV => match (self.message(process, id, record), parts.receive.and_then(|r| self.message(process, id, &r))) {
                 (Some(send), Some(receive)) => Call::Exchange(send, receive),
                 (Some(send), None) => Call::Send(send, false),
                 (None, Some(receive)) => Call::Receive(receive, None),
                 (None, None) => return None,
             },
-            kind::MEETING | kind::MEETING_INIT => self.meeting(process, id, record, &rest.members)?,
+            kind::MEETING | kind::MEETING_INIT => self.exchange(process, id, record, &parts.members)?,
             kind::PROBE => Call::Probe(self.message(process, id, record)?),
-            _ => self.other(process, record, id, thread_token, rest, object),
+            _ => self.convert_other(process, record, id, thread_token, parts, object),
         })
     }
 
-    fn other(
+    fn convert_other(
         &mut self,
         process: &Process,
         record: &CallRecord,
         id: ProcessId,
         thread_token: u64,
-        rest: &mut ConvertedParts,
+        parts: &mut ConvertedParts,
         object: ObjectId,
     ) -> Call {
         let is_woken = record.amount == WOKEN;
         match record.kind {
-            kind::WAIT => Call::Wait(std::mem::take(&mut rest.requests)),
-            kind::START => Call::Start(std::mem::take(&mut rest.starts)),
+            kind::WAIT => Call::Wait(std::mem::take(&mut parts.requests)),
+            kind::START => Call::Start(std::mem::take(&mut parts.starts)),
             kind::REQUEST_FREE => Call::Free(RequestId(record.request)),
-            kind::MPI_INIT => self.places[id.0 as usize].map_or(Call::Other, |(job, _)| Call::BeginJob(job)),
+            kind::MPI_INIT => self.ranks[id.0 as usize].map_or(Call::Other, |(job, _)| Call::BeginJob(job)),
             kind::LOCK if is_woken => Call::Lock(object),
             kind::LOCK => Call::Blocked,
             kind::UNLOCK | kind::WINDOW_UNLOCK => Call::Unlock(object),
@@ -143,7 +142,6 @@ impl Converter {
                 Call::Sleep(object, SleepKind::Condition(Some(mutex)), is_woken)
             }
             kind::SEMAPHORE_WAIT => Call::Sleep(object, SleepKind::Semaphore, is_woken),
-            // Its value had changed: nothing was waited for.
             kind::FUTEX_WAIT if record.amount == EAGAIN => Call::Other,
             kind::FUTEX_WAIT => Call::Sleep(object, SleepKind::Futex, is_woken),
             kind::CONDITION_WAKE | kind::SEMAPHORE_POST | kind::FUTEX_WAKE => Call::Wake(object, record.amount),
@@ -153,15 +151,15 @@ impl Converter {
             kind::THREAD_EXIT => Call::End(thread_token_of(id, thread_token)),
             kind::JOIN => Call::Join(thread_token_of(id, record.object)),
             kind::FORK => Call::Create(child_token(record.object as u32)),
-            kind::PROCESS_WAIT if self.is_recorded(record.object) => Call::Join(child_token(record.object as u32)),
+            kind::PROCESS_WAIT if self.is_recorded_pid(record.object) => Call::Join(child_token(record.object as u32)),
             kind::BLOCKED | kind::PROCESS_WAIT => Call::Blocked,
             _ => Call::Other,
         }
     }
 
-    /// Whether a wait for a process gave the number of one that is in the recording.
-    fn is_recorded(&self, result: u64) -> bool {
-        u32::try_from(result).is_ok_and(|number| self.numbers.contains(&number))
+    /// Whether the result of waiting for a process is the ID of a recorded process.
+    fn is_recorded_pid(&self, result: u64) -> bool {
+        u32::try_from(result).is_ok_and(|number| self.pids.contains(&number))
     }
 
     fn message(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Message> {
@@ -174,41 +172,39 @@ impl Converter {
         };
         let tag = (record.tag != ANY_TAG).then_some(record.tag);
         let is_synchronous = matches!(record.kind & !kind::PERSISTENT, kind::SYNC_SEND | kind::SYNC_ISEND);
-        let is_buffered = record.amount <= BUFFERED && !is_synchronous;
+        let is_buffered = record.amount <= MAX_BUFFERED_BYTES && !is_synchronous;
         Some(Message { communicator: self.communicator(id, record.object)?, peer, tag, is_buffered })
     }
 
-    /// A call that meets several processes: an epoch of a window, whose ranks are those of the window's group, or an exchange with
-    /// neighbours.
-    fn meeting(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Option<Call> {
-        let waits = match record.function {
+    /// Converts a call that synchronises with several processes: an access epoch of a window, or a neighbourhood collective.
+    fn exchange(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Option<Call> {
+        let wait_kind = match record.function {
             epoch if epoch == CallName::MPI_Win_start as u16 => WaitKind::LatePost,
-            function if is_with_neighbours(function) => WaitKind::LateSender,
+            function if is_neighbourhood_exchange(function) => WaitKind::LateSender,
             _ => WaitKind::LateComplete,
         };
-        // Messages of the program on that communicator are others.
-        let of_neighbours = if waits == WaitKind::LateSender { NEIGHBOURS } else { 0 };
-        let communicator = self.communicator(id, record.object ^ of_neighbours)?;
+        let flag = if wait_kind == WaitKind::LateSender { NEIGHBOUR_FLAG } else { 0 };
+        let communicator = self.communicator(id, record.object ^ flag)?;
         let message = |member: &CallRecord| {
             let peer = Some(self.peer(process, id, record.object, member.peer)?);
             Some(Message { communicator, peer, tag: Some(member.tag), is_buffered: true })
         };
-        let of = |kind: u16| members.iter().filter(|m| m.kind == kind).filter_map(message).collect();
-        let meeting = Meeting { sends: of(kind::MEETING_SEND), receives: of(kind::MEETING_RECV), kind: waits };
+        let messages = |kind: u16| members.iter().filter(|m| m.kind == kind).filter_map(message).collect();
+        let exchange = MultiExchange { sends: messages(kind::MEETING_SEND), receives: messages(kind::MEETING_RECV), kind: wait_kind };
         Some(match (record.kind, record.request) {
-            (kind::MEETING, 0) => Call::Meeting(meeting),
-            (kind::MEETING, request) => Call::BeginMeeting(meeting, RequestId(request)),
-            (_, request) => Call::PrepareMeeting(meeting, RequestId(request)),
+            (kind::MEETING, 0) => Call::MultiExchange(exchange),
+            (kind::MEETING, request) => Call::BeginMultiExchange(exchange, RequestId(request)),
+            (_, request) => Call::PrepareMultiExchange(exchange, RequestId(request)),
         })
     }
 
-    /// The process of a rank of a communicator.
+    /// Returns the process with this rank in a communicator, if it is recorded.
     fn peer(&self, process: &Process, id: ProcessId, communicator: u64, rank: i32) -> Option<ProcessId> {
         let rank = usize::try_from(rank).ok()?;
-        let (job, _) = self.places[id.0 as usize]?;
+        let (job, _) = self.ranks[id.0 as usize]?;
         let world = match communicator {
-            OWN => return Some(id),
-            WORLD => rank,
+            COMM_SELF => return Some(id),
+            COMM_WORLD => rank,
             _ => {
                 let members = process.file.communicators.get(&communicator)?;
                 members.remote.as_ref().unwrap_or(&members.local).get(rank)?? as usize
@@ -218,11 +214,11 @@ impl Converter {
     }
 
     fn communicator(&mut self, id: ProcessId, communicator: u64) -> Option<CommunicatorId> {
-        let (job, _) = self.places[id.0 as usize]?;
-        // That of a process alone is one for each.
+        let (job, _) = self.ranks[id.0 as usize]?;
+        // `MPI_COMM_SELF` is a different communicator in each process.
         let key = match communicator {
             0 => return None,
-            OWN => (u32::MAX - id.0, OWN),
+            COMM_SELF => (u32::MAX - id.0, COMM_SELF),
             other => (job, other),
         };
         let next = CommunicatorId(self.communicators.len() as u64);
@@ -238,14 +234,14 @@ impl Converter {
     }
 
     fn collective_of(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Collective> {
-        let (job, world_rank) = self.places[id.0 as usize]?;
+        let (job, world_rank) = self.ranks[id.0 as usize]?;
         let (rank, size) = match record.object {
-            OWN => (0, 1),
-            WORLD => (world_rank, self.jobs[job as usize].size),
+            COMM_SELF => (0, 1),
+            COMM_WORLD => (world_rank, self.jobs[job as usize].size),
             other => {
                 let members = process.file.communicators.get(&other)?;
                 if let Some(remote) = &members.remote {
-                    return self.between_groups(id, record, world_rank, &members.local, remote);
+                    return self.intercommunicator_collective(id, record, world_rank, &members.local, remote);
                 }
                 (members.local.position(world_rank)? as u32, members.local.len() as u32)
             }
@@ -258,12 +254,12 @@ impl Converter {
             rank,
             size,
             is_barrier: BARRIERS.contains(&name),
-            is_binding: record.amount != EMPTY && is_binding(name),
+            is_binding: record.amount != NO_DATA && is_binding(name),
         })
     }
 
-    /// An operation between two groups: the root is in one, and those who wait for it, or whom it waits for, are in the other.
-    fn between_groups(
+    /// Converts a collective operation on an intercommunicator: the root is in one group, its counterparts are all in the other.
+    fn intercommunicator_collective(
         &mut self,
         id: ProcessId,
         record: &CallRecord,
@@ -272,7 +268,7 @@ impl Converter {
         remote: &RankList,
     ) -> Option<Collective> {
         let own = local.position(world_rank)?;
-        // Both groups count from the one with the lower first member.
+        // Both groups are numbered consecutively, starting with the one whose first member has the lower world rank.
         let rank = (if local.get(0) > remote.get(0) { remote.len() } else { 0 } + own) as u32;
         let (rule, size) = match (rule_of(record.kind), record.peer) {
             (rule @ (Rule::FromRoot | Rule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
@@ -282,25 +278,25 @@ impl Converter {
         };
         let communicator = self.communicator(id, record.object)?;
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
-        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.amount != EMPTY && is_binding(name));
+        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.amount != NO_DATA && is_binding(name));
         Some(Collective { communicator, rule, is_root, rank, size: size as u32, is_barrier: false, is_binding })
     }
 
-    /// Names what made a process's first thread, if a recorded process did.
-    pub fn made_by(&self, process: &Process, id: ProcessId, token: u64) -> Option<Token> {
+    /// Returns the token of the call that created a thread, or for a process's first thread, of the call that created the process. `None`
+    /// if that call is not recorded.
+    pub fn creator(&self, process: &Process, id: ProcessId, token: u64) -> Option<Token> {
         if token != 0 {
             return Some(thread_token_of(id, token));
         }
-        (process.file.mpi.is_none() && self.numbers.contains(&process.file.parent)).then(|| child_token(process.file.number))
+        (process.file.mpi.is_none() && self.pids.contains(&process.file.parent)).then(|| child_token(process.file.number))
     }
 }
 
-/// Whether a function exchanges with the neighbours of a topology.
-fn is_with_neighbours(function: u16) -> bool {
+fn is_neighbourhood_exchange(function: u16) -> bool {
     trodden_wire::waits::FUNCTIONS.get(function as usize).is_some_and(|name| name.contains("eighbor_"))
 }
 
-/// The object of a call: in memory that processes share, it is one for all of them.
+/// Returns the object of a call. An object in shared memory has the same number in all processes.
 fn object_of(process: &Process, kind: u16, address: u64) -> ObjectId {
     let is_address = (kind::LOCK..=kind::SEMAPHORE_POST).contains(&kind) || matches!(kind, kind::FUTEX_WAIT | kind::FUTEX_WAKE);
     match is_address.then(|| process.file.shared_object(address)).flatten() {
@@ -309,9 +305,9 @@ fn object_of(process: &Process, kind: u16, address: u64) -> ObjectId {
     }
 }
 
-/// Whether a member of an operation of that name cannot leave before those that it waits for have entered.
+/// Whether a member of the collective operation of this name cannot leave before those that it waits for have entered.
 pub fn is_binding(name: &str) -> bool {
-    !name.starts_with("MPI_File_") && !PARTIAL.iter().any(|end| name.ends_with(end))
+    !name.starts_with("MPI_File_") && !NONBINDING_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
 fn thread_token_of(process: ProcessId, token: u64) -> Token {
@@ -331,7 +327,7 @@ fn rule_of(kind: u16) -> Rule {
     }
 }
 
-fn is_prepared_collective(kind: u16) -> bool {
+fn is_persistent_collective(kind: u16) -> bool {
     kind < kind::START && kind & kind::PERSISTENT != 0 && (kind::COLLECTIVE_ALL..=kind::COLLECTIVE_SCAN).contains(&(kind & 0xf))
 }
 
@@ -340,7 +336,7 @@ fn is_collective(kind: u16) -> bool {
         || kind < kind::PERSISTENT && (kind::COLLECTIVE_ALL..=kind::COLLECTIVE_SCAN).contains(&(kind & !kind::NON_BLOCKING))
 }
 
-/// Records that belong to a call.
+/// Auxiliary records that supplement a call.
 #[derive(Debug, Default)]
 pub struct ConvertedParts {
     completed: Vec<CallRecord>,
@@ -348,27 +344,27 @@ pub struct ConvertedParts {
     requests: Vec<Completed>,
     starts: Vec<RequestId>,
     members: Vec<CallRecord>,
-    /// How many records were taken.
+    /// Number of these records.
     pub count: u32,
 }
 
 impl ConvertedParts {
-    /// Takes the records behind a call that belong to it.
+    /// Takes the records that follow a call and belong to it.
     pub fn take(converter: &Converter, process: &Process, id: ProcessId, record: &CallRecord, calls: &mut RecordedCalls) -> ConvertedParts {
         let mut parts = ConvertedParts::default();
         if record.kind == kind::START {
             parts.starts.push(RequestId(record.request));
         }
         loop {
-            let is_ours = |next: &&CallRecord| match next.kind {
+            let is_part = |next: &&CallRecord| match next.kind {
                 kind::COMPLETED => true,
                 kind::MEETING_SEND | kind::MEETING_RECV => matches!(record.kind, kind::MEETING | kind::MEETING_INIT),
                 kind::SENDRECV_RECV => record.kind == kind::SENDRECV,
-                // Further requests of one call begin when it has ended.
+                // `MPI_Startall` records its further requests at the time of its exit.
                 kind::START => record.kind == kind::START && next.enter == next.exit && next.enter == record.exit,
                 _ => false,
             };
-            let Some(next) = calls.peek().filter(is_ours).copied() else { return parts };
+            let Some(next) = calls.peek().filter(is_part).copied() else { return parts };
             calls.next();
             parts.count += 1;
             match next.kind {
@@ -388,9 +384,9 @@ impl ConvertedParts {
 }
 
 impl Converter {
-    /// The source of a completed receive: a rank of the communicator that it was begun on.
+    /// Returns the source of a completed receive, whose rank refers to the communicator that the receive was started on.
     fn peer_of_status(&self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<ProcessId> {
-        let communicator = self.wildcards.get(&(id, record.request)).copied().unwrap_or(WORLD);
+        let communicator = self.wildcards.get(&(id, record.request)).copied().unwrap_or(COMM_WORLD);
         self.peer(process, id, communicator, record.peer)
     }
 }

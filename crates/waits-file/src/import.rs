@@ -1,14 +1,12 @@
-//! Traces of other tools: read whole, then merged in order of time through the analysis.
+//! Imports traces of other tools. They are read whole, then fed to the analysis in order of time.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `import/perf.rs` | text of `perf script` or `perf sched script` with the scheduler's events |
-//! | `import/ctf.rs` | traces of LTTng and others in the Common Trace Format, through Debian's `babeltrace2`, or its text |
-//! | `import/scheduler.rs` | the scheduler's events, of both |
-//! | `import/chrome.rs` | Chrome trace JSON, with flow events |
-//! | `import/otf2.rs` | OTF2 archives, through Debian's `otf2-print` |
-//!
-//! What a trace lacks is said, never guessed.
+//! | `import/perf.rs` | text of `perf script` or `perf sched script` with scheduler events |
+//! | `import/ctf.rs` | traces of LTTng and others in the Common Trace Format, read by `babeltrace2` |
+//! | `import/scheduler.rs` | conversion of the scheduler events of both |
+//! | `import/chrome.rs` | Chrome trace JSON with flow events |
+//! | `import/otf2.rs` | OTF2 archives, read by `otf2-print` |
 
 mod chrome;
 pub mod ctf;
@@ -31,27 +29,25 @@ use std::path::Path;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId};
 
-/// Maximum size of a text, in bytes: it is in memory as a whole.
-const MAX_TEXT: u64 = 4 << 30;
+/// Maximum size of a text, which is held in memory as a whole.
+const MAX_TEXT_BYTES: u64 = 4 << 30;
 
-/// A trace.
 #[derive(Default)]
 pub(crate) struct Imported {
     pub locations: Vec<ImportedLocation>,
     pub names: BlockNames,
     pub notes: Vec<String>,
-    /// It is a trace of its format, whether or not it has an event.
+    /// The format was recognised, even if there are no events.
     pub is_recognised: bool,
 }
 
 impl Imported {
-    /// A trace of a known format in which there are none.
-    fn without_events(note: &str) -> Imported {
+    /// Creates a trace of a recognised format without events.
+    fn empty_trace(note: &str) -> Imported {
         Imported { is_recognised: true, notes: vec![note.to_owned()], ..Imported::default() }
     }
 }
 
-/// A thread of a trace.
 pub(crate) struct ImportedLocation {
     pub name: LocationName,
     pub process: ProcessId,
@@ -60,40 +56,38 @@ pub(crate) struct ImportedLocation {
     pub events: Vec<ImportedEvent>,
 }
 
-/// An event of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ImportedEvent {
     pub time_ns: u64,
-    pub what: What,
+    pub kind: EventKind,
 }
 
-/// What it is.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
-    /// Up to here the thread executed this.
+pub(crate) enum EventKind {
+    /// Since its previous event, the thread executed this code in this state.
     Run(CodeId, LocationState),
     Enter(Call, CodeId),
     Exit(Call),
 }
 
-/// Reads a whole file, of at most so many bytes when decompressed.
+/// Reads and decompresses a whole file. Fails if it has more than the given number of bytes.
 pub type Decompress = fn(&Path, u64) -> Result<Vec<u8>>;
 
 /// Analyses a trace of another tool.
 ///
 /// # Errors
-/// It is of no known kind, or damaged; the message names the place.
+/// Fails if the format is unknown, the trace is damaged, or the code of a prediction does not occur.
 pub fn report(path: &Path, asked: &ReportOptions, decompressed: Decompress) -> Result<Replayed> {
     let imported = read(path, decompressed)?;
     if imported.locations.is_empty() && !imported.is_recognised {
-        bail!("{}: the trace has no thread", path.display());
+        bail!("{}: the trace has no threads", path.display());
     }
     let mut replayed = pass(&imported, options(asked, None), asked.timeline);
     for (function, percent) in &asked.what_if {
         let codes: HashSet<CodeId> =
             imported.names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
-            bail!("--what-if {function}: no code of the trace is in a function of that name");
+            bail!("--what-if {function}: the trace has no code in a function of that name");
         }
         let answer = pass(&imported, options(asked, Some((codes, 1.0 - percent / 100.0))), false);
         replayed.answers.push((function.clone(), *percent, answer.outcome.what_if_ns));
@@ -102,10 +96,10 @@ pub fn report(path: &Path, asked: &ReportOptions, decompressed: Decompress) -> R
     Ok(replayed)
 }
 
-/// How a file of `perf record` begins.
+/// First bytes of a file that `perf record` writes.
 const PERF_DATA: &[u8] = b"PERFILE2";
 
-/// Whether a line of a text is an event by which the scheduler's traces are recognised.
+/// Whether a line is a scheduler event by which traces of perf are recognised.
 pub fn is_scheduler_line(line: &str) -> bool {
     line.contains("sched_switch:")
 }
@@ -117,16 +111,16 @@ fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
     if path.is_dir() {
         return ctf::read_trace(path);
     }
-    let bytes = decompressed(path, MAX_TEXT)?;
+    let bytes = decompressed(path, MAX_TEXT_BYTES)?;
     if bytes.starts_with(PERF_DATA) {
-        bail!("{0} is the data of perf: give trodden its text, `perf script -i {0} > trace.txt`", path.display());
+        bail!("{0} is a binary file of perf. Convert it to text with `perf script -i {0} > trace.txt`", path.display());
     }
     let text = String::from_utf8_lossy(&bytes);
     match text.trim_start().chars().next() {
         _ if ctf::is_text(&text) => ctf::read(path, &text),
         Some('{' | '[') => chrome::read(path, &text),
         _ if is_scheduler_line(&text) => perf::read(path, &text),
-        _ if perf::is_header_alone(&text) => Ok(Imported::without_events("the recording of perf has no events")),
+        _ if perf::is_header_alone(&text) => Ok(Imported::empty_trace("the perf recording has no events")),
         _ => bail!(
             "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` or \
                 `babeltrace2` with sched_switch events",
@@ -135,7 +129,7 @@ fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
     }
 }
 
-/// The code of a stack of names.
+/// Returns the number of the code with this stack of names, which calls `call` if it is a call site.
 pub fn code(names: &mut BlockNames, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
     let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
     let id = names.codes.id(CodeLocation { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken: None });
@@ -145,9 +139,9 @@ pub fn code(names: &mut BlockNames, path: &[&str], call: Option<&'static str>, f
     id
 }
 
-fn pass(imported: &Imported, options: AnalysisOptions, is_wanted: bool) -> Replayed {
+fn pass(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Replayed {
     let mut analysis = Analysis::new(options);
-    let mut timeline = Timeline { is_wanted, ..Timeline::default() };
+    let mut timeline = Timeline { is_enabled, ..Timeline::default() };
     let origin_ns = imported.locations.iter().map(|l| l.begin_ns).min().unwrap_or(0);
     let start = CodeId(0);
     let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
@@ -155,7 +149,7 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_wanted: bool) -> Repla
     for (index, location) in imported.locations.iter().enumerate() {
         let id = LocationId(index as u32);
         analysis.start(id, location.process, location.begin_ns - origin_ns, None, start);
-        let mut cursor = Cursor { at: 0, time_ns: location.begin_ns, blocks: Vec::new(), open: None };
+        let mut cursor = Cursor { next: 0, time_ns: location.begin_ns, blocks: Vec::new(), open: None };
         cursor.skip_runs(location, id, origin_ns, &mut timeline);
         queue.push(cursor.key(location, index));
         cursors.push(cursor);
@@ -163,14 +157,14 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_wanted: bool) -> Repla
     let mut calls = 0;
     while let Some(Reverse((time_ns, _, index))) = queue.pop() {
         let (location, cursor, id) = (&imported.locations[index], &mut cursors[index], LocationId(index as u32));
-        let Some(ImportedEvent { what, .. }) = location.events.get(cursor.at) else {
+        let Some(ImportedEvent { kind, .. }) = location.events.get(cursor.next) else {
             analysis.end(id, cursor.time_ns - origin_ns, &cursor.blocks, start);
             continue;
         };
-        calls += u64::from(matches!(what, What::Enter(..)));
-        cursor.take(what, id, time_ns - origin_ns, &mut analysis, &mut timeline);
+        calls += u64::from(matches!(kind, EventKind::Enter(..)));
+        cursor.apply(kind, id, time_ns - origin_ns, &mut analysis, &mut timeline);
         cursor.time_ns = time_ns;
-        cursor.at += 1;
+        cursor.next += 1;
         cursor.skip_runs(location, id, origin_ns, &mut timeline);
         queue.push(cursor.key(location, index));
     }
@@ -186,49 +180,53 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_wanted: bool) -> Repla
     }
 }
 
-/// Where the merge is in a location.
+/// Position of the merge in the events of a location.
 struct Cursor {
-    at: usize,
+    /// Index of the next event.
+    next: usize,
     time_ns: u64,
+    /// What was executed since the last call.
     blocks: Vec<TimeBlock>,
+    /// Entry and code of the current call.
     open: Option<(u64, CodeId)>,
 }
 
 impl Cursor {
-    /// Takes an event in, at a time since the origin.
-    fn take(&mut self, what: &What, id: LocationId, now_ns: u64, analysis: &mut Analysis, timeline: &mut Timeline) {
-        match what {
-            What::Enter(call, code) => {
+    /// Feeds an event to the analysis and the timeline. `now_ns` is relative to the origin.
+    fn apply(&mut self, kind: &EventKind, id: LocationId, now_ns: u64, analysis: &mut Analysis, timeline: &mut Timeline) {
+        match kind {
+            EventKind::Enter(call, code) => {
                 analysis.enter(id, now_ns, &self.blocks, call, *code);
                 self.blocks.clear();
                 self.open = Some((now_ns, *code));
             }
-            What::Exit(call) => {
+            EventKind::Exit(call) => {
                 let waits = analysis.exit(id, now_ns, call);
                 if let Some((enter_ns, code)) = self.open.take() {
                     timeline.call(id, code, (enter_ns, now_ns), &waits);
                 }
             }
-            What::Run(..) => {}
+            EventKind::Run(..) => {}
         }
     }
 
-    /// Collects what is executed up to the next call.
+    /// Collects what is executed until the next call event.
     fn skip_runs(&mut self, location: &ImportedLocation, id: LocationId, origin_ns: u64, timeline: &mut Timeline) {
-        while let Some(ImportedEvent { time_ns, what: What::Run(code, state) }) = location.events.get(self.at) {
+        while let Some(ImportedEvent { time_ns, kind: EventKind::Run(code, state) }) = location.events.get(self.next) {
             let ns = time_ns.saturating_sub(self.time_ns);
             self.blocks.push(TimeBlock { code: *code, state: *state, ns });
             let activity = if *state == LocationState::Computing { Activity::Computing } else { Activity::Communicating };
             timeline.add(Bar { location: id, from_ns: self.time_ns - origin_ns, ns, code: *code, activity });
             self.time_ns = self.time_ns.max(*time_ns);
-            self.at += 1;
+            self.next += 1;
         }
     }
 
-    /// When the next call begins or ends; after the last one, when the location ends.
+    /// Returns the sort key of the next call event, or of the location's end after the last one.
     fn key(&self, location: &ImportedLocation, index: usize) -> Reverse<(u64, bool, usize)> {
-        // An event that lies before its predecessor is the analysis's to diagnose, at the location's present.
-        let next = location.events.get(self.at).map(|event| (event.time_ns.max(location.begin_ns), matches!(event.what, What::Exit(_))));
+        // Times may run back, which the analysis diagnoses, but not before the location's start.
+        let next =
+            location.events.get(self.next).map(|event| (event.time_ns.max(location.begin_ns), matches!(event.kind, EventKind::Exit(_))));
         let (time_ns, is_end) = next.unwrap_or((self.time_ns, true));
         Reverse((time_ns, is_end, index))
     }

@@ -1,15 +1,15 @@
-//! Recordings of waiting time, and traces of other tools, through the analysis of [`trodden_waits`].
+//! Makes recordings of waiting time, and feeds them and traces of other tools to the analysis of [`trodden_waits`].
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `record.rs` | running a program under the preload library |
-//! | `recording.rs`, `process_file.rs`, `threads_file.rs`, `ranks.rs` | a recording on disk |
-//! | `clock.rs`, `sync.rs` | ticks of all processes to one time; clocks of several hosts |
-//! | `symbols.rs`, `codes.rs` | addresses to functions and lines; code blocks |
+//! | `recording.rs`, `process_file.rs`, `threads_file.rs`, `ranks.rs` | reading a recording |
+//! | `clock.rs`, `sync.rs` | conversion of ticks to a common time; synchronisation of the clocks of several hosts |
+//! | `symbols.rs`, `codes.rs` | conversion of addresses to functions and lines; code blocks |
 //! | `blocks.rs`, `sample_paths.rs` | what a thread did between two calls, from samples and stacks; the paths of samples |
-//! | `convert.rs`, `replay.rs` | records to calls, in order of time through the analysis |
-//! | `import.rs`, `import/` | traces of other tools: OTF2, the scheduler's events of perf, Chrome trace JSON |
-//! | `summary.rs`, `causes.rs`, `timeline.rs` | what a report says; what each location did when |
+//! | `convert.rs`, `replay.rs` | conversion of records to calls, which are fed to the analysis in order of time |
+//! | `import.rs`, `import/` | traces of other tools: OTF2, scheduler events of perf and CTF, Chrome trace JSON |
+//! | `summary.rs`, `causes.rs`, `timeline.rs` | the contents of a report; the activity of each location over time |
 #![forbid(unsafe_code)]
 
 pub mod blocks;

@@ -1,4 +1,4 @@
-//! The text file of recorded processes. Its lines are described in the recorder (`crates/waits-recorder/src/process.rs`).
+//! Reads the text file that describes recorded processes. The recorder documents its lines (`crates/waits-recorder/src/process.rs`).
 
 use crate::ranks::RankList;
 use anyhow::{Result, anyhow, bail};
@@ -6,54 +6,54 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-/// What a process says of itself.
+/// The description of a process.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessFile {
-    /// Its number, when its recording began (ticks), and its parent's number.
+    /// Process ID.
     pub number: u32,
-    /// See `number`.
+    /// Start of its recording, ticks.
     pub start: u64,
-    /// See `number`.
+    /// Process ID of its parent.
     pub parent: u32,
-    /// Where it ran: host and boot.
+    /// Host that it ran on.
     pub host: String,
-    /// See `host`.
+    /// Boot ID of the host.
     pub boot: String,
-    /// Whether its ticks are those of the time-stamp counter.
+    /// Whether ticks are those of the time-stamp counter.
     pub is_counter: bool,
-    /// The path of its program.
+    /// Path of the program.
     pub program: String,
-    /// MPI library, rank and size.
+    /// MPI library, rank and size; `None` without MPI.
     pub mpi: Option<Mpi>,
-    /// Ticks, monotonic clock, time since 1970: at the same time.
+    /// Simultaneous readings of ticks, monotonic clock (ns) and time since 1970 (ns).
     pub anchors: Vec<[u64; 3]>,
-    /// Groups of MPI, by handle.
+    /// Groups of MPI communicators, by handle.
     pub communicators: BTreeMap<u64, GroupMembers>,
-    /// Executable mappings, in the order in which they were made.
+    /// Executable mappings, oldest first.
     pub maps: Vec<MappedImage>,
-    /// Memory that other processes may have, too.
+    /// Shared memory mappings, oldest first.
     pub shared: Vec<SharedMemory>,
-    /// What the recorder could not do.
+    /// Problems that the recorder reported.
     pub notes: Vec<String>,
 }
 
-/// A process's place in MPI_COMM_WORLD.
+/// MPI library, and a process's rank in `MPI_COMM_WORLD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mpi {
-    /// Its version, as MPI gives it.
+    /// Name of the library.
     pub library: String,
-    /// Rank in MPI_COMM_WORLD.
+    /// Rank in `MPI_COMM_WORLD`.
     pub rank: u32,
-    /// Size of MPI_COMM_WORLD.
+    /// Size of `MPI_COMM_WORLD`.
     pub size: u32,
 }
 
-/// World ranks of a communicator, and of the other group that it leads to.
+/// World ranks of a communicator's members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMembers {
-    /// Ranks of its own group.
+    /// Ranks of the process's own group.
     pub local: RankList,
-    /// Ranks of the other group of an intercommunicator.
+    /// Ranks of the other group, for an intercommunicator.
     pub remote: Option<RankList>,
 }
 
@@ -62,29 +62,30 @@ pub struct GroupMembers {
 pub struct MappedImage {
     /// Address of its first byte.
     pub start: u64,
-    /// Address behind its last byte.
+    /// Address after its last byte.
     pub end: u64,
-    /// Where it begins in the file.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// The file.
+    /// Path of the file.
     pub path: String,
 }
 
-/// Memory that other processes may have, too.
+/// A mapping of memory that processes may share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedMemory {
     start: u64,
     end: u64,
     offset: u64,
-    /// Device and number of its file; memory without a name has one as well.
+    /// Device and inode, which anonymous shared memory has as well.
     file: (String, u64),
 }
 
 impl ProcessFile {
-    /// Reads the text: a program and its forked children, in order of their first lines.
+    /// Parses the file of a program, with the program's process and its forked children in order of first occurrence. A last line
+    /// without line end stems from a killed program and is ignored.
     ///
     /// # Errors
-    /// It is no such file, or a line of it is damaged; a last line without end is a killed program's, and left out.
+    /// Fails if the text has another format, or a line is damaged.
     pub fn parse(path: &Path, text: &str) -> Result<Vec<ProcessFile>> {
         let mut files: Vec<ProcessFile> = Vec::new();
         let mut places: HashMap<(u32, u64), usize> = HashMap::new();
@@ -94,9 +95,9 @@ impl ProcessFile {
         match lines.next() {
             Some((_, "trodden-waits 2")) => {}
             Some((_, other)) if other.starts_with("trodden-waits ") => {
-                bail!("{}: version `{other}` of the recording: use the trodden that recorded it", path.display())
+                bail!("{}: this trodden cannot read recordings of version `{other}`. Use the one that recorded it", path.display())
             }
-            _ => bail!("{}: not the file of recorded processes (its first line is not `trodden-waits 2`)", path.display()),
+            _ => bail!("{}: not a file of recorded processes: its first line is not `trodden-waits 2`", path.display()),
         }
         for (line_number, line) in lines {
             let damaged = |what| anyhow!("{}:{line_number}: {what}: the recording is damaged, record again", path.display());
@@ -108,8 +109,8 @@ impl ProcessFile {
                 }));
                 continue;
             }
-            let file = current.and_then(|at: usize| files.get_mut(at)).ok_or_else(|| damaged("a line of no process".into()))?;
-            file.line(line).map_err(damaged)?;
+            let file = current.and_then(|at: usize| files.get_mut(at)).ok_or_else(|| damaged("a line before the first process".into()))?;
+            file.read_line(line).map_err(damaged)?;
         }
         if files.is_empty() {
             bail!("{}: names no process: the recording is damaged, record again", path.display());
@@ -117,10 +118,10 @@ impl ProcessFile {
         Ok(files)
     }
 
-    fn line(&mut self, line: &str) -> Result<(), String> {
+    fn read_line(&mut self, line: &str) -> Result<(), String> {
         let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
         match key {
-            "parent" => self.parent = short(number(rest)?)?,
+            "parent" => self.parent = to_u32(number(rest)?)?,
             "host" => self.host = rest.into(),
             "boot" => self.boot = rest.into(),
             "counter" => self.is_counter = rest == "1",
@@ -129,7 +130,7 @@ impl ProcessFile {
             "mpi" => {
                 let parts: Vec<&str> = rest.split(' ').collect();
                 let [library, rank, size] = parts[..] else { return Err("`mpi` needs library, rank and size".into()) };
-                self.mpi = Some(Mpi { library: library.into(), rank: short(number(rank)?)?, size: short(number(size)?)? });
+                self.mpi = Some(Mpi { library: library.into(), rank: to_u32(number(rank)?)?, size: to_u32(number(size)?)? });
             }
             "communicator" | "more" => self.communicator(rest)?,
             "map" => match SharedMemory::parse(rest)? {
@@ -137,13 +138,14 @@ impl ProcessFile {
                 None => self.maps.extend(MappedImage::parse(rest)?),
             },
             "note" => self.notes.push(rest.into()),
-            // Newer recorders may say more.
+            // Newer recorders may write further lines.
             _ => {}
         }
         Ok(())
     }
 
-    /// A number for the object at an address that all processes which share its memory find; none if it is the process's own.
+    /// Returns a number for the object at an address in shared memory, which is the same in all processes that map it. `None` if the
+    /// memory is not shared.
     pub fn shared_object(&self, address: u64) -> Option<u64> {
         let memory = self.shared.iter().rev().find(|memory| (memory.start..memory.end).contains(&address))?;
         let mut hasher = DefaultHasher::new();
@@ -165,18 +167,16 @@ impl ProcessFile {
     }
 }
 
-/// Number and start of a process.
 fn process_name(text: &str) -> Result<(u32, u64), String> {
     let [number, start] = numbers(text)?[..] else { return Err("`process` needs two numbers".into()) };
-    Ok((short(number)?, start))
+    Ok((to_u32(number)?, start))
 }
 
 fn numbers(text: &str) -> Result<Vec<u64>, String> {
     text.split(' ').map(number).collect()
 }
 
-/// A number of 32 bits.
-fn short(number: u64) -> Result<u32, String> {
+fn to_u32(number: u64) -> Result<u32, String> {
     number.try_into().map_err(|_| format!("`{number}` is too large"))
 }
 
@@ -185,7 +185,7 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 impl SharedMemory {
-    /// A line of `/proc/self/maps`; none if it is not of shared memory.
+    /// Parses a line of `/proc/self/maps`. `None` if it is not a mapping of shared data.
     fn parse(line: &str) -> Result<Option<SharedMemory>, String> {
         let fields: Vec<&str> = line.split_ascii_whitespace().take(5).collect();
         let [addresses, permissions, offset, device, inode] = fields[..] else { return Ok(None) };
@@ -200,13 +200,13 @@ impl SharedMemory {
 }
 
 impl MappedImage {
-    /// A line of `/proc/self/maps`; none if it maps no file.
+    /// Parses a line of `/proc/self/maps`. `None` if it does not map a file.
     fn parse(line: &str) -> Result<Option<MappedImage>, String> {
         let mut fields = line.split_ascii_whitespace();
         let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| format!("`{text}` is not an address"));
         let (start, end) = fields.next().and_then(|f| f.split_once('-')).ok_or("a mapping without addresses")?;
         let offset = fields.nth(1).ok_or("a mapping without an offset")?;
-        // The path is the rest, with blanks in it.
+        // The path may contain blanks.
         let path = line.find('/').map(|at| line[at..].trim_end().trim_end_matches(" (deleted)").to_owned());
         let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
         Ok(path.map(|path| MappedImage { start, end, offset, path }))
@@ -221,7 +221,7 @@ mod tests {
         4\ncommunicator 9 local 0-2 5\nmore 9 7\nmap 10-20 r-xp 00001000 fe:00 1  /a b.so\nnote x y\ncut";
 
     #[test]
-    fn lines_are_read_and_a_cut_last_one_is_left_out() {
+    fn truncated_last_line_is_ignored() {
         let [file] = &ProcessFile::parse(Path::new("p"), TEXT).unwrap()[..] else { panic!("one process") };
         assert_eq!((file.number, file.start, file.parent, file.is_counter), (12, 77, 3, true));
         assert_eq!(file.mpi, Some(Mpi { library: "openmpi".into(), rank: 1, size: 4 }));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_shared_memory_has_one_number_wherever_it_is_mapped() {
+    fn object_in_shared_memory_has_the_same_number_wherever_it_is_mapped() {
         let at = |line: &str| ProcessFile::parse(Path::new("p"), &TEXT.replace("note x y", line)).unwrap().remove(0);
         let (one, other) =
             (at("map 5000-7000 rw-s 00000000 00:01 77 /dev/zero (deleted)"), at("map 9000-a000 rw-s 1000 00:01 77 /dev/zero"));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_several_processes_may_alternate() {
+    fn lines_of_several_processes_may_alternate() {
         let text = "trodden-waits 2\nprocess 1 5\nparent 9\nprocess 2 6\nparent 1\nnote b\nprocess 1 5\nnote a\nprocess 1 7\nnote c\n";
         let files = ProcessFile::parse(Path::new("p"), text).unwrap();
         let found: Vec<_> = files.iter().map(|file| (file.number, file.start, file.parent, file.notes.concat())).collect();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_lines_are_errors_with_their_place() {
+    fn errors_name_the_damaged_line() {
         let text = TEXT.replace("anchor 1 2 3", "anchor 1 x 3");
         let error = ProcessFile::parse(Path::new("p.process"), &text).unwrap_err().to_string();
         assert!(error.starts_with("p.process:8: `x` is not a number"), "{error}");

@@ -1,30 +1,30 @@
-//! Ranks of a group, as ranges: memory is that of the text that says them, whatever numbers it has.
+//! The ranks of a group, stored as ranges, so that memory is proportional to their text, however many ranks it denotes.
 
-/// World ranks in the order of a group; `None`: a process outside.
+/// World ranks in the order of a group; `None` for a process outside `MPI_COMM_WORLD`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankList {
     ranges: Vec<RankRange>,
     length: usize,
 }
 
-/// Members that follow each other, in the group and in the world.
+/// Consecutive members of the group with consecutive world ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RankRange {
-    /// Place of the first in the group.
+    /// Place of the first member in the group.
     begin: usize,
-    /// Its world rank.
+    /// World rank of the first member.
     first: Option<u32>,
     count: usize,
 }
 
-/// Maximum number of ranks: MPI counts them in `int`.
+/// Maximum number of ranks, which MPI counts in `int`.
 const MAX_RANKS: usize = i32::MAX as usize;
 
 impl RankList {
-    /// Adds members: `?`, a rank, or a range of ranks.
+    /// Appends members: `?` for an unknown one, a rank, or a range of ranks (`4-6`).
     ///
     /// # Errors
-    /// The text is none of these, or there are too many.
+    /// Fails if the text is none of these, or the group becomes too large.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let rank = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is not a rank"));
@@ -32,35 +32,34 @@ impl RankList {
             "?" => (None, 1),
             _ => {
                 let (first, last) = (rank(first)?, rank(last)?);
-                let beyond = last.checked_sub(first).ok_or_else(|| format!("`{text}` is no range of ranks"))?;
-                (Some(first), beyond as usize + 1)
+                let distance = last.checked_sub(first).ok_or_else(|| format!("`{text}` is not a range of ranks"))?;
+                (Some(first), distance as usize + 1)
             }
         };
         let length = Some(self.length + count).filter(|length| *length <= MAX_RANKS);
-        let length = length.ok_or_else(|| format!("more than {MAX_RANKS} members of a communicator"))?;
+        let length = length.ok_or_else(|| format!("a communicator has more than {MAX_RANKS} members"))?;
         self.ranges.push(RankRange { begin: self.length, first, count });
         self.length = length;
         Ok(())
     }
 
-    /// Number of members.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// The world rank of the member at a place. The outer `None`: there is no such place.
+    /// Returns the world rank of the member at a place in the group. The outer `None` means that there is no such place.
     pub fn get(&self, place: usize) -> Option<Option<u32>> {
         let index = self.ranges.partition_point(|range| range.begin <= place).checked_sub(1)?;
         let range = self.ranges[index];
-        let beyond = place - range.begin;
-        (beyond < range.count).then_some(range.first.map(|first| first + beyond as u32))
+        let distance = place - range.begin;
+        (distance < range.count).then_some(range.first.map(|first| first + distance as u32))
     }
 
-    /// The place of a world rank.
+    /// Returns the place of a world rank in the group.
     pub fn position(&self, rank: u32) -> Option<usize> {
         self.ranges.iter().find_map(|range| {
-            let beyond = rank.checked_sub(range.first?)? as usize;
-            (beyond < range.count).then_some(range.begin + beyond)
+            let distance = rank.checked_sub(range.first?)? as usize;
+            (distance < range.count).then_some(range.begin + distance)
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Running a program under the preload library.
+//! Runs a program with the preload library that records its calls.
 
 use crate::recording::{Recording, files, threads_in};
 use anyhow::{Context, Result, bail, ensure};
@@ -14,43 +14,42 @@ use trodden_launch::process::{not_run, wait_forwarding};
 use trodden_text::words::{plural, shell_word};
 use trodden_wire::waits::{MAGIC, OUTPUT_VARIABLE, RATE_VARIABLE};
 
-/// How the file of a process begins.
 const PROCESS_MAGIC: &str = "trodden-waits ";
 
-/// The preload library that records, and what it comes before.
+/// The preload library that records, and other preloaded libraries.
 pub struct Recorder {
-    /// Its file; the name has no blank and no colon.
+    /// File of the library, whose name must contain neither blanks nor colons.
     pub library: PathBuf,
-    /// What is preloaded already (`LD_PRELOAD`).
+    /// Previous value of `LD_PRELOAD`.
     pub others: Option<OsString>,
 }
 
-/// A program that is run to be recorded.
+/// A program to run and record.
 pub struct RecordedProgram<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
-    /// The folder of the recording. `%p` is the number of this process, `%h` the host.
+    /// Folder for the recording. `%p` stands for this process's ID, `%h` for the host name.
     pub output: &'a Path,
-    /// Samples per second of processor time and thread; 0: none.
+    /// Samples per second of processor time of each thread; 0 disables sampling.
     pub rate: u32,
 }
 
 impl RecordedProgram<'_> {
-    /// Records a run, and reports what there is of it; gives the command's end.
+    /// Records a run, logs the number of recorded threads, and returns the command's exit status.
     ///
     /// # Errors
-    /// The folder cannot be made, or the command not be started or recorded.
+    /// Fails if the folder cannot be created, or if the command cannot be started or cannot be recorded.
     pub fn run(&self, recorder: &Recorder) -> Result<ExitStatus> {
         refuse_restricted(&self.command[0])?;
-        let (folder, is_new) = folder(self.output)?;
+        let (folder, is_new) = prepare_folder(self.output)?;
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
-        command.env("LD_PRELOAD", recorder.preloads()).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, self.rate.to_string());
+        command.env("LD_PRELOAD", recorder.preload_list()).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, self.rate.to_string());
         let status = match wait_forwarding(&mut command) {
             Ok(status) => status,
             Err(error) => {
                 if is_new {
-                    // It is empty. If it cannot be removed, the reason why nothing ran says more.
+                    // The folder is empty. A failure to remove it matters less than the reason why the command did not run.
                     let _ = fs::remove_dir(&folder);
                 }
                 return Err(not_run(&self.command[0], error).into());
@@ -61,35 +60,35 @@ impl RecordedProgram<'_> {
             match Recording::open(&folder) {
                 Err(error) if !files(&folder, "process")?.is_empty() => log::warn!("nothing was recorded: {error}"),
                 _ => log::warn!(
-                    "nothing was recorded: no process of the command started MPI or a thread with shared libraries of its system ({} stays \
-                        empty)",
+                    "nothing was recorded, and {} stays empty: no process of the command initialised MPI or created a thread by means of \
+                        shared libraries of the system",
                     self.output.display()
                 ),
             }
         } else {
-            // As it was typed, unless it was a pattern.
+            // Shows the folder as the user typed it, unless that was a pattern.
             let is_pattern = self.output.to_string_lossy().contains('%');
             let folder = if is_pattern { folder.to_string_lossy() } else { self.output.to_string_lossy() };
             let folder = shell_word(&folder);
-            log::info!("{} recorded; show them by `trodden report {folder}`", plural(threads as u128, "thread", "threads"));
+            log::info!("{} recorded. Show the recording with `trodden report {folder}`", plural(threads as u128, "thread", "threads"));
         }
         Ok(status)
     }
 }
 
-/// Refuses a command that would be disturbed, or could not be recorded.
+/// Refuses a command that cannot be recorded, or would be disturbed.
 fn refuse_restricted(command: &OsStr) -> Result<()> {
     if let Some((path, what)) = trodden_trace::privileged_file(command, None) {
         bail!(
-            "{} has {what}: the loader lets such a program preload no library of its caller, so it cannot be recorded. Record a copy \
-                without it, or as the user that it runs as",
+            "{} has {what}, so the dynamic loader ignores LD_PRELOAD and the program cannot be recorded. Record a copy without it, or \
+                record as the user that the program runs as",
             path.display()
         );
     }
     let (limit, _) = getrlimit(Resource::RLIMIT_AS)?;
     if limit != RLIM_INFINITY {
         bail!(
-            "the address space of {} would be limited to {} KiB, and the recorder needs some of it: raise the limit by `ulimit -v \
+            "the address space of {} would be limited to {} KiB, and the recorder needs part of it. Raise the limit with `ulimit -v \
                 unlimited`",
             command.display(),
             limit >> 10
@@ -99,19 +98,19 @@ fn refuse_restricted(command: &OsStr) -> Result<()> {
 }
 
 impl Recorder {
-    /// Preloads the library into a program that does nothing; what it writes goes to a folder.
+    /// Checks that the library can be preloaded, by running `true` with it. Output goes to `folder`.
     ///
     /// # Errors
-    /// The loader refuses the library; says why.
+    /// Fails with the loader's message if it rejects the library.
     pub fn trial(&self, folder: &Path) -> Result<()> {
         let mut command = Command::new("true");
-        command.env("LD_PRELOAD", self.preloads()).env(OUTPUT_VARIABLE, folder);
+        command.env("LD_PRELOAD", self.preload_list()).env(OUTPUT_VARIABLE, folder);
         let out = command.output().context("cannot run `true`")?;
         let said = String::from_utf8_lossy(&out.stderr);
-        // The loader only complains, and runs the program all the same.
+        // The loader only prints an error message, and runs the program nevertheless.
         ensure!(
             out.status.success() && said.is_empty(),
-            "`true` with {} preloaded: {} {}",
+            "running `true` with {} preloaded failed: {} {}",
             self.library.display(),
             out.status,
             said.trim()
@@ -119,8 +118,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// The recorder, before what is preloaded already.
-    fn preloads(&self) -> OsString {
+    /// Returns the value for `LD_PRELOAD`, with the recorder first.
+    fn preload_list(&self) -> OsString {
         let mut list = self.library.as_os_str().to_owned();
         if let Some(others) = self.others.as_ref().filter(|l| !l.is_empty()) {
             list.push(":");
@@ -130,33 +129,33 @@ impl Recorder {
     }
 }
 
-/// An empty folder of that name, and whether it is new. A recording that is there is replaced, anything else is not.
-fn folder(output: &Path) -> Result<(PathBuf, bool)> {
+/// Prepares an empty folder, and returns its path and whether it is new. An old recording in it is removed; anything else is an error.
+fn prepare_folder(output: &Path) -> Result<(PathBuf, bool)> {
     let name = output.to_string_lossy().replace("%p", &std::process::id().to_string());
     let host = nix::unistd::gethostname().unwrap_or_default();
     let folder = std::path::absolute(name.replace("%h", &host.to_string_lossy()))?;
     let is_new = !folder.exists();
     if !is_new {
-        clear(&folder)?;
+        remove_recording(&folder)?;
     }
     let make = || {
         folder.parent().map_or(Ok(()), fs::create_dir_all)?;
-        // It is its user's alone. One that was there keeps its mode, so that it can be shared.
+        // A new folder is private to the user. An existing one keeps its mode, so that it can be shared.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
     };
-    make().with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    make().with_context(|| format!("cannot create the folder {}", folder.display()))?;
     Ok((folder, is_new))
 }
 
-fn clear(folder: &Path) -> Result<()> {
+fn remove_recording(folder: &Path) -> Result<()> {
     if !folder.is_dir() {
-        bail!("{} is a file: name another folder for the recording by --output", folder.display());
+        bail!("{} is not a folder. Choose another folder for the recording with --output", folder.display());
     }
     let entries: Vec<PathBuf> = fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
     let processes: BTreeSet<&OsStr> = entries.iter().filter(|path| is_process_file(path)).filter_map(|path| path.file_stem()).collect();
     if let Some(other) = entries.iter().find(|path| !is_of_recording(path, &processes)) {
         bail!(
-            "{} has files that are not of a recording ({}): name another folder by --output, or remove it",
+            "{} contains a file that does not belong to a recording ({}). Choose another folder with --output, or remove the file",
             folder.display(),
             other.display()
         );
@@ -164,7 +163,7 @@ fn clear(folder: &Path) -> Result<()> {
     entries.iter().try_for_each(fs::remove_file).with_context(|| format!("cannot remove the recording in {}", folder.display()))
 }
 
-/// Whether a file of a recording: of one of the `processes`. Names alone do not say so.
+/// Whether a file belongs to a recording of one of the `processes`. Checks contents, since names alone do not prove it.
 fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
     let is_of_process = path.file_stem().is_some_and(|process| processes.contains(process));
     let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
@@ -172,7 +171,7 @@ fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
         && is_of_process
         && match path.extension().and_then(OsStr::to_str) {
             Some("process") => true,
-            // That of a process that was killed at its very beginning is empty, or begins with zeros.
+            // If the process was killed right at its start, the file is empty or starts with zeros.
             Some("threads") => {
                 begins_with(path, &MAGIC) || begins_with(path, &[0; MAGIC.len()]) || fs::metadata(path).is_ok_and(|file| file.len() == 0)
             }
@@ -183,10 +182,10 @@ fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
 fn is_process_file(path: &Path) -> bool {
     let is_number = |part: &str| part.parse::<u64>().is_ok();
     let is_name = |stem: &str| stem.split_once('-').is_some_and(|(process, start)| is_number(process) && is_number(start));
-    // One that was made when the disk was full is empty.
+    // The file is empty if the disk was full when it was created.
     let is_empty = || fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0);
-    let is_left = || path.file_stem().and_then(OsStr::to_str).is_some_and(is_name) && is_empty();
-    path.extension().is_some_and(|ending| ending == "process") && (begins_with(path, PROCESS_MAGIC.as_bytes()) || is_left())
+    let is_empty_leftover = || path.file_stem().and_then(OsStr::to_str).is_some_and(is_name) && is_empty();
+    path.extension().is_some_and(|ending| ending == "process") && (begins_with(path, PROCESS_MAGIC.as_bytes()) || is_empty_leftover())
 }
 
 fn begins_with(path: &Path, expected: &[u8]) -> bool {

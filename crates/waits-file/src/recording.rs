@@ -1,4 +1,4 @@
-//! A recording on disk: its processes and their threads. Calls are read as streams.
+//! Reads a recording: its processes and their threads. Calls are streamed from disk.
 
 use crate::process_file::ProcessFile;
 use crate::threads_file::{Piece, ThreadsFile};
@@ -14,33 +14,33 @@ use trodden_wire::waits::{CallRecord, RECORD_SIZE, SAMPLE_SIZE, SampleRecord, Th
 /// A recording.
 #[derive(Debug)]
 pub struct Recording {
-    /// Processes, by rank, then by number.
+    /// Processes with at least one thread, by rank, then by start.
     pub processes: Vec<Process>,
-    /// What is damaged, and so missing.
+    /// Messages about damaged parts, which are missing.
     pub losses: Vec<String>,
 }
 
-/// A process.
+/// A recorded process.
 #[derive(Debug)]
 pub struct Process {
-    /// What it says of itself.
+    /// Its description.
     pub file: ProcessFile,
-    /// Threads, in order of their beginning.
+    /// Its threads in order of start.
     pub threads: Vec<RecordedThread>,
 }
 
-/// A thread.
+/// A recorded thread.
 #[derive(Debug)]
 pub struct RecordedThread {
-    /// Its number, as the kernel has it.
+    /// Thread ID of the kernel.
     pub number: u32,
-    /// Its handle, by which other threads name it.
+    /// Handle by which other threads refer to it.
     pub token: u64,
-    /// Ticks when its recording began, and the clock then.
+    /// Start of its recording, ticks.
     pub begin: u64,
-    /// See `begin`.
+    /// Start of its recording on the monotonic clock, ns.
     pub begin_ns: u64,
-    /// A later pair of ticks and clock; 0 if there was none.
+    /// A later pair of ticks and monotonic clock (ns); 0 if there is none.
     pub anchor: (u64, u64),
     path: Arc<Path>,
     calls: Arc<[Piece]>,
@@ -48,10 +48,7 @@ pub struct RecordedThread {
     stacks: Vec<Piece>,
 }
 
-/// Files of a folder with an ending.
-///
-/// # Errors
-/// The folder cannot be read.
+/// Returns the files in a folder with this extension, sorted.
 pub fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths: Vec<PathBuf> =
@@ -60,27 +57,24 @@ pub fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Number of threads in a recording.
-///
-/// # Errors
-/// A file cannot be read, or is of no recording.
+/// Returns the number of threads in a recording.
 pub fn threads_in(folder: &Path) -> Result<usize> {
     files(folder, "threads")?.iter().map(|path| Ok(ThreadsFile::read(path)?.threads())).sum()
 }
 
 impl Recording {
-    /// Reads what is small, and finds what is not.
+    /// Opens a recording: reads the descriptions of processes, and locates the records of threads.
     ///
     /// # Errors
-    /// There is no recording, or a file of it is damaged; the message names it.
+    /// Fails if the folder is not a recording or has no thread, or if a file is damaged beyond use; the message names it.
     pub fn open(folder: &Path) -> Result<Recording> {
         if !folder.is_dir() {
-            bail!("{} is no recording (a folder made by `trodden waits record`)", folder.display());
+            bail!("{} is not a recording, that is, a folder written by `trodden waits record`", folder.display());
         }
         let mut recording = Recording { processes: Vec::new(), losses: Vec::new() };
         for path in files(folder, "process")? {
             let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            // The disk was full, or the program was killed at its very beginning.
+            // The disk was full, or the program was killed right at its start.
             if text.is_empty() {
                 continue;
             }
@@ -89,15 +83,15 @@ impl Recording {
         }
         if recording.processes.is_empty() {
             match recording.losses.first() {
-                Some(loss) => bail!("{} has no recorded thread: {loss}", folder.display()),
-                None => bail!("{} has no recorded thread: did the program use MPI or threads?", folder.display()),
+                Some(loss) => bail!("{} has no recorded threads: {loss}", folder.display()),
+                None => bail!("{} has no recorded threads: did the program use MPI or threads?", folder.display()),
             }
         }
         recording.processes.sort_by_key(|p| (p.file.mpi.as_ref().map_or(u32::MAX, |mpi| mpi.rank), p.threads[0].begin));
         Ok(recording)
     }
 
-    /// Adds the processes of a program with the threads of their file. A missing one has none.
+    /// Adds the processes of a program, with the threads in their common file, which may be missing.
     fn add(&mut self, processes: Vec<ProcessFile>, path: &Path) -> Result<()> {
         let mut found = if path.exists() { ThreadsFile::read(path)? } else { ThreadsFile::default() };
         let shared: Arc<Path> = path.into();
@@ -116,7 +110,7 @@ impl Recording {
         if unnamed > 0 {
             let threads = plural(unnamed as u128, "thread is", "threads are");
             let text = path.with_extension("process");
-            self.losses.push(format!("{threads} left out: {} lacks the process", text.display()));
+            self.losses.push(format!("{threads} left out, because {} does not describe the process", text.display()));
         }
         self.losses.append(&mut found.losses);
         Ok(())
@@ -138,16 +132,13 @@ impl RecordedThread {
         }
     }
 
-    /// Its calls, from the first.
+    /// Returns the thread's calls, beginning with the first.
     pub fn calls(&self) -> RecordedCalls {
         let (path, pieces) = (self.path.clone(), self.calls.clone());
-        RecordedCalls { path, pieces, piece: 0, at: 0, bytes: Vec::new(), used: 0, next: None, is_cut: false }
+        RecordedCalls { path, pieces, piece: 0, at: 0, bytes: Vec::new(), used: 0, next: None, is_incomplete: false }
     }
 
-    /// Its samples, all. Samples of a thread are few: some hundred per second.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Reads all samples, of which a thread has at most a few hundred per second.
     pub fn samples(&self) -> Result<Vec<SampleRecord>> {
         let mut samples = Vec::new();
         for bytes in self.read(&self.samples)? {
@@ -156,10 +147,7 @@ impl RecordedThread {
         Ok(samples)
     }
 
-    /// Its stacks of return addresses, by number. Those behind a missing one are left out.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Reads all stacks of return addresses, by number. Stacks after a missing one are left out.
     pub fn stacks(&self) -> Result<Vec<Vec<u64>>> {
         let mut stacks = Vec::new();
         for (bytes, piece) in self.read(&self.stacks)?.iter().zip(&self.stacks) {
@@ -192,26 +180,25 @@ impl RecordedThread {
     }
 }
 
-/// The calls of a thread. The file is open only while it is read: a recording may have more threads than a process may have files.
+/// The calls of a thread. The file is open only during reads, since a recording may have more threads than a process may open files.
 pub struct RecordedCalls {
     path: Arc<Path>,
     pieces: Arc<[Piece]>,
-    /// The piece that is read, and where.
+    /// Index of the current piece, and offset of the next read in it.
     piece: usize,
     at: u32,
     bytes: Vec<u8>,
     used: usize,
     next: Option<CallRecord>,
-    is_cut: bool,
+    is_incomplete: bool,
 }
 
-/// Bytes that are read at once.
 const READ_SIZE: u32 = 256 * RECORD_SIZE as u32;
 
 impl RecordedCalls {
-    /// The next record without taking it.
+    /// Returns the next record without consuming it.
     pub fn peek(&mut self) -> Option<&CallRecord> {
-        if self.next.is_none() && !self.is_cut {
+        if self.next.is_none() && !self.is_incomplete {
             if self.used == self.bytes.len() && !self.fill() {
                 return None;
             }
@@ -219,7 +206,7 @@ impl RecordedCalls {
             self.used += RECORD_SIZE;
             if record.kind == kind::END {
                 // All pieces but the last are full.
-                self.is_cut = self.piece + 1 < self.pieces.len();
+                self.is_incomplete = self.piece + 1 < self.pieces.len();
                 (self.piece, self.used) = (self.pieces.len(), self.bytes.len());
                 return None;
             }
@@ -228,12 +215,12 @@ impl RecordedCalls {
         self.next.as_ref()
     }
 
-    /// Whether records in the middle are missing, so that those behind them were left out.
-    pub fn is_cut(&self) -> bool {
-        self.is_cut
+    /// Whether records are missing, so that all later ones were left out. Known only after the last record was read.
+    pub fn is_incomplete(&self) -> bool {
+        self.is_incomplete
     }
 
-    /// Reads further records. False at the end.
+    /// Reads more records. Returns false at the end.
     fn fill(&mut self) -> bool {
         let left = |piece: &Piece, at: u32| piece.size.saturating_sub(at) / RECORD_SIZE as u32 * RECORD_SIZE as u32;
         while self.pieces.get(self.piece).is_some_and(|piece| left(piece, self.at) == 0) {
@@ -244,8 +231,8 @@ impl RecordedCalls {
         self.bytes.resize(size as usize, 0);
         let place = piece.offset + u64::from(self.at);
         if File::open(&self.path).and_then(|file| file.read_exact_at(&mut self.bytes, place)).is_err() {
-            // It was there when the recording was opened.
-            (self.is_cut, self.piece, self.used) = (true, self.pieces.len(), self.bytes.len());
+            // The file was readable when the recording was opened, so records are missing.
+            (self.is_incomplete, self.piece, self.used) = (true, self.pieces.len(), self.bytes.len());
             return false;
         }
         (self.at, self.used) = (self.at + size, 0);

@@ -1,8 +1,8 @@
-//! A recording through the analysis: the calls of all threads, merged in order of time.
+//! Feeds a recording to the analysis: the calls of all threads, merged in order of time.
 //!
-//! Calls are streamed: memory is that of samples, of what the analysis holds, and one call of each thread.
+//! Calls are streamed. Memory holds the samples, the state of the analysis, and one call per thread.
 
-use crate::blocks::{BlockNames, ThreadBlocks, is_part};
+use crate::blocks::{BlockNames, ThreadBlocks, is_auxiliary};
 use crate::clock::{Clock, clocks};
 use crate::convert::{ConvertedParts, Converter};
 use crate::recording::{Process, RecordedCalls, RecordedThread, Recording};
@@ -18,54 +18,54 @@ use trodden_waits::call::SleepKind;
 use trodden_waits::{Analysis, AnalysisOptions, Call, ClassRule, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
-/// A recording that was analysed.
+/// The analysis of a recording or trace.
 pub struct Replayed {
-    /// Wait sites, their classes and causes.
+    /// Result of the analysis.
     pub outcome: WaitOutcome,
-    /// What codes are.
+    /// Names of codes.
     pub names: BlockNames,
-    /// Who locations are, by number.
+    /// Names of locations, by number.
     pub locations: Vec<LocationName>,
-    /// MPI functions without a rule: calls and ns.
+    /// MPI functions for which there is no rule, with the number of calls and their time in ns.
     pub uncovered: BTreeMap<&'static str, (u64, u64)>,
-    /// What is missing or estimated.
+    /// Notes about missing or estimated data.
     pub notes: Vec<String>,
-    /// What each location did when, if that was asked for.
+    /// What each location did when; empty unless requested.
     pub timeline: Timeline,
-    /// Calls that were replayed.
+    /// Number of calls.
     pub calls: u64,
-    /// If a function took so many per cent less: the run, ns.
+    /// Predictions: function, reduction of its time in per cent, and the resulting run time in ns.
     pub answers: Vec<(String, f64, u64)>,
 }
 
-/// Who a location is.
+/// Identity of a location.
 #[derive(Clone, Debug, Default)]
 pub struct LocationName {
-    /// Rank, or the process's place in the recording.
+    /// MPI rank, or index of the process in the recording.
     pub process: u32,
-    /// Whether `process` is a rank of MPI.
+    /// Whether `process` is an MPI rank.
     pub is_rank: bool,
-    /// 0: the process's first thread.
+    /// Index of the thread in the process; 0 for the first one.
     pub thread: u32,
-    /// Computing that is longer than a tick: time, and processor time.
+    /// Wall-clock time of those computing blocks whose processor time was measured, ns.
     pub computing_ns: u64,
-    /// See `computing_ns`.
+    /// Processor time of the same blocks, ns.
     pub processor_ns: u64,
-    /// Another name, in traces of other tools.
+    /// Name of the location in traces of other tools.
     pub label: Option<String>,
 }
 
-/// Functions that a message names at most.
-const LISTED: usize = 12;
+/// Maximum number of items that a message lists.
+const MAX_LISTED: usize = 12;
 
-/// What is asked of an analysis.
+/// Options of a report.
 #[derive(Clone, Debug)]
 pub struct ReportOptions {
-    /// Up to which sum of differences waits of a site are equivalent (0 to 2).
+    /// Distance of paths below which waits at a site are equivalent, between 0 and 2.
     pub threshold: f64,
     /// How distances of paths are measured.
     pub rule: ClassRule,
-    /// How long the run would take if these functions took so many per cent less, each by itself.
+    /// Functions whose speed-up to predict one by one, each with the reduction of its time in per cent.
     pub what_if: Vec<(String, f64)>,
     /// Whether to keep what each location did when.
     pub timeline: bool,
@@ -74,17 +74,16 @@ pub struct ReportOptions {
 }
 
 impl Default for ReportOptions {
-    /// Nothing is predicted. By the rule, paths without common code differ; by that of the paper they are equivalent.
     fn default() -> Self {
         let AnalysisOptions { threshold, rule, .. } = AnalysisOptions::default();
         ReportOptions { threshold, rule, what_if: Vec::new(), timeline: false, expand: false }
     }
 }
 
-/// Analyses a recording, once, and once more for each question.
+/// Analyses a recording, with an additional pass for each prediction.
 ///
 /// # Errors
-/// A file cannot be read.
+/// Fails if a file cannot be read, if the code of a prediction does not occur, or if `paths` match no sample.
 pub fn replay(recording: &Recording, asked: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
     let options = options(asked, None);
     let mut names = BlockNames { paths, ..BlockNames::default() };
@@ -93,10 +92,10 @@ pub fn replay(recording: &Recording, asked: &ReportOptions, paths: Option<Box<dy
         let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
             let known: BTreeSet<&str> = names.codes.iter().flat_map(|(_, code)| &code.path).map(String::as_str).collect();
-            let known: Vec<&str> = known.into_iter().take(LISTED).collect();
+            let known: Vec<&str> = known.into_iter().take(MAX_LISTED).collect();
             anyhow::bail!(
-                "--what-if {function}: no code of the recording is in a function of that name, but in {}; a call such as `usleep` or \
-                 `MPI_Send` belongs to the function that makes it",
+                "--what-if {function}: the recording has no code in a function of that name, only in {}. Calls such as `usleep` or \
+                 `MPI_Send` count for their callers",
                 known.join(", ")
             );
         }
@@ -107,8 +106,8 @@ pub fn replay(recording: &Recording, asked: &ReportOptions, paths: Option<Box<dy
     if let Some(paths) = &names.paths {
         if paths.is_unused() {
             anyhow::bail!(
-                "no sample of the recording lies in these streams: record with `trodden record --whole-program -- trodden waits record -- \
-                    PROGRAM` (built with --stream, not stripped, sampled)"
+                "no sample of the recording lies in these streams. Record with `trodden record --whole-program -- trodden waits record -- \
+                    PROGRAM`, with sampling enabled and a program built with --stream and not stripped"
             );
         }
         replayed.notes.extend(paths.notes().iter().cloned());
@@ -117,18 +116,18 @@ pub fn replay(recording: &Recording, asked: &ReportOptions, paths: Option<Box<dy
     Ok(replayed)
 }
 
-/// What the command line chooses, and a question.
+/// Returns the options of the analysis that correspond to those of the report.
 pub fn options(asked: &ReportOptions, what_if: Option<(HashSet<CodeId>, f64)>) -> AnalysisOptions {
     AnalysisOptions {
         threshold: asked.threshold,
         rule: asked.rule,
-        others: vec![asked.threshold / 2.0, (asked.threshold * 2.0).min(2.0)],
+        other_thresholds: vec![asked.threshold / 2.0, (asked.threshold * 2.0).min(2.0)],
         expand: asked.expand && what_if.is_none(),
         what_if,
     }
 }
 
-fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames, is_wanted: bool) -> Result<Replayed> {
+fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames, is_enabled: bool) -> Result<Replayed> {
     let mut clocks = clocks(recording);
     correct(recording, &mut clocks)?;
     let mut replay = Replay {
@@ -137,7 +136,7 @@ fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames,
         converter: Converter::new(recording),
         names,
         uncovered: BTreeMap::new(),
-        timeline: Timeline { is_wanted, ..Timeline::default() },
+        timeline: Timeline { is_enabled, ..Timeline::default() },
         calls: 0,
     };
     let mut streams = Vec::new();
@@ -150,14 +149,15 @@ fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames,
     }
     replay.run(&mut streams);
     let mut notes = clocks.notes;
-    notes.extend(recording.losses.iter().take(LISTED).cloned());
-    if recording.losses.len() > LISTED {
-        notes.push(format!("and {} further places of the recording are damaged", recording.losses.len() - LISTED));
+    notes.extend(recording.losses.iter().take(MAX_LISTED).cloned());
+    if recording.losses.len() > MAX_LISTED {
+        let more = (recording.losses.len() - MAX_LISTED) as u128;
+        notes.push(format!("and {}", plural(more, "more damaged part of the recording", "more damaged parts of the recording")));
     }
-    let cut = streams.iter().filter(|stream| stream.calls.is_cut()).count();
-    if cut > 0 {
-        let threads = plural(cut as u128, "thread", "threads");
-        notes.push(format!("the calls of {threads} are damaged: those behind the damage are left out"));
+    let incomplete = streams.iter().filter(|stream| stream.calls.is_incomplete()).count();
+    if incomplete > 0 {
+        let threads = plural(incomplete as u128, "thread", "threads");
+        notes.push(format!("the calls of {threads} are damaged: calls after the damage are left out"));
     }
     notes.extend(replay.notes());
     let locations = streams.into_iter().map(|stream| stream.name).collect();
@@ -182,21 +182,25 @@ struct Stream<'a> {
     calls: RecordedCalls,
     /// Number of the next record.
     index: u32,
-    /// Records that belong to the next call, behind it.
+    /// Number of auxiliary records that follow the current call.
     parts: u32,
     blocks: ThreadBlocks,
-    before: u32,
+    /// Stack of the previous call.
+    previous_stack: u32,
+    /// Code of the previous call.
     site: CodeId,
+    /// Time of the previous event.
     time_ns: u64,
-    next: Option<Next>,
+    next: Option<NextEvent>,
     name: LocationName,
+    /// Time and processor time at the last call exit where the latter was measured, ns.
     processor: Option<(u64, u64)>,
-    /// How long of the block before the next call the thread was ready to run without a processor, ns.
+    /// Time in the block before the next call in which the thread was ready to run but had no processor, ns.
     ready_ns: u64,
 }
 
-/// What a thread does next.
-enum Next {
+/// The next event of a thread.
+enum NextEvent {
     Start,
     Enter(CallRecord, Call),
     Exit(CallRecord, Call),
@@ -225,27 +229,27 @@ impl<'a> Stream<'a> {
             index: 0,
             parts: 0,
             blocks: ThreadBlocks::read(thread, &process.file, names)?,
-            before: NO_STACK,
+            previous_stack: NO_STACK,
             site: CodeId(0),
             time_ns,
-            next: Some(Next::Start),
+            next: Some(NextEvent::Start),
             name,
             processor: None,
             ready_ns: 0,
         })
     }
 
-    /// When it does it.
+    /// Returns the time of the next event, ns.
     fn next_ns(&self) -> Option<u64> {
         Some(match self.next.as_ref()? {
-            Next::Start => self.clock.time_ns(self.thread.begin),
-            Next::Enter(record, _) => self.clock.time_ns(record.enter),
-            Next::Exit(record, _) => self.clock.time_ns(record.exit),
+            NextEvent::Start => self.clock.time_ns(self.thread.begin),
+            NextEvent::Enter(record, _) => self.clock.time_ns(record.enter),
+            NextEvent::Exit(record, _) => self.clock.time_ns(record.exit),
         })
     }
 
-    /// Processor time between two points where it is known, and time.
-    fn processor_time(&mut self, record: &CallRecord, at_ns: u64, is_enter: bool) {
+    /// Adds the computing time between a call exit and the next call entry, if processor time was measured at both.
+    fn add_processor_time(&mut self, record: &CallRecord, at_ns: u64, is_enter: bool) {
         if record.cpu_ns == 0 {
             return;
         }
@@ -271,8 +275,8 @@ impl Replay<'_, '_> {
     fn run(&mut self, streams: &mut [Stream]) {
         let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
         let key = |stream: &Stream, index: usize| {
-            // Of equal times, what others wait for comes first.
-            stream.next_ns().map(|ns| Reverse((ns, matches!(stream.next, Some(Next::Exit(..))), index)))
+            // At equal times entries come before exits, because others may wait for them.
+            stream.next_ns().map(|ns| Reverse((ns, matches!(stream.next, Some(NextEvent::Exit(..))), index)))
         };
         queue.extend(streams.iter().enumerate().filter_map(|(index, stream)| key(stream, index)));
         while let Some(Reverse((time_ns, _, index))) = queue.pop() {
@@ -282,21 +286,21 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Reports what a thread does, and finds what it does next.
+    /// Feeds the next event of a thread to the analysis, and determines the one after it.
     fn step(&mut self, stream: &mut Stream, time_ns: u64) {
         let process = &self.recording.processes[stream.process.0 as usize];
         match stream.next.take() {
-            Some(Next::Start) => {
-                let made_by = self.converter.made_by(process, stream.process, stream.thread.token);
+            Some(NextEvent::Start) => {
+                let creator = self.converter.creator(process, stream.process, stream.thread.token);
                 let code = self.names.codes.start("(start)");
-                self.analysis.start(stream.location, stream.process, time_ns, made_by, code);
+                self.analysis.start(stream.location, stream.process, time_ns, creator, code);
                 stream.next = self.next_call(stream, process);
             }
-            Some(Next::Enter(record, call)) => {
+            Some(NextEvent::Enter(record, call)) => {
                 self.enter(stream, process, time_ns, &record, &call);
-                stream.next = if record.exit == 0 { None } else { Some(Next::Exit(record, call)) };
+                stream.next = if record.exit == 0 { None } else { Some(NextEvent::Exit(record, call)) };
             }
-            Some(Next::Exit(record, call)) => {
+            Some(NextEvent::Exit(record, call)) => {
                 self.exit(stream, time_ns, &record, &call);
                 stream.next = self.next_call(stream, process);
             }
@@ -304,13 +308,13 @@ impl Replay<'_, '_> {
         }
     }
 
-    fn next_call(&mut self, stream: &mut Stream, process: &Process) -> Option<Next> {
+    fn next_call(&mut self, stream: &mut Stream, process: &Process) -> Option<NextEvent> {
         loop {
             let record = stream.calls.next()?;
-            if is_part(record.kind) {
+            if is_auxiliary(record.kind) {
                 if record.kind == kind::CPU_AT_ENTER {
                     let at_ns = stream.clock.time_ns(record.enter);
-                    stream.processor_time(&record, at_ns, true);
+                    stream.add_processor_time(&record, at_ns, true);
                     stream.ready_ns = record.object;
                 }
                 stream.index += 1;
@@ -320,14 +324,14 @@ impl Replay<'_, '_> {
             let mut parts = ConvertedParts::take(&self.converter, process, stream.process, &record, &mut stream.calls);
             let call = self.converter.call(process, stream.process, stream.thread.token, &record, &mut parts);
             stream.parts = parts.count;
-            return Some(Next::Enter(record, call));
+            return Some(NextEvent::Enter(record, call));
         }
     }
 
     fn enter(&mut self, stream: &mut Stream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
         let ns = time_ns.saturating_sub(stream.time_ns);
         let ready_ns = std::mem::take(&mut stream.ready_ns).min(ns);
-        let between = (stream.before, record.stack);
+        let between = (stream.previous_stack, record.stack);
         let mut blocks = stream.blocks.divide(self.names, &process.file, stream.index, between, ns - ready_ns);
         if let Some(TimeBlock { code, .. }) = blocks.iter().max_by_key(|block| block.ns).copied().filter(|_| ready_ns > 0) {
             blocks.insert(0, TimeBlock { code, state: LocationState::Ready, ns: ready_ns });
@@ -340,19 +344,19 @@ impl Replay<'_, '_> {
         }
         let name = FUNCTIONS.get(record.function as usize).copied().unwrap_or("(unknown function)");
         let site = stream.blocks.site(self.names, &process.file, record.stack, record.function, name);
-        // A wait for a condition variable releases its mutex first.
+        // Waiting for a condition variable first releases its mutex.
         if let Call::Sleep(_, SleepKind::Condition(Some(mutex)), _) = call {
-            self.at_once(stream, time_ns, &blocks, &Call::Unlock(*mutex), site);
+            self.instant_call(stream, time_ns, &blocks, &Call::Unlock(*mutex), site);
             self.analysis.enter(stream.location, time_ns, &[], call, site);
         } else {
             self.analysis.enter(stream.location, time_ns, &blocks, call, site);
         }
         stream.index += 1 + std::mem::take(&mut stream.parts);
-        stream.before = record.stack;
+        stream.previous_stack = record.stack;
         stream.site = site;
     }
 
-    fn at_once(&mut self, stream: &Stream, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
+    fn instant_call(&mut self, stream: &Stream, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         self.analysis.enter(stream.location, time_ns, blocks, call, site);
         self.analysis.exit(stream.location, time_ns, call);
     }
@@ -361,7 +365,7 @@ impl Replay<'_, '_> {
         let waits = self.analysis.exit(stream.location, time_ns, call);
         let enter_ns = stream.clock.time_ns(record.enter);
         self.timeline.call(stream.location, stream.site, (enter_ns, time_ns), &waits);
-        stream.processor_time(record, time_ns, false);
+        stream.add_processor_time(record, time_ns, false);
         stream.time_ns = time_ns;
         let is_local = matches!(FUNCTIONS.get(record.function as usize), Some(&"MPI_Comm_free" | &"MPI_Comm_disconnect"));
         if record.kind == kind::MPI_OTHER
@@ -374,11 +378,14 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// What the recording lacks.
+    /// Returns notes about missing data.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for (missing, size) in self.converter.missing_ranks() {
-            let note = format!("{missing} of {size} ranks are not in the recording: waits for them are not explained");
+            let note = match missing {
+                1 => format!("1 of {size} ranks is not in the recording: waits for it are not explained"),
+                _ => format!("{missing} of {size} ranks are not in the recording: waits for them are not explained"),
+            };
             if !notes.contains(&note) {
                 notes.push(note);
             }

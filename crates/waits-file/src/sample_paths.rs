@@ -1,4 +1,4 @@
-//! Paths that samples interrupted. Streams of the same run know them, which the caller reads.
+//! The paths that samples interrupted. They are known from streams of the same run, which the caller reads.
 
 use crate::process_file::ProcessFile;
 use anyhow::Result;
@@ -6,31 +6,28 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use trodden_wire::waits::SampleRecord;
 
-/// The path of a sample.
+/// The path that a sample interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TimedPath {
-    /// The function that it is a path of.
+    /// The function whose path it is.
     pub function: String,
-    /// Lines that it runs through, and how it ends.
+    /// The lines on the path, and how it ends, as shown in reports.
     pub lines: Rc<str>,
 }
 
-/// Says which paths samples interrupted.
+/// Provides the paths that samples interrupted.
 pub trait SamplePaths {
-    /// The path of each sample of a thread; none where that is not known.
-    ///
-    /// # Errors
-    /// What is known of the thread cannot be read.
+    /// Returns the path of each sample of a thread; `None` where it is unknown.
     fn of_samples(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>>;
 
-    /// Whether nothing was known of any thread of the recording.
+    /// Returns true if no sample of the recording had a path.
     fn is_unused(&self) -> bool;
 
-    /// What is lacking.
+    /// Returns notes about missing data.
     fn notes(&self) -> &BTreeSet<String>;
 }
 
-/// Whether a frame's function, as symbols name it, is that of a path.
+/// Whether a frame's function and a path's function are the same, up to parameters and enclosing scopes.
 pub fn is_function(frame: &str, path: &str) -> bool {
     fn base(name: &str) -> &str {
         let whole = name.split(['(', '<']).next().unwrap_or(name);
@@ -44,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_the_same_whatever_their_parameters_are_called() {
+    fn functions_match_regardless_of_parameters_and_scopes() {
         assert!(is_function("filter", "filter"));
         assert!(is_function("app::filter<f64>(double)", "filter"));
         assert!(!is_function("filter", "filters") && !is_function("", ""));

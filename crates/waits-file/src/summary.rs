@@ -1,4 +1,4 @@
-//! What a report says: causes by function, wait sites with their classes, what the recording lacks.
+//! The contents of a report: causes by function, wait sites with their classes, imbalance, and the critical path.
 
 use crate::causes::{Cause, by_function};
 use crate::codes::CodeLocation;
@@ -7,70 +7,70 @@ use std::collections::BTreeMap;
 use trodden_text::escape;
 use trodden_waits::{Class, CodeId, LocationId, LocationState, Step, causes, explain};
 
-/// A report's content.
+/// The contents of a report.
 pub struct WaitSummary {
-    /// Code that others wait for: what it computes, or sleeps.
+    /// Code that others wait for, because it computes or sleeps.
     pub causes: Vec<Cause>,
-    /// What is no code: calls that take long to complete (or threads that do not get a processor meanwhile), start-up, unexplained waits.
+    /// Causes other than code: long calls, lack of a processor, start-up, and unexplained waits.
     pub communication: Vec<Cause>,
-    /// The waiting that lines cause: file, line, ns.
+    /// Waiting that source lines cause: file, line, ns.
     pub lines: Vec<(String, u32, u64)>,
-    /// Where locations wait, by the time that they take.
+    /// Wait sites, longest total wait first.
     pub sites: Vec<SiteSummary>,
-    /// The analysis that it is made from.
+    /// The underlying analysis.
     pub replayed: Replayed,
-    /// Up to which sum of differences waits of a site are equivalent.
+    /// Distance of paths below which waits at a site are equivalent.
     pub threshold: f64,
-    /// Waits by kind: name, family, occurrences, ns.
+    /// Waits by kind: name, family, occurrences, ns. Longest first.
     pub kinds: Vec<(&'static str, &'static str, u64, u64)>,
-    /// Functions by what the slowest location spends in them more than the mean: function, most, mean, location.
+    /// Functions with the time of each location, by excess of the slowest location over the mean.
     pub imbalance: Vec<Imbalance>,
-    /// Functions by their time on the critical path.
+    /// Functions with their time on the critical path in ns, longest first.
     pub critical: Vec<(String, u64)>,
 }
 
 /// A wait site.
 pub struct SiteSummary {
-    /// The call that waits.
+    /// Code that makes the call.
     pub code: CodeId,
-    /// The pattern of waiting.
+    /// Name of the kind of wait.
     pub kind: &'static str,
-    /// What patterns of its kind have in common.
+    /// Family of the kind.
     pub family: &'static str,
-    /// How often it waits.
+    /// Number of waits.
     pub occurrences: u64,
-    /// Time that it waits, ns.
+    /// Sum of all waits, ns.
     pub total_ns: u64,
-    /// Waits with equivalent paths.
+    /// Classes of waits with equivalent paths.
     pub classes: Vec<ClassSummary>,
 }
 
 /// A class of waits.
 pub struct ClassSummary {
-    /// How many, and how long.
+    /// The class itself.
     pub waits: Class,
-    /// Steps of the path that is waited for, ns each.
+    /// Steps of the path that is waited for, with ns.
     pub plus: Vec<(Step, u64)>,
-    /// Steps of the waiting path, ns each.
+    /// Steps of the waiting path, with ns.
     pub minus: Vec<(Step, u64)>,
-    /// Equal steps, and comparable ones of other locations, that were dropped from both paths, ns.
+    /// Time of redundant steps that was removed from the longer and the shorter path, ns.
     pub dropped_ns: (u64, u64),
 }
 
-/// A function that locations spend different times in.
+/// A function in which locations spend different amounts of time.
 pub struct Imbalance {
-    /// Its name.
+    /// Name of the function.
     pub function: String,
-    /// The location that spends most.
+    /// The location that spends the most time in it.
     pub location: LocationId,
-    /// What that one spends, ns.
+    /// Time of that location, ns.
     pub most_ns: u64,
-    /// The mean of all locations, ns.
+    /// Mean over all locations, ns.
     pub mean_ns: u64,
 }
 
 impl WaitSummary {
-    /// Of an analysis.
+    /// Summarises an analysis.
     pub fn new(replayed: Replayed, threshold: f64) -> WaitSummary {
         let outcome = &replayed.outcome;
         let sites = outcome.sites.iter().map(|site| SiteSummary {
@@ -103,22 +103,22 @@ impl WaitSummary {
         }
     }
 
-    /// The code of a number.
+    /// Returns the code with this number.
     pub fn code(&self, id: CodeId) -> &CodeLocation {
         self.replayed.names.codes.get(id)
     }
 
-    /// Its line.
+    /// Returns the line that represents a code; 0 if unknown.
     pub fn line(&self, id: CodeId) -> u32 {
         self.replayed.names.codes.line(id)
     }
 
-    /// Who a location is.
+    /// Returns the identity of a location.
     pub fn location(&self, id: LocationId) -> &LocationName {
         &self.replayed.locations[id.0 as usize]
     }
 
-    /// Its name in texts.
+    /// Returns the name of a location in text output, with the process or thread only where it is not obvious.
     pub fn location_name(&self, id: LocationId) -> String {
         let name = self.location(id);
         if let Some(label) = &name.label {
@@ -145,7 +145,7 @@ fn class_summary(replayed: &Replayed, class: &Class) -> ClassSummary {
     }
 }
 
-/// The waiting of code that computes or sleeps, divided by the time spent at its lines.
+/// Distributes the waiting that code causes over its lines, in proportion to the time spent in each.
 fn lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
     let codes = &replayed.names.codes;
     let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();

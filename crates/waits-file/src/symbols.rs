@@ -1,8 +1,7 @@
-//! Addresses of recorded processes to functions and lines.
+//! Converts addresses of recorded processes to functions and lines.
 //!
-//! A frame is the program's own if its file is neither in the system's library folders nor the source of a standard library: reports
-//! name the
-//! innermost such frame, so that the time of `memcpy` is that of its caller.
+//! A frame is the program's own unless its image is in a system library folder or its source belongs to a standard library. Reports name
+//! the innermost own frame, so that the time of `memcpy` counts for its caller.
 
 use crate::process_file::ProcessFile;
 use std::collections::{BTreeSet, HashMap};
@@ -14,13 +13,13 @@ use trodden_text::names::Name;
 /// A function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackFrame {
-    /// Its name, demangled.
+    /// Demangled name.
     pub function: String,
-    /// Source file; empty where it is not known.
+    /// Source file; empty if unknown.
     pub file: String,
-    /// 0 where it is not known.
+    /// Line; 0 if unknown.
     pub line: u32,
-    /// Whether it is the program's, and of no library of the system.
+    /// Whether it is part of the program rather than of a system library.
     pub is_own: bool,
 }
 
@@ -29,25 +28,25 @@ struct Image {
     lines: Option<SourceLocations>,
 }
 
-/// What is known of addresses so far.
+/// A cache of images and frames.
 #[derive(Default)]
 pub struct Symbols {
     images: HashMap<String, Option<Image>>,
     frames: HashMap<(String, u64), Rc<[StackFrame]>>,
-    /// What could not be read.
+    /// Notes about files that could not be read.
     pub notes: BTreeSet<String>,
 }
 
-/// The file of the preload library that records.
+/// File name of the preload library that records.
 pub const RECORDER: &str = "libtrodden_waits_recorder.so";
 
-/// Folders of libraries that are not the program's.
+/// Folders of system libraries.
 const SYSTEM: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/libexec/"];
 
 impl Symbols {
-    /// The chain of functions at an address of a process, innermost first.
+    /// Returns the frames at an address of a process, including inlined functions, innermost first. Never empty.
     pub fn frames(&mut self, process: &ProcessFile, address: u64) -> Rc<[StackFrame]> {
-        // Later lines are of later mappings.
+        // Later entries are more recent mappings.
         let mapping = process.maps.iter().rev().find(|map| (map.start..map.end).contains(&address));
         let Some(mapping) = mapping else { return [StackFrame::unknown(format!("{address:#x}"), false)].into() };
         let in_file = address - mapping.start + mapping.offset;
@@ -78,7 +77,7 @@ fn image<'a>(images: &'a mut HashMap<String, Option<Image>>, notes: &mut BTreeSe
     let read = || match Binary::read(Path::new(path)) {
         Ok(binary) => {
             let lines = SourceLocations::read(&binary).unwrap_or_else(|error| {
-                // Of libraries that are not the program's, names of functions are enough.
+                // For system libraries, function names are enough.
                 if !is_system(path) {
                     notes.insert(error.to_string());
                 }
@@ -87,7 +86,7 @@ fn image<'a>(images: &'a mut HashMap<String, Option<Image>>, notes: &mut BTreeSe
             Some(Image { binary, lines })
         }
         Err(error) => {
-            notes.insert(format!("no names of its functions: {error}"));
+            notes.insert(format!("some functions have no names: {error}"));
             None
         }
     };
@@ -98,12 +97,13 @@ fn is_system(path: &str) -> bool {
     path.ends_with(RECORDER) || SYSTEM.iter().any(|folder| path.starts_with(folder))
 }
 
-/// Sources of standard libraries, as their debug information names them.
+/// Whether a source file, as named in debug information, belongs to a standard library.
 fn is_standard(file: &str) -> bool {
     file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("/usr/include/")
 }
 
-/// A function's name without parameters: debug information of inlined functions often has none, and steps of both are to be the same.
+/// Returns a function's name without parameters, which debug information of inlined functions often lacks: inlined and ordinary calls
+/// should give the same step.
 fn name(frame: &SourceFrame) -> Option<String> {
     let symbol = frame.symbol.as_ref()?;
     let known = Name::from_linkage(symbol);
@@ -113,7 +113,7 @@ fn name(frame: &SourceFrame) -> Option<String> {
 impl Image {
     fn frames(&self, address: u64, is_program: bool) -> Vec<StackFrame> {
         let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system);
-        // Stubs of calls to shared libraries have no symbol: the one in front of them is that of the section before.
+        // PLT stubs have no symbol of their own, and the nearest one before them is `_init`, of another section.
         let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| Name::from_linkage(&f.name).qualified);
         let chain = self.lines.as_ref().map(|lines| lines.frames(address)).unwrap_or_default();
         if chain.is_empty() {

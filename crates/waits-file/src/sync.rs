@@ -1,34 +1,31 @@
-//! Clocks of several hosts, corrected by what must lie behind what: a receive behind its send, the exit of a collective operation behind
-//! the entries that it waits for.
+//! Corrects the clocks of several hosts from the order of events: a receive ends after its send starts, and a collective operation ends
+//! after the entries that it waits for.
 //!
-//! Hosts are taken one after the other, each with what it has exchanged with all that are corrected already; [`trodden_waits::offset`]
-//! finds its clock's offset. A host that has exchanged nothing in both directions stays uncorrected, and that is said.
+//! Hosts are corrected one after the other, each against all hosts that are already corrected; [`trodden_waits::offset`] estimates the
+//! offset. A host without messages in both directions stays uncorrected, which a note reports.
 
 use crate::clock::Clocks;
 use crate::convert::{ConvertedParts, Converter};
 use crate::recording::Recording;
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
-use trodden_waits::call::{Collective, CommunicatorId, Meeting, Message};
+use trodden_text::words::plural;
+use trodden_waits::call::{Collective, CommunicatorId, Message, MultiExchange};
 use trodden_waits::offset::Bounds;
 use trodden_waits::{Call, ProcessId, Rule, WaitKind};
 
-/// A host, by its first process.
+/// A host, identified by the index of its first process.
 type Host = usize;
 /// Communicator, sender, receiver, tag.
 type Channel = (CommunicatorId, ProcessId, ProcessId, i32);
 
-/// Something happened on a host before something on another one, each by its own clock.
+/// Two events on different hosts, of which the first must precede the second. Times are those of each host's own clock, ns.
 #[derive(Clone, Copy, Debug)]
-struct Order {
+struct Precedence {
     first: (Host, i128),
     second: (Host, i128),
 }
 
-/// Corrects the clocks of a recording of several hosts.
-///
-/// # Errors
-/// A file cannot be read.
 pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
     let host_of = |process: usize| {
         let file = &recording.processes[process].file;
@@ -38,28 +35,29 @@ pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
     if hosts.iter().all(|host| *host == 0) {
         return Ok(());
     }
-    let mut orders = collect(recording, clocks, &hosts)?.orders();
+    let mut precedences = collect(recording, clocks, &hosts)?.precedences();
     let mut errors: BTreeMap<Host, i128> = BTreeMap::from([(0, 0)]);
-    while let Some((host, bounds)) = next(&orders, &errors) {
+    while let Some((host, bounds)) = next_host(&precedences, &errors) {
         let Some(offset) = bounds.offset() else { break };
-        let error = offset.error_ns + bounds_error(&orders, &errors, host);
+        let error = offset.error_ns + reference_error(&precedences, &errors, host);
         let name = &recording.processes[host].file.host;
         clocks.notes.push(format!(
             "the clock of {name} is corrected by {} ns at the beginning and {} ns at the end of the run, with an error of at \
                 most {error} ns",
-            -offset.shift.at_begin(),
+            -offset.shift.at_start(),
             -offset.shift.at_end()
         ));
         if offset.violated > 0 {
-            clocks.notes.push(format!(
-                "the clock of {name} runs unevenly: {} messages or collective operations still end before they can, and their waits \
-                    are not explained",
-                offset.violated
-            ));
+            let violated = plural(
+                offset.violated as u128,
+                "message or collective operation still seems to end too early, and its wait is",
+                "messages or collective operations still seem to end too early, and their waits are",
+            );
+            clocks.notes.push(format!("the clock of {name} runs unevenly: {violated} not explained"));
         }
-        for order in &mut orders {
-            for (_, at) in [&mut order.first, &mut order.second].into_iter().filter(|(other, _)| *other == host) {
-                *at -= offset.shift.at(*at);
+        for precedence in &mut precedences {
+            for (_, time) in [&mut precedence.first, &mut precedence.second].into_iter().filter(|(other, _)| *other == host) {
+                *time -= offset.shift.at(*time);
             }
         }
         for (process, _) in hosts.iter().enumerate().filter(|(_, other)| **other == host) {
@@ -69,16 +67,16 @@ pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
     }
     for (process, _) in hosts.iter().enumerate().filter(|(process, host)| process == *host && !errors.contains_key(host)) {
         let name = &recording.processes[process].file.host;
-        clocks.notes.push(format!("the clock of {name} is not corrected: it has no messages to and from the other hosts"));
+        clocks.notes.push(format!("the clock of {name} is not corrected, as it exchanged no messages with other hosts in both directions"));
     }
     clocks.set_origin(recording);
     Ok(())
 }
 
-/// The host that has most to do with those whose clocks are corrected, and what follows for its clock.
-fn next(orders: &[Order], corrected: &BTreeMap<Host, i128>) -> Option<(Host, Bounds)> {
+/// Returns the uncorrected host with the most messages to and from corrected hosts, and the bounds that they give for its clock.
+fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, Bounds)> {
     let mut found: BTreeMap<Host, Bounds> = BTreeMap::new();
-    for Order { first, second } in orders {
+    for Precedence { first, second } in precedences {
         match (corrected.contains_key(&first.0), corrected.contains_key(&second.0)) {
             (true, false) => found.entry(second.0).or_default().upper.push((second.1, second.1 - first.1)),
             (false, true) => found.entry(first.0).or_default().lower.push((first.1, first.1 - second.1)),
@@ -88,29 +86,29 @@ fn next(orders: &[Order], corrected: &BTreeMap<Host, i128>) -> Option<(Host, Bou
     found.into_iter().max_by_key(|(host, bounds)| (bounds.lower.len().min(bounds.upper.len()), std::cmp::Reverse(*host)))
 }
 
-/// The greatest error of a clock that this one was corrected by.
-fn bounds_error(orders: &[Order], errors: &BTreeMap<Host, i128>, host: Host) -> i128 {
-    let partner = |order: &Order| match (order.first.0 == host, order.second.0 == host) {
-        (true, _) => errors.get(&order.second.0),
-        (_, true) => errors.get(&order.first.0),
+/// Returns the largest error of the clocks that a host is corrected against.
+fn reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, host: Host) -> i128 {
+    let partner = |precedence: &Precedence| match (precedence.first.0 == host, precedence.second.0 == host) {
+        (true, _) => errors.get(&precedence.second.0),
+        (_, true) => errors.get(&precedence.first.0),
         _ => None,
     };
-    orders.iter().filter_map(partner).max().copied().unwrap_or(0)
+    precedences.iter().filter_map(partner).max().copied().unwrap_or(0)
 }
 
 /// Times of the members of one collective operation on one host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Members {
-    /// The last entry of those that others wait for.
+    /// Last entry of a member that others wait for.
     entered: Option<i128>,
-    /// The first exit of those who wait.
+    /// First exit of a member that waits for others.
     left: Option<i128>,
 }
 
-/// All times of a recording at which messages and operations begin and end.
+/// All times in a recording at which messages and collective operations start and end.
 #[derive(Default)]
 struct Times {
-    /// Sends and receives.
+    /// Starts of sends, and ends of receives.
     messages: HashMap<Channel, [Vec<(i128, Host)>; 2]>,
     operations: HashMap<(CommunicatorId, u64), BTreeMap<Host, Members>>,
     counts: HashMap<(CommunicatorId, ProcessId), u64>,
@@ -120,8 +118,13 @@ fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Tim
     let mut times = Times::default();
     let mut converter = Converter::new(recording);
     for (index, process) in recording.processes.iter().enumerate() {
-        let mut own =
-            Own { id: ProcessId(index as u32), host: hosts[index], begun: HashMap::new(), prepared: HashMap::new(), times: &mut times };
+        let mut own = Collector {
+            id: ProcessId(index as u32),
+            host: hosts[index],
+            pending: HashMap::new(),
+            prepared: HashMap::new(),
+            times: &mut times,
+        };
         for thread in &process.threads {
             let mut calls = thread.calls();
             while let Some(record) = calls.next() {
@@ -135,43 +138,40 @@ fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Tim
     Ok(times)
 }
 
-/// Something that was begun, to be completed.
-enum Begun {
+enum Pending {
     Receives(Vec<Message>),
     Operation(Collective, u64),
 }
 
-/// What can be begun.
 #[derive(Clone)]
 enum Prepared {
     Messages { sends: Vec<Message>, receives: Vec<Message> },
     Operation(Collective),
 }
 
-fn message_of(message: Message, is_receive: bool) -> Prepared {
+fn prepared_message(message: Message, is_receive: bool) -> Prepared {
     let (sends, receives) = if is_receive { (Vec::new(), vec![message]) } else { (vec![message], Vec::new()) };
     Prepared::Messages { sends, receives }
 }
 
-/// Of an exchange with neighbours; calls on windows may return before their partners have come.
-fn meeting_of(meeting: &Meeting) -> Prepared {
-    if meeting.kind == WaitKind::LateSender {
-        Prepared::Messages { sends: meeting.sends.clone(), receives: meeting.receives.clone() }
+/// Returns the messages of a neighbourhood collective. Calls on windows give none, because they may return before their partners arrive.
+fn prepared_exchange(exchange: &MultiExchange) -> Prepared {
+    if exchange.kind == WaitKind::LateSender {
+        Prepared::Messages { sends: exchange.sends.clone(), receives: exchange.receives.clone() }
     } else {
         Prepared::Messages { sends: Vec::new(), receives: Vec::new() }
     }
 }
 
-/// The calls of one process.
-struct Own<'a> {
+struct Collector<'a> {
     id: ProcessId,
     host: Host,
-    begun: HashMap<u64, Begun>,
+    pending: HashMap<u64, Pending>,
     prepared: HashMap<u64, Prepared>,
     times: &'a mut Times,
 }
 
-impl Own<'_> {
+impl Collector<'_> {
     fn call(&mut self, call: &Call, enter: i128, exit: Option<i128>) {
         match call {
             Call::Send(message, _) => self.send(message, enter),
@@ -180,16 +180,16 @@ impl Own<'_> {
                 self.receive(receive, None, exit);
             }
             Call::Receive(message, actual) => self.receive(message, *actual, exit),
-            Call::Begin(message, is_receive, request) => self.begin(request.0, message_of(*message, *is_receive), enter),
-            Call::BeginMeeting(meeting, request) => self.begin(request.0, meeting_of(meeting), enter),
-            Call::Meeting(meeting) => {
-                let Prepared::Messages { sends, receives } = meeting_of(meeting) else { return };
+            Call::Begin(message, is_receive, request) => self.begin(request.0, prepared_message(*message, *is_receive), enter),
+            Call::BeginMultiExchange(exchange, request) => self.begin(request.0, prepared_exchange(exchange), enter),
+            Call::MultiExchange(exchange) => {
+                let Prepared::Messages { sends, receives } = prepared_exchange(exchange) else { return };
                 sends.iter().for_each(|message| self.send(message, enter));
                 receives.iter().for_each(|message| self.receive(message, None, exit));
             }
             Call::BeginCollective(collective, request) => self.begin(request.0, Prepared::Operation(*collective), enter),
-            Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, message_of(*message, *is_receive))),
-            Call::PrepareMeeting(meeting, request) => drop(self.prepared.insert(request.0, meeting_of(meeting))),
+            Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, prepared_message(*message, *is_receive))),
+            Call::PrepareMultiExchange(exchange, request) => drop(self.prepared.insert(request.0, prepared_exchange(exchange))),
             Call::PrepareCollective(collective, request) => drop(self.prepared.insert(request.0, Prepared::Operation(*collective))),
             Call::Start(requests) => requests.iter().for_each(|request| {
                 if let Some(prepared) = self.prepared.get(&request.0).cloned() {
@@ -197,11 +197,11 @@ impl Own<'_> {
                 }
             }),
             Call::Wait(completed) => {
-                completed.iter().for_each(|one| match self.begun.remove(&one.request.0).filter(|_| !one.is_cancelled) {
-                    Some(Begun::Receives(messages)) => {
-                        messages.iter().for_each(|message| self.receive(message, one.peer.zip(one.tag), exit))
+                completed.iter().for_each(|done| match self.pending.remove(&done.request.0).filter(|_| !done.is_cancelled) {
+                    Some(Pending::Receives(messages)) => {
+                        messages.iter().for_each(|message| self.receive(message, done.peer.zip(done.tag), exit))
                     }
-                    Some(Begun::Operation(collective, number)) => self.leave(&collective, number, exit),
+                    Some(Pending::Operation(collective, number)) => self.leave(&collective, number, exit),
                     None => {}
                 })
             }
@@ -213,15 +213,15 @@ impl Own<'_> {
         }
     }
 
-    fn begin(&mut self, request: u64, what: Prepared, enter: i128) {
-        let begun = match what {
+    fn begin(&mut self, request: u64, prepared: Prepared, enter: i128) {
+        let pending = match prepared {
             Prepared::Messages { sends, receives } => {
                 sends.iter().for_each(|message| self.send(message, enter));
-                Begun::Receives(receives)
+                Pending::Receives(receives)
             }
-            Prepared::Operation(collective) => Begun::Operation(collective, self.enter(&collective, enter)),
+            Prepared::Operation(collective) => Pending::Operation(collective, self.enter(&collective, enter)),
         };
-        self.begun.insert(request, begun);
+        self.pending.insert(request, pending);
     }
 
     fn send(&mut self, message: &Message, enter: i128) {
@@ -272,23 +272,23 @@ impl Own<'_> {
 }
 
 impl Times {
-    /// What lies before what, on different hosts.
+    /// Returns the pairs of events on different hosts whose order is certain.
     ///
-    /// The n-th receive to end on a channel ends behind n sends, so behind the n-th send to begin, whichever of them it received.
-    fn orders(self) -> Vec<Order> {
-        let mut orders = Vec::new();
+    /// The n-th receive to end on a channel ends after n sends have started, hence after the n-th one, whichever message it received.
+    fn precedences(self) -> Vec<Precedence> {
+        let mut precedences = Vec::new();
         for mut sides in self.messages.into_values() {
             sides.iter_mut().for_each(|side| side.sort_unstable());
             let [sends, receives] = sides;
             let pairs = sends.into_iter().zip(receives).filter(|(send, receive)| send.1 != receive.1);
-            orders.extend(pairs.map(|(send, receive)| Order { first: (send.1, send.0), second: (receive.1, receive.0) }));
+            precedences.extend(pairs.map(|(send, receive)| Precedence { first: (send.1, send.0), second: (receive.1, receive.0) }));
         }
         for hosts in self.operations.values() {
             for (from, entered) in hosts.iter().filter_map(|(host, members)| Some((*host, members.entered?))) {
                 let left = hosts.iter().filter(|(to, _)| **to != from).filter_map(|(to, members)| Some((*to, members.left?)));
-                orders.extend(left.map(|second| Order { first: (from, entered), second }));
+                precedences.extend(left.map(|second| Precedence { first: (from, entered), second }));
             }
         }
-        orders
+        precedences
     }
 }

@@ -1,7 +1,7 @@
-//! The file of the threads of a program and its forked children: where the records of each thread are.
+//! Locates the records of each thread in the file of a program and its forked children.
 //!
-//! Headers say where the next one is, and have checksums. Behind a damaged one, the next valid one is searched; what lies between is a
-//! loss. Memory is that of the headers of threads and chunks.
+//! Each header gives the place of the next one and has a checksum. After a damaged header the reader searches for the next valid one, and
+//! reports what lies between as lost. Only the headers of threads and chunks are kept in memory.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -15,31 +15,24 @@ use trodden_wire::waits::{
     SAMPLE_SIZE, ThreadHeader, VERSION, chunk_kind,
 };
 
-/// Maximum size of an extent that is believed; recorders make smaller ones.
+/// Maximum plausible size of an extent, bytes. Recorders write smaller ones.
 const MAX_EXTENT: u32 = 16 << 20;
-/// A larger gap between two extents is not searched to its end: a process that was killed leaves one extent.
+/// Maximum number of bytes searched for the next extent. A process that was killed leaves a gap of at most one extent.
 const MAX_GAP: u64 = 64 << 20;
-/// Bytes that are read at once.
 const WINDOW: usize = 4096;
 
-/// A process: its number, and when it began.
 pub type ProcessKey = (u32, u64);
 
-/// Records of a thread that lie together.
+/// A contiguous range of records of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where they are, and how many bytes there is room for.
     pub offset: u64,
+    /// Capacity, bytes. The last piece of a thread need not be full.
     pub size: u32,
-    /// Number of the first.
     pub first: u32,
 }
 
 impl Piece {
-    /// Its bytes.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn read(&self, file: &File) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.size as usize];
         file.read_exact_at(&mut bytes, self.offset)?;
@@ -47,39 +40,38 @@ impl Piece {
     }
 }
 
-/// A thread: its header, and its calls, samples and stacks.
 #[derive(Debug, Default)]
 struct FoundThread {
     header: Option<ThreadHeader>,
+    /// Its calls, samples and stacks.
     pieces: [Vec<Piece>; 3],
 }
 
-/// What a file has.
 #[derive(Debug, Default)]
 pub struct ThreadsFile {
     threads: BTreeMap<ProcessKey, BTreeMap<u32, FoundThread>>,
-    /// What is damaged, and so missing.
+    /// Messages about damaged parts, which are missing.
     pub losses: Vec<String>,
 }
 
 impl ThreadsFile {
-    /// Reads the headers.
+    /// Reads the headers of a file.
     ///
     /// # Errors
-    /// The file cannot be read, or is of no recording, or of one by another version.
+    /// Fails if the file cannot be read, does not belong to a recording, or has another version of the format.
     pub fn read(path: &Path) -> Result<ThreadsFile> {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let size = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
         let mut reader = Reader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), damaged: Vec::new() };
         let begin = reader.at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(begin) = begin {
-            let ExtentHeader { magic, version, .. } = ExtentHeader::read(begin).context("the file is shorter than its head")?;
+            let ExtentHeader { magic, version, .. } = ExtentHeader::read(begin).context("the file is shorter than its header")?;
             if magic != MAGIC && begin.iter().any(|byte| *byte != 0) {
                 bail!("{}: not a file of recorded threads", path.display());
             }
             if version != VERSION && magic == MAGIC {
                 bail!(
-                    "{}: version {version} of the recording, and this trodden reads {VERSION}: use the one that recorded it",
+                    "{}: version {version} of the recording format, but this trodden reads version {VERSION}. Use the one that recorded it",
                     path.display()
                 );
             }
@@ -88,27 +80,26 @@ impl ThreadsFile {
         let Reader { mut found, damaged, .. } = reader;
         for (from, to) in damaged {
             if from >= size {
-                found.losses.push(format!("{}: cut at byte {size}: what threads recorded behind it is missing", path.display()));
+                found.losses.push(format!("{}: truncated at byte {size}: later records are missing", path.display()));
                 continue;
             }
-            found.losses.push(format!("{}: bytes {from} to {to} are damaged: what threads recorded there is missing", path.display()));
+            found.losses.push(format!("{}: bytes {from} to {to} are damaged: the records in them are missing", path.display()));
         }
         found.check(path);
         Ok(found)
     }
 
-    /// Number of threads.
     pub fn threads(&self) -> usize {
         self.threads.values().map(BTreeMap::len).sum()
     }
 
-    /// The threads of a process, each with its calls, samples and stacks.
+    /// Takes out the threads of a process, each with its calls, samples and stacks.
     pub fn take(&mut self, process: ProcessKey) -> Vec<(ThreadHeader, [Vec<Piece>; 3])> {
         let threads = self.threads.remove(&process).unwrap_or_default();
         threads.into_values().filter_map(|thread| Some((thread.header?, thread.pieces))).collect()
     }
 
-    /// Leaves out what lies behind missing records, and threads whose headers are missing.
+    /// Drops everything after missing records, and threads whose headers are missing.
     fn check(&mut self, path: &Path) {
         for ((process, _), threads) in &mut self.threads {
             threads.retain(|index, thread| {
@@ -132,8 +123,8 @@ impl ThreadsFile {
     }
 }
 
-/// Number of pieces in front of the first gap; none if there is no gap. Records of `size` 0 differ in size: gaps between them are found
-/// when they are read.
+/// Returns the number of pieces before the first gap, or `None` if there is no gap. A `size` of 0 stands for records of variable size,
+/// whose gaps are found when they are read.
 fn whole(pieces: &[Piece], size: usize) -> Option<usize> {
     if pieces.first().is_some_and(|first| first.first != 0) {
         return Some(0);
@@ -146,15 +137,15 @@ struct Reader<'a> {
     file: &'a File,
     size: u64,
     window: Vec<u8>,
-    /// Where the window begins.
+    /// Offset of the window in the file.
     begin: u64,
     found: ThreadsFile,
-    /// Damaged places.
+    /// Start and end of damaged ranges.
     damaged: Vec<(u64, u64)>,
 }
 
 impl Reader<'_> {
-    /// Bytes at an offset, at most a window. None if the file ends before.
+    /// Returns up to [`WINDOW`] bytes at an offset. `None` if the file is too short.
     fn at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
         if offset + count as u64 > self.size {
             return Ok(None);
@@ -191,7 +182,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The header of an extent: its process and its size.
+    /// Reads the header of an extent, and returns its process and its size. `None` if there is no valid header.
     fn extent(&mut self, offset: u64) -> io::Result<Option<(ProcessKey, u32)>> {
         let Some(bytes) = self.at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ExtentHeader::read(bytes) else { return Ok(None) };
@@ -200,7 +191,7 @@ impl Reader<'_> {
         Ok((is_valid && is_sound).then_some(((header.process, header.start), header.size)))
     }
 
-    /// Finds the next offset at which `is_it`, else `to`. What lies between is damaged if it is not zero.
+    /// Finds the next offset for which `is_it` holds, else `to`. Skipped bytes are recorded as damaged unless all are zero.
     fn skip(&mut self, from: u64, to: u64, step: usize, is_it: impl Fn(&mut Self, u64) -> io::Result<bool>) -> io::Result<u64> {
         let (mut at, mut is_damaged) = (from, false);
         while at < to && !is_it(self, at)? {
@@ -231,7 +222,7 @@ impl Reader<'_> {
             let thread = if is_thread { self.at(offset, ThreadHeader::BYTES)?.and_then(ThreadHeader::read) } else { None };
             let known = self.found.threads.entry(process).or_default().entry(header.thread).or_default();
             known.header = known.header.or(thread);
-            // The file may have been cut.
+            // The file may be truncated.
             let size = u64::from(header.size - CHUNK_HEADER_SIZE as u32).min(self.size.saturating_sub(offset)) as u32;
             if let Some(pieces) = header.kind.checked_sub(chunk_kind::CALLS).and_then(|kind| known.pieces.get_mut(kind as usize)) {
                 pieces.push(Piece { offset, size, first: header.first });
@@ -241,7 +232,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The header of a chunk that ends at `to` at most.
+    /// Reads the header of a chunk that must end by `to`. `None` if there is no valid header.
     fn chunk(&mut self, offset: u64, to: u64) -> io::Result<Option<ChunkHeader>> {
         let Some(bytes) = self.at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ChunkHeader::read(bytes) else { return Ok(None) };

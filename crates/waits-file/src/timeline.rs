@@ -1,63 +1,63 @@
-//! What each location did when, for the time line of pages and for exported traces: bars of blocks, calls and waits.
+//! What each location did when, for the timeline of HTML pages and for exported traces: bars for blocks, calls and waits.
 //!
-//! At most [`MOST`] bars are kept: when there are more, the shortest are given up, and what was given up is said.
+//! At most [`MAX_BARS`] bars are kept. If there are more, the shortest are dropped, and [`Timeline::least_ns`] states the limit.
 
 use trodden_waits::{CodeId, LocationId, Wait};
 
-/// Bars kept.
-const MOST: usize = 60_000;
+/// Maximum number of bars.
+const MAX_BARS: usize = 60_000;
 
 /// What a bar is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// It executes code.
+    /// Executing code.
     Computing,
-    /// It is in a call that takes long to complete.
+    /// Inside a call, without waiting for another location.
     Communicating,
-    /// Waiting for a location.
+    /// Waiting for this location.
     Waiting(LocationId),
 }
 
 /// A stretch of time of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// Whose time it is.
+    /// The location.
     pub location: LocationId,
-    /// When it begins, since the run began.
+    /// Start, ns since the start of the run.
     pub from_ns: u64,
-    /// How long it takes.
+    /// Length, ns.
     pub ns: u64,
-    /// The code that it executes.
+    /// The code that the location executes.
     pub code: CodeId,
-    /// What it does.
+    /// What the location does.
     pub activity: Activity,
 }
 
-/// Bars of a run.
+/// The bars of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// Whether bars are kept.
-    pub is_wanted: bool,
-    /// In order of time, at each location.
+    pub is_enabled: bool,
+    /// Bars, in order of time for each location.
     pub bars: Vec<Bar>,
-    /// Shorter bars were given up.
+    /// Minimum length of a bar, ns. Shorter ones were dropped.
     pub least_ns: u64,
 }
 
 impl Timeline {
-    /// One more.
+    /// Adds a bar.
     pub fn add(&mut self, bar: Bar) {
-        if !self.is_wanted || bar.ns == 0 || bar.ns < self.least_ns {
+        if !self.is_enabled || bar.ns == 0 || bar.ns < self.least_ns {
             return;
         }
         self.bars.push(bar);
-        while self.bars.len() > MOST {
+        while self.bars.len() > MAX_BARS {
             self.least_ns = (self.least_ns * 2).max(1000);
             self.bars.retain(|bar| bar.ns >= self.least_ns);
         }
     }
 
-    /// A call: the wait in it, if there is one, and what follows.
+    /// Adds the bars of a call: its waits, and the rest of it.
     pub fn call(&mut self, location: LocationId, code: CodeId, (from_ns, until_ns): (u64, u64), waits: &[Wait]) {
         let mut from_ns = from_ns;
         for wait in waits {

@@ -1,8 +1,7 @@
-//! How many events per second the analysis takes, from calls in memory to finished classes: `cargo run --release -p trodden-waits
+//! Measures the throughput of the analysis, from calls in memory to finished classes. Run it with `cargo run --release -p trodden-waits
 //! --example throughput`.
 //!
-//! A halo exchange with a ring of messages and a barrier every tenth iteration; each process has its own pace. Prints events per
-//! second, waits, and what is live at most.
+//! The workload is a halo exchange on a ring, with a barrier in every tenth iteration; processes run at varying speed.
 
 use std::time::Instant;
 use trodden_waits::analysis::TimeBlock;

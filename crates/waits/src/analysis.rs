@@ -1,13 +1,9 @@
-//! Calls in order of time to waits, each with the two paths that explain it.
+//! The wait analysis: takes calls in order of time and finds waits, each with the two paths that explain it.
 //!
-//! Each location has an expanded path ([`Versions`]) whose sum is the time since the origin. Its blocks and calls are appended. What
-//! lets others go on (a send, an unlock, an entry into a barrier) keeps the path as it is then: a [`Moment`]. Where a location leaves a
-//! call that the moment `m` of another released, after it had entered, it has waited `m - enter`; the two paths are that of the moment and
-//! its own at the entry; and its path goes on from that of the moment, with the rest of the call as communication.
-//!
-//! Invariant: path sums equal times, so the two paths of a wait differ by the wait, in integer nanoseconds. Waits are expanded in
-//! order of time, so a
-//! path never has waiting in it. Memory: live locations, messages and locks; classes. Time: each event once; each wait, its two paths.
+//! Each location has an expanded path ([`Versions`]) whose sum is the time since the origin. An event that can release others (a send, an
+//! unlock, an entry into a barrier) saves the path at that point as a [`Moment`]. If a location leaves a call that a moment `m` of another
+//! location released, it has waited `m - enter`. Its path then continues from that moment's path, plus the rest of the call as
+//! communication, so no path ever contains waiting. Memory is bounded by live locations, messages, locks and classes.
 
 use crate::ClassRule;
 use crate::call::{Call, SleepKind, Token};
@@ -15,25 +11,25 @@ use crate::classes::{Classes, SiteWaits};
 use crate::collectives::{Collectives, Membership};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::expansion::{ExpandedWait, Expansion};
-use crate::messages::{BegunRequest, Messages};
-use crate::objects::{BarrierPlace, Objects, held_by};
+use crate::messages::{Messages, StartedSide};
+use crate::objects::{BarrierPlace, Objects, object_of};
 use crate::step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
 use crate::versions::{PathVersion, Versions};
 use crate::wait::{Moment, Wait};
 use std::collections::{HashMap, HashSet};
 
-/// What may be chosen.
+/// Options of the analysis.
 #[derive(Clone, Debug)]
 pub struct AnalysisOptions {
-    /// Paths less distant than this are equivalent. See [`crate::classes`].
+    /// Two paths are equivalent if their distance is below this, between 0 and 2. See [`crate::classes`].
     pub threshold: f64,
     /// How distances are measured.
     pub rule: ClassRule,
-    /// Other thresholds, for which classes are counted.
-    pub others: Vec<f64>,
-    /// A question: how long would the run take if these blocks took this part of their time?
+    /// Further thresholds at which the number of classes is counted.
+    pub other_thresholds: Vec<f64>,
+    /// Predicts the run time if these code blocks took this fraction of their time.
     pub what_if: Option<(HashSet<CodeId>, f64)>,
-    /// Whether to keep the expressions of all waits, which takes memory for each event.
+    /// Whether to keep the expressions of all waits. Memory then grows with the number of events.
     pub expand: bool,
 }
 
@@ -42,41 +38,41 @@ impl Default for AnalysisOptions {
         AnalysisOptions {
             threshold: crate::classes::DEFAULT_THRESHOLD,
             rule: ClassRule::Union,
-            others: Vec::new(),
+            other_thresholds: Vec::new(),
             what_if: None,
             expand: false,
         }
     }
 }
 
-/// The result.
+/// The result of the analysis.
 #[derive(Debug, Default)]
 pub struct WaitOutcome {
-    /// Steps by number.
+    /// All steps, by number.
     pub steps: Steps,
-    /// Wait sites with their classes, the greatest wait first.
+    /// Wait sites with their classes, largest total wait first.
     pub sites: Vec<SiteWaits>,
-    /// Classes at other thresholds.
+    /// Number of classes at each of [`AnalysisOptions::other_thresholds`].
     pub other_classes: Vec<(f64, usize)>,
-    /// What the trace lacks.
+    /// Gaps and contradictions found in the trace.
     pub diagnostics: Diagnostics,
-    /// Steps of the path that decides the run time, with their times.
+    /// Steps of the critical path, which determines the run time, with their times in ns.
     pub critical_path: Vec<(StepId, u64)>,
-    /// End of the last location, ns since the origin.
+    /// Time of the last event, ns since the origin.
     pub run_ns: u64,
-    /// The same if the blocks of the question took less.
+    /// Predicted value of `run_ns` under [`AnalysisOptions::what_if`].
     pub what_if_ns: u64,
-    /// Waits that were found, and their sum.
+    /// Number of explained waits.
     pub waits: u64,
-    /// Sum of all waits, ns.
+    /// Sum of all explained waits, ns.
     pub wait_ns: u64,
-    /// Time in calls whose wait is not explained, ns.
+    /// Time in calls whose wait could not be explained, ns.
     pub unexplained_ns: u64,
-    /// Times of locations by step, without waits: what each executed.
+    /// Time of each step as it was executed, ns; waits excluded.
     pub executed: HashMap<StepId, u64>,
-    /// Most nodes and entries of paths at a time, as far as was sampled.
+    /// Largest number of live path nodes and of their entries; sampled every 1024 waits.
     pub live: (usize, usize),
-    /// All waits with their expressions, in order of their ends, if that was asked for.
+    /// All waits with their expressions, ordered by end; empty without [`AnalysisOptions::expand`].
     pub expanded: Vec<ExpandedWait>,
 }
 
@@ -89,17 +85,16 @@ pub(crate) struct Location {
     pub(crate) open: Option<OpenCall>,
 }
 
-/// A call that a location is in.
 #[derive(Debug)]
 pub(crate) struct OpenCall {
     pub(crate) enter_ns: u64,
     pub(crate) site: CodeId,
-    pub(crate) begun: Vec<BegunRequest>,
+    /// Sides of messages that the call started itself.
+    pub(crate) sides: Vec<StartedSide>,
     pub(crate) membership: Option<Membership>,
     pub(crate) barrier: Option<BarrierPlace>,
 }
 
-/// A call that has returned.
 #[derive(Clone, Copy)]
 pub(crate) struct EndedCall {
     pub(crate) id: LocationId,
@@ -109,11 +104,10 @@ pub(crate) struct EndedCall {
     pub(crate) site: CodeId,
 }
 
-/// The analysis, while events come in.
+/// The analysis in progress: feed it events in order of time, then call [`Analysis::finish`].
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) options: AnalysisOptions,
-    /// What is known of the result so far.
     pub(crate) outcome: WaitOutcome,
     pub(crate) versions: Versions,
     pub(crate) origin: PathVersion,
@@ -121,31 +115,32 @@ pub struct Analysis {
     pub(crate) messages: Messages,
     pub(crate) collectives: Collectives,
     pub(crate) objects: Objects,
+    /// The moment at which each MPI job started, which is the origin of its members' paths.
     pub(crate) jobs: HashMap<u32, Moment>,
     pub(crate) classes: Classes,
-    pub(crate) others: Vec<Classes>,
+    pub(crate) other_classes: Vec<Classes>,
     pub(crate) executed: Vec<u64>,
     pub(crate) expansion: Option<Expansion>,
 }
 
-/// Part of the time between two calls.
+/// A stretch of time between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeBlock {
-    /// Which code.
+    /// The code executed.
     pub code: CodeId,
-    /// How.
+    /// What the location did meanwhile.
     pub state: LocationState,
-    /// How long, ns.
+    /// Length, ns.
     pub ns: u64,
 }
 
 impl Analysis {
-    /// Before the first event.
+    /// Creates an analysis that has seen no event.
     pub fn new(options: AnalysisOptions) -> Self {
         let mut versions = Versions::default();
         let origin = versions.origin();
         let classes = Classes::new(options.threshold, options.rule);
-        let others = options.others.iter().map(|threshold| Classes::new(*threshold, options.rule)).collect();
+        let other_classes = options.other_thresholds.iter().map(|threshold| Classes::new(*threshold, options.rule)).collect();
         Analysis {
             expansion: options.expand.then(Expansion::default),
             options,
@@ -158,13 +153,14 @@ impl Analysis {
             objects: Objects::default(),
             jobs: HashMap::new(),
             classes,
-            others,
+            other_classes,
             executed: Vec::new(),
         }
     }
 
-    /// A location begins; `made_by` names the call that made it, `code` its start-up. A second beginning is ignored.
-    pub fn start(&mut self, id: LocationId, process: ProcessId, time_ns: u64, made_by: Option<Token>, code: CodeId) {
+    /// Records the start of a location. `created_by` names the call that created it; the time between the two is spent in `code`.
+    /// A second start of the same location is diagnosed and otherwise ignored.
+    pub fn start(&mut self, id: LocationId, process: ProcessId, time_ns: u64, created_by: Option<Token>, code: CodeId) {
         let index = id.0 as usize;
         if self.locations.len() <= index {
             self.locations.resize_with(index + 1, || None);
@@ -173,14 +169,14 @@ impl Analysis {
             self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
             return;
         }
-        let made = made_by.and_then(|token| self.objects.created.remove(&token)).filter(|moment| moment.time_ns <= time_ns);
-        if made_by.is_some() && made.is_none() {
+        let created = created_by.and_then(|token| self.objects.created.remove(&token)).filter(|moment| moment.time_ns <= time_ns);
+        if created_by.is_some() && created.is_none() {
             self.outcome.diagnostics.add(Diagnostic::StartWithoutCreate, id, time_ns);
         }
         if let Some(expansion) = &mut self.expansion {
-            expansion.start(id, made.map(|moment| moment.location), made.map_or(0, |moment| moment.time_ns));
+            expansion.start(id, created.map(|moment| moment.location), created.map_or(0, |moment| moment.time_ns));
         }
-        let (head, from_ns, scaled_ns) = match made {
+        let (head, from_ns, scaled_ns) = match created {
             Some(moment) => (moment.version, moment.time_ns, moment.scaled_ns),
             None => (self.versions.share(self.origin), 0, 0),
         };
@@ -188,25 +184,25 @@ impl Analysis {
         self.append(id, code, LocationState::Starting, time_ns - from_ns);
     }
 
-    /// A location makes a call; `blocks` are what it did since the last event. What they lack of the time is the last one's, what
-    /// they have too much is cut.
+    /// Records that a location enters a call. `blocks` are what it executed since its previous event. If they do not fill that time, the
+    /// last one is extended; if they exceed it, they are truncated.
     pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
-        let Some(known_ns) = self.known(id, time_ns) else { return };
+        let Some(known_ns) = self.clamp_time(id, time_ns) else { return };
         if self.location(id).open.is_some() {
             self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, known_ns);
             return;
         }
-        let Some(time_ns) = self.spend(id, known_ns, blocks, site) else { return };
+        let Some(time_ns) = self.append_blocks(id, known_ns, blocks, site) else { return };
         let location = self.location(id);
         let process = location.process;
-        location.open = Some(OpenCall { enter_ns: time_ns, site, begun: Vec::new(), membership: None, barrier: None });
+        location.open = Some(OpenCall { enter_ns: time_ns, site, sides: Vec::new(), membership: None, barrier: None });
         self.begin(id, process, call);
     }
 
-    /// The call that a location made returns. Gives its waits, if it has waited and the trace says for whom: one, or for a condition
-    /// whose mutex was still locked after the wake two in a row.
+    /// Records that a location returns from its call, and returns the explained waits in it: at most one, except that waiting for a
+    /// condition variable gives two if its mutex was still locked after the wake-up.
     pub fn exit(&mut self, id: LocationId, time_ns: u64, call: &Call) -> Vec<Wait> {
-        let Some(time_ns) = self.known(id, time_ns) else { return Vec::new() };
+        let Some(time_ns) = self.clamp_time(id, time_ns) else { return Vec::new() };
         let location = self.location(id);
         let process = location.process;
         let Some(open) = location.open.take() else {
@@ -215,22 +211,22 @@ impl Analysis {
         };
         let ended = EndedCall { id, process, enter_ns: open.enter_ns, exit_ns: time_ns, site: open.site };
         if let Call::Sleep(object, SleepKind::Condition(Some(mutex)), true) = call {
-            let (object, mutex) = (held_by(process, *object), held_by(process, *mutex));
+            let (object, mutex) = (object_of(process, *object), object_of(process, *mutex));
             return self.complete_condition(ended, object, mutex);
         }
         self.complete(ended, open, call).into_iter().collect()
     }
 
-    /// A location executes until then, without a call: its last event.
+    /// Records the end of a location, which is outside any call. `blocks` are as for [`Analysis::enter`].
     pub fn end(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], site: CodeId) {
         if self.locations.get(id.0 as usize).is_some_and(|l| l.as_ref().is_some_and(|l| l.open.is_some())) {
             self.outcome.diagnostics.add(Diagnostic::EndsInsideCall, id, time_ns);
             return;
         }
-        self.spend(id, time_ns, blocks, site);
+        self.append_blocks(id, time_ns, blocks, site);
     }
 
-    /// After the last event.
+    /// Ends the analysis after the last event.
     pub fn finish(mut self) -> WaitOutcome {
         for moment in self.messages.unreceived() {
             self.outcome.diagnostics.add(Diagnostic::SendWithoutReceive, moment.location, moment.time_ns);
@@ -249,7 +245,7 @@ impl Analysis {
         let what_if_ns = self.locations.iter().flatten().map(|location| location.scaled_ns).max().unwrap_or(0);
         WaitOutcome {
             sites: self.classes.into_sites(),
-            other_classes: self.options.others.iter().copied().zip(self.others.iter().map(Classes::count)).collect(),
+            other_classes: self.options.other_thresholds.iter().copied().zip(self.other_classes.iter().map(Classes::count)).collect(),
             critical_path,
             run_ns,
             what_if_ns,
@@ -259,13 +255,13 @@ impl Analysis {
         }
     }
 
-    /// Steps so far.
+    /// Returns the steps numbered so far.
     pub fn steps(&self) -> &Steps {
         &self.outcome.steps
     }
 
-    /// A time that is not before the location's last event, if the location has begun.
-    pub(crate) fn known(&mut self, id: LocationId, time_ns: u64) -> Option<u64> {
+    /// Returns the time, or that of the location's previous event if that is later. `None` if the location has not started.
+    pub(crate) fn clamp_time(&mut self, id: LocationId, time_ns: u64) -> Option<u64> {
         let Some(Some(location)) = self.locations.get(id.0 as usize) else {
             self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
             return None;
@@ -278,11 +274,11 @@ impl Analysis {
     }
 
     pub(crate) fn location(&mut self, id: LocationId) -> &mut Location {
-        self.locations[id.0 as usize].as_mut().expect("callers have asked `known`")
+        self.locations[id.0 as usize].as_mut().expect("callers have asked `clamp_time`")
     }
 
-    pub(crate) fn spend(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], site: CodeId) -> Option<u64> {
-        let time_ns = self.known(id, time_ns)?;
+    pub(crate) fn append_blocks(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], site: CodeId) -> Option<u64> {
+        let time_ns = self.clamp_time(id, time_ns)?;
         let mut left = time_ns - self.location(id).time_ns;
         for block in blocks {
             let ns = block.ns.min(left);
@@ -307,7 +303,7 @@ impl Analysis {
             Some((codes, factor)) if codes.contains(&code) && state != LocationState::Starting => (ns as f64 * factor) as u64,
             _ => ns,
         };
-        let location = self.locations[id.0 as usize].as_mut().expect("callers have asked `known`");
+        let location = self.locations[id.0 as usize].as_mut().expect("callers have asked `clamp_time`");
         location.head = self.versions.append(location.head, step, ns);
         if let Some(expansion) = &mut self.expansion {
             expansion.step(id, step, location.time_ns, ns);
@@ -316,13 +312,13 @@ impl Analysis {
         location.scaled_ns += scaled;
     }
 
-    /// The location's path as it is now, with a reference of its own.
+    /// Saves the location's current path. The moment owns a reference to its version.
     pub(crate) fn moment(&mut self, id: LocationId) -> Moment {
-        let location = self.locations[id.0 as usize].as_ref().expect("callers have asked `known`");
+        let location = self.locations[id.0 as usize].as_ref().expect("callers have asked `clamp_time`");
         Moment { time_ns: location.time_ns, location: id, version: self.versions.share(location.head), scaled_ns: location.scaled_ns }
     }
 
-    pub(crate) fn give_back(&mut self, moments: impl IntoIterator<Item = Moment>) {
+    pub(crate) fn release_moments(&mut self, moments: impl IntoIterator<Item = Moment>) {
         moments.into_iter().for_each(|moment| self.versions.release(moment.version));
     }
 }

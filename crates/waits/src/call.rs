@@ -1,21 +1,21 @@
-//! Calls that make a location wait, or let others go on.
+//! Calls that block a location or release others.
 
 use crate::step::ProcessId;
 
-/// A communicator: where messages and collective operations are matched.
+/// A communicator, within which messages and collective operations are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommunicatorId(pub u64);
 
-/// A handle of something begun and not yet completed, of one process.
+/// The handle of a pending operation, unique within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
-/// A lock, condition variable, futex, semaphore: an address, of one process; or a lock of all processes.
+/// A lock, condition variable, futex or semaphore: an address within a process, or a number for objects that processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);
 
 impl ObjectId {
-    /// Numbers from here on, which are no addresses, are those of objects that all processes share.
+    /// First number of objects that all processes share. User-space addresses are lower.
     pub const FIRST_SHARED: u64 = 1 << 63;
 
     /// Whether all processes share it.
@@ -24,143 +24,143 @@ impl ObjectId {
     }
 }
 
-/// Names a thread that is made, ends, or is waited for.
+/// Identifies a thread or process in the calls that create, end and join it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
-/// One side of a message.
+/// A message as one of its two sides sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Where it is matched.
+    /// Communicator on which it is matched.
     pub communicator: CommunicatorId,
-    /// The other process; none in a receive from any.
+    /// The other process; `None` for a receive from any source.
     pub peer: Option<ProcessId>,
-    /// None in a receive of any tag.
+    /// Tag; `None` for a receive with any tag.
     pub tag: Option<i32>,
-    /// A send that does not wait for its receive: libraries copy small messages.
+    /// Whether the send does not wait for its receive, since MPI libraries buffer small messages.
     pub is_buffered: bool,
 }
 
 /// How the members of a collective operation wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// All for all: barriers, all-to-all kinds.
+    /// Every member waits for all others, as in barriers and all-to-all operations.
     All,
-    /// All for the root.
+    /// Every member waits for the root.
     FromRoot,
-    /// The root for all.
+    /// The root waits for every member.
     ToRoot,
-    /// Each for the lower ranks.
+    /// Every member waits for those of lower rank.
     Scan,
-    /// The member neither waits nor is waited for: a member of the root's group in an operation between two groups.
+    /// The member neither waits nor is waited for: in the root's group of an intercommunicator, but not the root.
     Absent,
 }
 
 /// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collective {
-    /// Whose.
+    /// The communicator that it is called on.
     pub communicator: CommunicatorId,
     /// Who waits for whom.
     pub rule: Rule,
     /// Whether the caller is the root.
     pub is_root: bool,
-    /// Rank of the caller, and how many members there are.
+    /// Rank of the caller.
     pub rank: u32,
-    /// Members.
+    /// Number of members.
     pub size: u32,
     /// Whether it only synchronises.
     pub is_barrier: bool,
-    /// Whether no member can leave before those that it waits for have entered, since it needs what they give. Operations in which some
-    /// may give nothing, and those of files, let members go on early.
+    /// Whether a member needs data from all those that it waits for, and so cannot leave before they have entered. False for file
+    /// operations, and where a member may contribute nothing: there members may leave early.
     pub is_binding: bool,
 }
 
-/// Sends to and receives from several processes.
+/// Simultaneous sends to and receives from several processes, as in neighbourhood collectives and access epochs of windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meeting {
-    /// To whom.
+pub struct MultiExchange {
+    /// The sends.
     pub sends: Vec<Message>,
-    /// From whom.
+    /// The receives, of which the caller waits for the latest.
     pub receives: Vec<Message>,
-    /// Who receives waits for the latest, and that wait is of this kind.
+    /// Kind of that wait.
     pub kind: WaitKind,
 }
 
 /// A request that a call completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// Which.
+    /// The request.
     pub request: RequestId,
-    /// Where a receive from any came from.
+    /// Actual source of a receive.
     pub peer: Option<ProcessId>,
-    /// Its tag.
+    /// Actual tag of a receive.
     pub tag: Option<i32>,
-    /// It was cancelled: nothing was sent or received.
+    /// Whether it was cancelled, so that nothing was sent or received.
     pub is_cancelled: bool,
 }
 
-/// A call. Its enter and its exit are reported separately.
+/// A call. Its entry and its exit are reported separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// A blocking send. `synchronous`: it ends when the receive has begun.
+    /// A blocking send. The flag is true if it is synchronous, that is, returns only after the receive has started.
     Send(Message, bool),
-    /// A blocking receive; what it received is known at its exit.
+    /// A blocking receive, with the actual source and tag, which are known at its exit.
     Receive(Message, Option<(ProcessId, i32)>),
-    /// A send and a receive at once.
+    /// A simultaneous send and receive (`MPI_Sendrecv`).
     Exchange(Message, Message),
-    /// Sends to and receives from several at once.
-    Meeting(Meeting),
-    /// The same, that is begun only.
-    BeginMeeting(Meeting, RequestId),
-    /// The same, to be begun by [`Call::Start`] any number of times.
-    PrepareMeeting(Meeting, RequestId),
-    /// A wait for a message that is not received.
+    /// Blocking sends to and receives from several processes.
+    MultiExchange(MultiExchange),
+    /// Nonblocking sends to and receives from several processes.
+    BeginMultiExchange(MultiExchange, RequestId),
+    /// A persistent request for sends to and receives from several processes.
+    PrepareMultiExchange(MultiExchange, RequestId),
+    /// Waits for a message without receiving it.
     Probe(Message),
-    /// A send or receive (`true`) that is begun only.
+    /// A nonblocking send, or receive (`true`).
     Begin(Message, bool, RequestId),
-    /// The same, to be begun by [`Call::Start`] any number of times.
+    /// A persistent request for a send, or receive (`true`).
     Prepare(Message, bool, RequestId),
-    /// A collective operation, to be begun likewise.
+    /// A persistent request for a collective operation.
     PrepareCollective(Collective, RequestId),
-    /// Prepared messages and collective operations are begun.
+    /// Starts persistent requests.
     Start(Vec<RequestId>),
-    /// A wait for requests.
+    /// Waits for requests.
     Wait(Vec<Completed>),
-    /// A request is given up.
+    /// Frees a request.
     Free(RequestId),
-    /// A collective operation.
+    /// A blocking collective operation.
     Collective(Collective),
-    /// A collective operation that is begun only.
+    /// A nonblocking collective operation.
     BeginCollective(Collective, RequestId),
-    /// MPI begins for the members of a job: the origin of their paths.
+    /// Initialises MPI in a member of this job. The first return is the origin of all its members' paths.
     BeginJob(u32),
-    /// A lock is taken that another thread had.
+    /// Acquires a lock that another thread held.
     Lock(ObjectId),
-    /// It is released.
+    /// Releases a lock.
     Unlock(ObjectId),
-    /// A wait for a waker: condition variable, semaphore, futex. `false`: it ended by itself (time, signal, value changed).
+    /// Sleeps on a condition variable, semaphore or futex. The flag is false if no call woke it (timeout, signal, changed value).
     Sleep(ObjectId, SleepKind, bool),
-    /// At most so many sleepers are woken.
+    /// Wakes up to this many sleepers.
     Wake(ObjectId, u64),
-    /// A barrier of so many threads.
+    /// Enters a barrier of this many threads.
     ThreadBarrier(ObjectId, u32),
-    /// A thread or process is made.
+    /// Creates a thread or process.
     Create(Token),
-    /// The thread ends.
+    /// Ends the calling thread.
     End(Token),
-    /// The end of a thread is waited for.
+    /// Waits for the end of a thread.
     Join(Token),
-    /// Sleep, or a wait for something outside the trace.
+    /// Sleeps, or waits for something outside the trace.
     Blocked,
-    /// A call that may wait, without a rule.
+    /// A call that may block, for which there is no rule.
     Other,
 }
 
-/// What is slept on.
+/// What a call sleeps on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SleepKind {
-    /// A condition variable, with the mutex that is locked again before the call returns, if the trace has it.
+    /// A condition variable, with the mutex that is reacquired before the call returns, if the trace names it.
     Condition(Option<ObjectId>),
     /// A semaphore.
     Semaphore,
@@ -168,22 +168,22 @@ pub enum SleepKind {
     Futex,
 }
 
-/// What kind of wait it is. The classic wait states of the field, and those of threads.
+/// Kind of wait: Scalasca's wait states of MPI, and those of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitKind {
     /// A receive waits for its send.
     LateSender,
-    /// The same while an earlier message is there that is received later: messages in the wrong order.
+    /// A receive waits for its send while an earlier message has arrived: messages are received in the wrong order.
     WrongOrder,
     /// A send waits for its receive.
     LateReceiver,
-    /// Access to a window waits for its owner.
+    /// An access epoch waits for the owner of the window to expose it.
     LatePost,
-    /// The owner of a window waits for the end of accesses.
+    /// The owner of a window waits for the end of access epochs.
     LateComplete,
     /// A barrier.
     Barrier,
-    /// An operation of all with all.
+    /// A collective operation in which all members wait for all.
     AllToAll,
     /// A root waits for its members.
     EarlyReduce,
@@ -206,7 +206,7 @@ pub enum WaitKind {
 }
 
 impl WaitKind {
-    /// The name in reports.
+    /// Returns the name shown in reports.
     pub fn name(self) -> &'static str {
         match self {
             WaitKind::LateSender => "late sender",
@@ -228,7 +228,7 @@ impl WaitKind {
         }
     }
 
-    /// The family in reports: imbalance, contention, communication.
+    /// Returns the family shown in reports: imbalance, contention or communication.
     pub fn family(self) -> &'static str {
         match self {
             WaitKind::Barrier | WaitKind::AllToAll | WaitKind::ThreadBarrier | WaitKind::Join => "imbalance",

@@ -1,10 +1,8 @@
-//! The code that causes waits, summed over all waits (delay cost).
+//! Attributes waiting time to the code that causes it, summed over all waits (delay cost).
 //!
-//! A wait is the difference of two paths. Code that the longer path executed more of than the shorter one is its cause; the wait is
-//! divided among such
-//! code in proportion to the excess, in integers, so that causes add up to the waits. Code is compared without its location: what
-//! both executed equally
-//! long caused nothing, wherever it ran. An excess belongs to the locations of the longer path, in proportion to their times.
+//! Code that the longer path of a wait executed for longer than the shorter path is a cause. The wait is divided among such code in
+//! proportion to the excess, in integers, so that the causes add up to the waits. Code is compared regardless of its location; an excess
+//! is then divided among the locations of the longer path in proportion to their times.
 
 use crate::classes::{Class, SiteWaits};
 use crate::hash::Map;
@@ -14,13 +12,13 @@ use std::collections::BTreeMap;
 /// A step, and the waiting time that it causes on all locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// Which.
+    /// The step that takes too long.
     pub step: Step,
     /// Waiting time, ns.
     pub wait_ns: u64,
 }
 
-/// All causes, the greatest first. Their sum is that of all waits.
+/// Returns all causes, largest first. They add up to the sum of all waits.
 pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
     let mut sums: Map<Step, u64> = Map::default();
     for class in sites.iter().flat_map(|site| &site.classes) {
@@ -33,7 +31,7 @@ pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
     causes
 }
 
-/// The causes of a class. Their sum is the class's waiting time.
+/// Returns the causes of a class. They add up to the class's waiting time.
 pub fn causes_of(steps: &Steps, class: &Class) -> Vec<(Step, u64)> {
     let mut excess: BTreeMap<(CodeId, LocationState), i128> = BTreeMap::new();
     let mut executed: BTreeMap<(CodeId, LocationState), Vec<(Step, u64)>> = BTreeMap::new();
@@ -59,7 +57,7 @@ pub fn causes_of(steps: &Steps, class: &Class) -> Vec<(Step, u64)> {
     found
 }
 
-/// Divides a number in proportion to weights; the parts add up to it.
+/// Divides a number in proportion to weights. The parts add up to it unless all weights are 0.
 fn divide(total: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|w| u128::from(*w)).sum();
     if sum == 0 {
@@ -82,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_add_up() {
+    fn divided_parts_add_up_to_the_total() {
         assert_eq!(divide(10, &[1, 1, 1]).iter().sum::<u64>(), 10);
         assert_eq!(divide(7, &[0, 5, 0]), [0, 7, 0]);
         assert_eq!(divide(7, &[]), Vec::<u64>::new());

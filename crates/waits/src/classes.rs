@@ -1,19 +1,9 @@
 //! Equivalence classes of waits.
 //!
-//! Two waits of one site are equivalent if the code on their longer paths, and that on their shorter paths, takes about the same part
-//! of the
-//! path's time (Carnival, path equivalence). A new wait is compared with the representative of each class, its first wait, which never
-//! changes; what the class is characterised by accumulates.
-//!
-//! Distance of two paths: the sum over all code blocks of the difference of their relative contributions, between 0 and 2. The paper
-//! sums over
-//! the blocks that *both* paths have, so that two paths without a common block are at distance 0; [`ClassRule::Paper`] is that rule.
-//! Code is compared without the location: the same code on other processes is the same. Locations are kept with what accumulates.
-//!
-//! Time without a processor is no part of what is compared: the kernel's scheduling would split waits that the same code causes. It stays
-//! in what accumulates, and so in every report.
-//!
-//! At most [`MOST`] classes are kept per site; further waits go to the nearest. A wait costs one pass over its paths per class.
+//! Two waits at the same site are equivalent if code contributes about the same share of time to their longer paths, and to their shorter
+//! paths (Carnival's path equivalence). A new wait is compared with the first wait of each class, its representative. The distance of two
+//! paths, between 0 and 2, is the sum over all code of the difference of its shares, regardless of the location that executed it. Time
+//! spent ready but without a processor is not compared, because scheduling would split waits with the same cause; reports still show it.
 
 use crate::call::WaitKind;
 use crate::hash::Map;
@@ -22,130 +12,131 @@ use crate::versions::{PathDifference, merge_equal};
 use crate::wait::Wait;
 use std::collections::BTreeSet;
 
-/// Two paths are equivalent up to this distance: a quarter of the time is spent elsewhere. Of three recordings 0.25 makes 1.3 to 1.5 times
-/// as many classes, and 1 between 0.6 and 0.9 times as many (docs/benchmarks/constants.md).
+/// Default distance below which two paths are equivalent: a quarter of the time may be spent in different code. On three recordings, 0.25
+/// gives 1.3 to 1.5 times as many classes, and 1 gives 0.6 to 0.9 times as many (docs/benchmarks/constants.md).
 pub const DEFAULT_THRESHOLD: f64 = 0.5;
-/// Classes of a site: bounds the time for each wait. With 16, one of three recordings has 16 % fewer; with 1,000, all have the same.
-pub const MOST: usize = 64;
+/// Maximum number of classes per site, which limits the time per wait; further waits join the nearest class. On three recordings, a limit
+/// of 16 costs one of them 16 % of its classes, and a limit of 1,000 changes nothing.
+pub const MAX_CLASSES: usize = 64;
 
 /// How the distance of two paths is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassRule {
-    /// Over the code that either path has.
+    /// Over the code on either path.
     Union,
-    /// Over the code that both have, as the paper says.
+    /// Over the code on both paths, as in the paper: paths without common code have distance 0.
     Paper,
 }
 
-/// Where waits happen.
+/// A place where waits happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitSite {
-    /// Code of the call.
+    /// Code that makes the call.
     pub code: CodeId,
     /// Kind of wait.
     pub kind: WaitKind,
 }
 
-/// The relative contributions of code to a path, in order.
+/// The share of a path's time that each code block contributes, in order of code and state.
 type Shares = Vec<((CodeId, LocationState), f64)>;
 
-/// Those of the longer and of the shorter path of a wait.
+/// The shares of the longer and of the shorter path of a wait.
 #[derive(Clone, Debug)]
 pub struct PathShares([Shares; 2]);
 
 impl PathShares {
-    /// Of a wait.
+    /// Computes the shares of a wait's two paths.
     pub fn new(steps: &Steps, wait: &Wait) -> Self {
         PathShares([shares(steps, &wait.paths.plus), shares(steps, &wait.paths.minus)])
     }
 }
 
-/// The first wait of a class, which all others are compared with.
+/// The first wait of a class, with which all later ones are compared.
 #[derive(Clone, Debug)]
 pub struct Representative {
     shares: [Shares; 2],
-    /// Who waited.
+    /// The location that waited.
     pub location: LocationId,
-    /// When it began, ns since the origin.
+    /// Start of the wait, ns since the origin.
     pub enter_ns: u64,
-    /// How long it was, ns.
+    /// Length of the wait, ns.
     pub wait_ns: u64,
-    /// Its two paths.
+    /// The two paths of the wait.
     pub paths: PathDifference,
 }
 
-/// How far the waits of a class are from its representative: of each wait, the greater of the distances of its two paths.
+/// Distances of the waits of a class from its representative. A wait's distance is the larger of those of its two paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distances {
-    /// Their sum, the representative's 0 included.
+    /// Sum over all waits, including 0 for the representative.
     pub sum: f64,
-    /// The greatest.
+    /// The largest.
     pub max: f64,
 }
 
-/// Where a wait was put: its class, by the representative, and its distance from that one.
+/// The class of a wait, identified by its representative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
-    /// Who waited in the class's representative.
+    /// The location that waited in the representative.
     pub location: LocationId,
-    /// When the representative began, ns since the origin.
+    /// Start of the representative, ns since the origin.
     pub enter_ns: u64,
-    /// The greater of the distances of the two paths.
+    /// Distance of the wait from the representative.
     pub distance: f64,
 }
 
 /// Equivalent waits.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// The first.
+    /// The first wait.
     pub representative: Representative,
-    /// Of all waits from the first.
+    /// Distances of all waits from the first.
     pub distances: Distances,
-    /// Waits.
+    /// Number of waits.
     pub occurrences: u64,
-    /// The shortest, ns.
+    /// Length of the shortest wait, ns.
     pub min_ns: u64,
-    /// The longest, ns.
+    /// Length of the longest wait, ns.
     pub max_ns: u64,
-    /// All of them, ns.
+    /// Sum of all waits, ns.
     pub total_ns: u64,
-    /// Steps of the longer paths, added up.
+    /// Total time of each step on the longer paths, ns.
     pub plus: Map<StepId, u64>,
-    /// Steps of the shorter paths, added up.
+    /// Total time of each step on the shorter paths, ns.
     pub minus: Map<StepId, u64>,
-    /// Who waits.
+    /// The locations that waited.
     pub locations: BTreeSet<LocationId>,
-    /// The longest.
-    pub longest: Longest,
+    /// The longest wait.
+    pub longest: LongestWait,
 }
 
 /// The longest wait of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Longest {
-    /// When it began, ns since the origin.
+pub struct LongestWait {
+    /// Start of the wait, ns since the origin.
     pub enter_ns: u64,
-    /// Who waited.
+    /// The location that waited.
     pub location: LocationId,
-    /// How long before it the two paths part, ns.
+    /// How long before the wait its two paths diverge, ns.
     pub since_ns: u64,
 }
 
-/// All waits of a site.
+/// All waits at a site.
 #[derive(Clone, Debug)]
 pub struct SiteWaits {
-    /// Where.
+    /// The site.
     pub site: WaitSite,
-    /// Waits.
+    /// Number of waits.
     pub occurrences: u64,
-    /// All of them, ns.
+    /// Sum of all waits, ns.
     pub total_ns: u64,
-    /// The class of the newest wait.
+    /// Index of the class of the most recent wait.
     newest: usize,
-    /// The longest waits first, once the analysis is over.
+    /// Its classes; largest total wait first once the analysis has finished.
     pub classes: Vec<Class>,
 }
 
-/// Classes of all sites.
+/// The classes of all sites.
 #[derive(Clone, Debug)]
 pub struct Classes {
     threshold: f64,
@@ -154,24 +145,24 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// None yet.
+    /// Creates an empty set of classes.
     pub fn new(threshold: f64, rule: ClassRule) -> Self {
         Classes { threshold, rule, sites: Map::default() }
     }
 
-    /// Puts a wait into its class.
+    /// Adds a wait to its class.
     pub fn add(&mut self, wait: &Wait, shares: &PathShares) -> Placement {
         let (class, distance) = self.find(wait, shares);
         class.add(wait);
         Placement { location: class.representative.location, enter_ns: class.representative.enter_ns, distance }
     }
 
-    /// Counts a wait in its class, which gets no paths: where only the number of classes is asked for.
+    /// Counts a wait in its class without adding its paths. Enough where only the number of classes is needed.
     pub fn tally(&mut self, wait: &Wait, shares: &PathShares) {
         self.find(wait, shares).0.occurrences += 1;
     }
 
-    /// The class of a wait, which is made if there is none, and the wait's distance, which is added to the class's.
+    /// Finds or creates the class of a wait, and adds the wait's distance to the class's. Returns both.
     fn find(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> (&mut Class, f64) {
         let site = WaitSite { code: wait.site, kind: wait.kind };
         let waits =
@@ -184,9 +175,9 @@ impl Classes {
             let distance = class.representative.distance(rule, shares, threshold);
             (distance < threshold).then_some((index, distance))
         };
-        // Waits of one class come in a row.
+        // Consecutive waits tend to be of one class.
         let mut found = near(waits.newest).or_else(|| (0..waits.classes.len()).find_map(near));
-        if found.is_none() && waits.classes.len() >= MOST {
+        if found.is_none() && waits.classes.len() >= MAX_CLASSES {
             let far = |index: usize| (index, waits.classes[index].representative.distance(rule, shares, f64::INFINITY));
             found = (0..waits.classes.len()).map(far).min_by(|a, b| a.1.total_cmp(&b.1));
         }
@@ -201,12 +192,12 @@ impl Classes {
         (class, distance)
     }
 
-    /// Classes of all sites.
+    /// Returns the total number of classes.
     pub fn count(&self) -> usize {
         self.sites.values().map(|site| site.classes.len()).sum()
     }
 
-    /// The sites, the greatest wait first; their classes likewise.
+    /// Returns the sites, and the classes of each, largest total wait first.
     pub fn into_sites(self) -> Vec<SiteWaits> {
         let mut sites: Vec<SiteWaits> = self.sites.into_values().collect();
         for site in &mut sites {
@@ -218,7 +209,7 @@ impl Classes {
 }
 
 impl Representative {
-    /// The greater distance of the two paths of a wait; any number that is not below `limit` if it is not.
+    /// Returns the larger distance of the two paths of a wait. The result is exact only if it is below `limit`.
     fn distance(&self, rule: ClassRule, shares: &[Shares; 2], limit: f64) -> f64 {
         (0..2).map(|side| distance(rule, &self.shares[side], &shares[side], limit)).fold(0.0, f64::max)
     }
@@ -237,7 +228,7 @@ impl Class {
             plus: Map::default(),
             minus: Map::default(),
             locations: BTreeSet::new(),
-            longest: Longest { enter_ns: 0, location: LocationId(0), since_ns: 0 },
+            longest: LongestWait { enter_ns: 0, location: LocationId(0), since_ns: 0 },
         }
     }
 
@@ -248,7 +239,7 @@ impl Class {
         if wait.wait_ns > self.max_ns {
             self.max_ns = wait.wait_ns;
             let since_ns = wait.paths.minus.iter().map(|(_, ns)| ns).sum();
-            self.longest = Longest { enter_ns: wait.enter_ns, location: wait.location, since_ns };
+            self.longest = LongestWait { enter_ns: wait.enter_ns, location: wait.location, since_ns };
         }
         wait.paths.plus.iter().for_each(|(step, ns)| *self.plus.entry(*step).or_default() += ns);
         wait.paths.minus.iter().for_each(|(step, ns)| *self.minus.entry(*step).or_default() += ns);
@@ -256,7 +247,7 @@ impl Class {
     }
 }
 
-/// What code takes of the time that a path executes; nothing of a path that only waits for a processor.
+/// Computes the shares of a path, ignoring time without a processor. Empty if the path has no other time.
 fn shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
     let executed = || path.iter().map(|(id, ns)| (steps.get(*id), *ns)).filter(|(step, _)| step.state != LocationState::Ready);
     let total: u64 = executed().map(|(_, ns)| ns).sum();
@@ -266,7 +257,7 @@ fn shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
     shares
 }
 
-/// The distance of two paths, or any number that is not below `limit` if it is not.
+/// Computes the distance of two paths. The result is exact only if it is below `limit`.
 fn distance(rule: ClassRule, one: &Shares, other: &Shares, limit: f64) -> f64 {
     let (mut i, mut j, mut sum) = (0, 0, 0.0);
     while (i < one.len() || j < other.len()) && sum < limit {
@@ -298,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn disjoint_paths_are_far_but_by_the_papers_rule() {
+    fn disjoint_paths_have_distance_2_but_0_by_the_papers_rule() {
         let (a, b) = (path(&[(1, 1.0)]), path(&[(2, 1.0)]));
         assert_eq!(distance(ClassRule::Union, &a, &b, 3.0), 2.0);
         assert_eq!(distance(ClassRule::Paper, &a, &b, 3.0), 0.0);
     }
 
     #[test]
-    fn a_distance_is_what_is_spent_elsewhere_twice() {
+    fn distance_is_twice_the_share_spent_in_other_code() {
         let (a, b) = (path(&[(1, 0.5), (2, 0.5)]), path(&[(1, 0.75), (3, 0.25)]));
         assert_eq!(distance(ClassRule::Union, &a, &b, 3.0), 1.0);
         assert_eq!(distance(ClassRule::Paper, &a, &b, 3.0), 0.25);

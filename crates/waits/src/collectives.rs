@@ -1,8 +1,7 @@
-//! Collective operations: whose entry a member waits for.
+//! Matching of collective operations: finds the member whose entry another member waits for.
 //!
-//! The n-th operation of each member on a communicator is one instance. Entries come in order of time, so the last one that matters
-//! is kept:
-//! of all members, of the root, or of those of lower rank.
+//! The n-th operation of every member on a communicator belongs to the same instance. Entries arrive in order of time, so it is enough to
+//! keep the last one, that of the root, or for scans one per rank.
 
 use crate::call::{Collective, CommunicatorId, Rule};
 use crate::diagnostic::Diagnostic;
@@ -10,11 +9,12 @@ use crate::hash::Map;
 use crate::step::ProcessId;
 use crate::wait::Moment;
 
-/// A member's place in an instance.
+/// A member's participation in one instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Membership {
-    /// The operation.
+    /// The operation as the member called it.
     pub collective: Collective,
+    /// Number of the instance on its communicator.
     number: u64,
 }
 
@@ -22,26 +22,26 @@ pub struct Membership {
 struct Instance {
     entered: u32,
     left: u32,
+    /// Rule, and whether it is a barrier, as the first member called it.
     rule: Option<(Rule, bool)>,
-    is_contradictory: bool,
+    /// Members called different operations.
+    is_inconsistent: bool,
     last: Option<Moment>,
     root: Option<Moment>,
-    /// Of a scan: entries by rank.
+    /// Entries by rank, for scans only.
     ranks: Vec<(u32, Moment)>,
 }
 
-/// Whom a member waited for.
 #[derive(Clone, Copy, Debug)]
-pub enum Waited {
-    /// For this entry; it may be the member's own.
-    For(Moment),
-    /// It has not waited.
-    NotAtAll,
-    /// Not all had entered, and it cannot leave before; or members called different operations.
+pub enum WaitTarget {
+    /// This entry, possibly the member's own.
+    Entry(Moment),
+    Nothing,
+    /// Unknown: the member left before those that it had to wait for entered, or members called different operations.
     Unexplained(Diagnostic),
 }
 
-/// All instances that have members inside.
+/// All instances that some member has not left yet.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
     instances: Map<(CommunicatorId, u64), Instance>,
@@ -49,7 +49,7 @@ pub struct Collectives {
 }
 
 impl Collectives {
-    /// A member enters. Gives its place and a moment that is no longer needed.
+    /// Records the entry of a member. Returns its membership, and a moment that is no longer needed.
     pub fn enter(&mut self, process: ProcessId, collective: Collective, moment: Moment) -> (Membership, Option<Moment>) {
         let count = self.counts.entry((collective.communicator, process)).or_default();
         let number = *count;
@@ -59,7 +59,7 @@ impl Collectives {
         }
         let instance = self.instances.entry((collective.communicator, number)).or_default();
         let rule = (collective.rule, collective.is_barrier);
-        instance.is_contradictory |= *instance.rule.get_or_insert(rule) != rule;
+        instance.is_inconsistent |= *instance.rule.get_or_insert(rule) != rule;
         instance.entered += 1;
         let old = match collective.rule {
             Rule::Scan => {
@@ -73,16 +73,17 @@ impl Collectives {
         (Membership { collective, number }, old)
     }
 
-    /// Whom a member that leaves has waited for.
-    pub fn waited(&self, membership: Membership) -> Waited {
+    /// Returns what a member that now leaves has waited for.
+    pub fn wait_target(&self, membership: Membership) -> WaitTarget {
         let Collective { communicator, rule, is_root, rank, size, .. } = membership.collective;
         if rule == Rule::Absent {
-            return Waited::NotAtAll;
+            return WaitTarget::Nothing;
         }
-        let early = if membership.collective.is_binding { Waited::Unexplained(Diagnostic::LeftBeforeEntered) } else { Waited::NotAtAll };
+        let early =
+            if membership.collective.is_binding { WaitTarget::Unexplained(Diagnostic::LeftBeforeEntered) } else { WaitTarget::Nothing };
         let Some(instance) = self.instances.get(&(communicator, membership.number)) else { return early };
-        if instance.is_contradictory {
-            return Waited::Unexplained(Diagnostic::DifferentCollectives);
+        if instance.is_inconsistent {
+            return WaitTarget::Unexplained(Diagnostic::DifferentCollectives);
         }
         let found = match rule {
             Rule::All if instance.entered < size => None,
@@ -95,14 +96,14 @@ impl Collectives {
                 if lower.clone().count() < rank as usize {
                     return early;
                 }
-                return lower.map(|(_, moment)| *moment).max_by_key(|moment| moment.time_ns).map_or(Waited::NotAtAll, Waited::For);
+                return lower.map(|(_, moment)| *moment).max_by_key(|moment| moment.time_ns).map_or(WaitTarget::Nothing, WaitTarget::Entry);
             }
-            _ => return Waited::NotAtAll,
+            _ => return WaitTarget::Nothing,
         };
-        found.map_or(early, Waited::For)
+        found.map_or(early, WaitTarget::Entry)
     }
 
-    /// A member leaves. Gives the moments that are no longer needed.
+    /// Records that a member leaves. Returns the moments that are no longer needed.
     pub fn leave(&mut self, membership: Membership) -> Vec<Moment> {
         if membership.collective.rule == Rule::Absent {
             return Vec::new();

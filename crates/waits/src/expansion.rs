@@ -1,10 +1,9 @@
-//! The expansion of waits, step by step as Carnival's authors print it, for people who want to follow an explanation.
+//! Symbolic expressions of waits, as in the Carnival papers, for readers who want to follow an explanation step by step.
 //!
-//! A wait is first the difference of two paths since the two locations last synchronised, in which waits are steps like others. Each such
-//! wait is then replaced by its own two paths: the steps of the longer one are added, those of the shorter one subtracted.
-//!
-//! [`crate::versions`] finds the same differences without subtracting anything. Here the history of each location is kept whole, so that
-//! memory grows with the trace.
+//! A wait is first expressed as the difference of two paths since the two locations last synchronised, in which earlier waits are parts.
+//! Each such wait is then replaced by its own two paths: steps of the longer one are added, those of the shorter one subtracted.
+//! [`crate::versions`] finds the same differences without subtracting. Expressions need the whole history of each location, so memory
+//! grows with the trace.
 
 use crate::call::WaitKind;
 use crate::classes::Placement;
@@ -15,14 +14,14 @@ use std::collections::{BTreeMap, HashMap};
 /// A part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// What a location executes.
+    /// A step that a location executes.
     Step(StepId),
-    /// A wait, by its place in [`crate::WaitOutcome::expanded`].
+    /// A wait, by its index in [`crate::WaitOutcome::expanded`].
     Wait(usize),
 }
 
-/// The longer and the shorter path of a wait; their parts with times in ns, in order of their first execution. A time is negative where a
-/// replaced wait subtracts more than the path has.
+/// The longer and the shorter path of a wait: parts with times in ns, in order of first execution. A time is negative if a replaced wait
+/// subtracts more of a step than the path contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expression {
     /// The path of the location that is waited for.
@@ -34,32 +33,32 @@ pub struct Expression {
 /// A wait with its expressions.
 #[derive(Clone, Debug)]
 pub struct ExpandedWait {
-    /// Who waits.
+    /// The location that waits.
     pub location: LocationId,
-    /// For whom.
+    /// The location that it waits for.
     pub releaser: LocationId,
-    /// Code of the call.
+    /// Code that makes the call.
     pub site: CodeId,
-    /// Kind.
+    /// Kind of wait.
     pub kind: WaitKind,
-    /// When it begins, ns since the origin.
+    /// Start of the wait, ns since the origin.
     pub enter_ns: u64,
-    /// How long it is, ns.
+    /// Length of the wait, ns.
     pub wait_ns: u64,
-    /// The two paths, with waits among their parts.
+    /// The two paths since the locations last synchronised, with earlier waits among their parts.
     pub first: Expression,
-    /// The same after waits are replaced: only steps.
+    /// The two paths with all waits replaced, so that only steps remain.
     pub expanded: Expression,
-    /// Its class.
+    /// The class of the wait.
     pub placement: Placement,
 }
 
-/// What a location did from a time on; before it, what the history `before` did.
+/// What a location did since `begin_ns`. Earlier events are those of `parent`, the history from which it was created.
 #[derive(Clone, Debug, Default)]
 struct History {
     begin_ns: u64,
-    before: Option<usize>,
-    /// Beginning, end, part.
+    parent: Option<usize>,
+    /// Start and end in ns, and what was done in between.
     parts: Vec<(u64, u64, Part)>,
 }
 
@@ -68,32 +67,32 @@ struct History {
 pub(crate) struct Expansion {
     histories: Vec<History>,
     current: HashMap<LocationId, usize>,
-    /// When two histories synchronised, in order of time; the lesser first.
-    met: HashMap<(usize, usize), Vec<u64>>,
-    /// Histories that a history released at a time.
+    /// Times at which two histories synchronised, ascending. The smaller history number comes first in the key.
+    synchronised: HashMap<(usize, usize), Vec<u64>>,
+    /// The histories that a history has released at a given time.
     released: HashMap<(usize, u64), Vec<usize>>,
     pub(crate) waits: Vec<ExpandedWait>,
 }
 
 impl Expansion {
-    /// A location begins, or begins again; up to then it did what another one did.
+    /// Starts a new history for a location, whose past is that of `from`.
     pub(crate) fn start(&mut self, id: LocationId, from: Option<LocationId>, begin_ns: u64) {
-        let before = from.and_then(|other| self.current.get(&other).copied());
+        let parent = from.and_then(|other| self.current.get(&other).copied());
         self.current.insert(id, self.histories.len());
-        self.histories.push(History { begin_ns: if before.is_some() { begin_ns } else { 0 }, before, parts: Vec::new() });
+        self.histories.push(History { begin_ns: if parent.is_some() { begin_ns } else { 0 }, parent, parts: Vec::new() });
     }
 
-    /// A location executes a step.
+    /// Records that a location executes a step.
     pub(crate) fn step(&mut self, id: LocationId, step: StepId, from_ns: u64, ns: u64) {
         let history = self.current[&id];
         self.histories[history].parts.push((from_ns, from_ns + ns, Part::Step(step)));
     }
 
-    /// A location has waited.
+    /// Records a wait, and derives its expressions.
     pub(crate) fn wait(&mut self, wait: &Wait, placement: Placement) {
         let (own, other) = (self.current[&wait.location], self.current[&wait.releaser]);
         let released_ns = wait.enter_ns + wait.wait_ns;
-        let since_ns = self.last_met(own, other, u64::MAX);
+        let since_ns = self.last_synchronised(own, other, u64::MAX);
         let mut first = [(other, released_ns), (own, wait.enter_ns)].map(|(history, until_ns)| {
             let mut path = Vec::new();
             self.collect(history, since_ns, until_ns, &mut path);
@@ -116,34 +115,34 @@ impl Expansion {
             placement,
         });
         self.histories[own].parts.push((enter_ns, released_ns, Part::Wait(number)));
-        // All that one moment releases synchronise: with it, and with each other.
+        // All locations released by one moment synchronise with the releaser and with each other.
         let others = self.released.entry((other, released_ns)).or_default();
         let together: Vec<usize> = others.iter().copied().chain([other]).collect();
         others.push(own);
         for with in together {
-            self.met.entry((own.min(with), own.max(with))).or_default().push(released_ns);
+            self.synchronised.entry((own.min(with), own.max(with))).or_default().push(released_ns);
         }
     }
 
-    /// When two histories synchronised last, not after a time: then their expanded paths were equal.
-    fn last_met(&self, one: usize, other: usize, until_ns: u64) -> u64 {
+    /// Returns the last time up to `until_ns` at which two histories synchronised, that is, at which their expanded paths were equal.
+    fn last_synchronised(&self, one: usize, other: usize, until_ns: u64) -> u64 {
         if one == other {
             return until_ns;
         }
-        let times = self.met.get(&(one.min(other), one.max(other)));
+        let times = self.synchronised.get(&(one.min(other), one.max(other)));
         if let Some(last) = times.and_then(|times| times.iter().rev().find(|at| **at <= until_ns)) {
             return *last;
         }
         let (young, old) = if one > other { (one, other) } else { (other, one) };
-        let History { begin_ns, before, .. } = self.histories[young];
-        before.map_or(0, |before| self.last_met(before, old, begin_ns.min(until_ns)))
+        let History { begin_ns, parent, .. } = self.histories[young];
+        parent.map_or(0, |parent| self.last_synchronised(parent, old, begin_ns.min(until_ns)))
     }
 
-    /// The parts of a history between two times, in order.
+    /// Appends the parts of a history between two times to `path`, in order.
     fn collect(&self, history: usize, from_ns: u64, until_ns: u64, path: &mut Vec<(Part, i128)>) {
-        let History { begin_ns, before, parts } = &self.histories[history];
-        if let Some(before) = before.filter(|_| from_ns < *begin_ns) {
-            self.collect(before, from_ns, until_ns.min(*begin_ns), path);
+        let History { begin_ns, parent, parts } = &self.histories[history];
+        if let Some(parent) = parent.filter(|_| from_ns < *begin_ns) {
+            self.collect(parent, from_ns, until_ns.min(*begin_ns), path);
         }
         let first = parts.partition_point(|(_, end_ns, _)| *end_ns <= from_ns);
         for (begin_ns, end_ns, part) in parts[first..].iter().take_while(|(begin_ns, ..)| *begin_ns < until_ns) {
@@ -151,7 +150,7 @@ impl Expansion {
         }
     }
 
-    /// A path whose waits are replaced.
+    /// Returns the path with its waits replaced.
     fn expand(&self, path: &[(Part, i128)]) -> Vec<(Part, i128)> {
         let mut steps: BTreeMap<Part, i128> = BTreeMap::new();
         let mut add = |(part, ns): (Part, i128)| *steps.entry(part).or_default() += ns;
@@ -169,7 +168,7 @@ impl Expansion {
     }
 }
 
-/// Adds up the times of equal parts, each at its first place.
+/// Merges equal parts into their first occurrence, adding up their times.
 fn merge(path: &mut Vec<(Part, i128)>) {
     let mut merged: Vec<(Part, i128)> = Vec::new();
     let mut places: HashMap<Part, usize> = HashMap::new();

@@ -1,13 +1,12 @@
-//! Hash maps of small keys that the analysis itself makes: a multiplication per word, as in Firefox and rustc. Keys come from traces,
-//! not from
-//! adversaries of this process.
+//! A hash map for small keys with a fast hash, one multiplication per word, as in Firefox and rustc. The hash does not withstand keys
+//! that are chosen to collide: these cost time, never correctness.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map with that hash.
+/// A map that uses [`WordHasher`].
 pub type Map<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<WordHasher>>;
 
-/// The hash.
+/// A hasher that multiplies once per word.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WordHasher(u64);
 
@@ -19,7 +18,7 @@ impl WordHasher {
 
 impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
-        // Tables take the upper bits as well as the lower ones.
+        // The multiplication leaves the lower bits weak, but hash tables use both ends.
         self.0 ^ self.0 >> 32
     }
 

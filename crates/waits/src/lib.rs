@@ -1,28 +1,25 @@
-//! Waiting time explained as the difference of two execution paths. Pure: no file, clock or environment.
+//! Explains waiting time as the difference between two execution paths. Pure: uses no file, clock or environment.
 //!
-//! Source: Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996): a process that waits
-//! does so
-//! because another one executed a longer path since the two last synchronised. Steps of that path that are waiting time themselves are
-//! replaced by the paths that explain them, until only computation is left.
+//! Follows Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996): a process waits because
+//! another one has executed a longer path since the two last synchronised. Waits on that path are in turn replaced by the paths that
+//! explain them, until only computation is left. Invariant, in integer nanoseconds: the longer path minus the shorter one is the wait.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `step.rs` | locations, code blocks, steps |
-//! | `versions.rs` | expanded paths of all locations, as versions in a tree |
-//! | `call.rs` | calls that make a location wait or let others go on |
-//! | `messages.rs`, `collectives.rs`, `objects.rs` | who releases a wait: messages, collective operations, locks and wakers |
-//! | `wait.rs` | a wait, and the moments that end waits |
-//! | `analysis.rs` | calls in order of time to waits |
-//! | `release.rs` | the rules: what a call means to others, who released it |
+//! | `versions.rs` | expanded paths of all locations, as a tree of versions |
+//! | `call.rs` | calls that block a location or release others |
+//! | `messages.rs`, `collectives.rs`, `objects.rs` | matching of messages, collective operations, locks and wake-ups |
+//! | `wait.rs` | waits, and the moments that end them |
+//! | `analysis.rs` | the analysis: takes calls in order of time, finds waits |
+//! | `release.rs` | the rules: which waits a call can release, and who released a call |
 //! | `classes.rs` | equivalence classes of waits |
-//! | `expansion.rs` | the expressions of waits, step by step |
-//! | `redundancy.rs` | what of two paths need not be shown |
-//! | `causes.rs` | the code that causes waits, summed over all of them |
-//! | `offset.rs` | how far a clock is ahead of another, from messages |
-//! | `hash.rs` | hash maps of small keys |
-//! | `diagnostic.rs` | what a trace lacks or contradicts |
-//!
-//! Invariant, in integer nanoseconds: for every wait, the sum of the longer path less the sum of the shorter path is the wait.
+//! | `expansion.rs` | symbolic expressions of waits, for display |
+//! | `redundancy.rs` | removal of steps that do not help to explain a wait |
+//! | `causes.rs` | attribution of waiting time to the code that causes it |
+//! | `offset.rs` | offset between two clocks, estimated from messages |
+//! | `hash.rs` | a fast hash map for small keys |
+//! | `diagnostic.rs` | gaps and contradictions in a trace |
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -45,7 +42,7 @@ pub mod wait;
 pub use analysis::{Analysis, AnalysisOptions, WaitOutcome};
 pub use call::{Call, Rule, WaitKind};
 pub use causes::{Cause, causes};
-pub use classes::{Class, ClassRule, Distances, Longest, Placement, Representative, SiteWaits, WaitSite};
+pub use classes::{Class, ClassRule, Distances, LongestWait, Placement, Representative, SiteWaits, WaitSite};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use expansion::{ExpandedWait, Expression, Part};
 pub use redundancy::{Explanation, explain};

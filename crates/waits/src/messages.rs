@@ -1,9 +1,9 @@
-//! Messages: which send a receive waits for, and the reverse.
+//! Matching of sends with receives.
 //!
-//! Matched first in, first out per channel (communicator, sender, receiver, tag), in the order in which the two sides begin (MPI's
-//! non-overtaking rule). A receive from any process, or of any tag, takes its place when it completes: only then is its channel known.
+//! Each channel (communicator, sender, receiver, tag) is matched first in, first out, in the order in which either side begins: MPI's
+//! non-overtaking rule. A receive from any source or with any tag is placed when it completes, because its channel is unknown before.
 
-use crate::call::{Collective, CommunicatorId, Meeting, Message, RequestId, WaitKind};
+use crate::call::{Collective, CommunicatorId, Message, MultiExchange, RequestId, WaitKind};
 use crate::collectives::Membership;
 use crate::hash::Map;
 use crate::step::ProcessId;
@@ -22,20 +22,20 @@ struct Channel {
 struct Pair {
     send: Option<Moment>,
     receive: Option<Moment>,
-    /// Sides that need the pair no longer.
+    /// Whether the send and the receive are complete.
     done: [bool; 2],
 }
 
 #[derive(Clone, Debug, Default)]
 struct Queue {
-    /// Number of the first pair.
+    /// Number of the first pair in `pairs`.
     first: u64,
     pairs: VecDeque<Pair>,
     sends: u64,
     receives: u64,
 }
 
-/// A side of a message: its place in its channel.
+/// The place of a send or a receive in its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessagePlace {
     channel: Channel,
@@ -45,79 +45,71 @@ pub struct MessagePlace {
 }
 
 impl MessagePlace {
-    /// Whether it is the receiver's.
     pub fn is_receive(self) -> bool {
         self.is_receive
     }
 
-    /// Whether it is that of a send that does not wait.
+    /// Whether it is a send that does not wait for its receive.
     pub fn is_buffered(self) -> bool {
         self.is_buffered && !self.is_receive
     }
 }
 
-/// A message that one side has begun.
 #[derive(Clone, Copy, Debug)]
-pub enum BegunRequest {
-    /// It has its place.
+pub enum StartedSide {
+    /// It has a place in its channel.
     Placed(MessagePlace),
-    /// A receive from any, begun at this moment: its place is known when it completes.
-    Open(Message, Moment),
-    /// It can never be matched: its peer is not in the trace.
-    Nowhere,
+    /// A receive from any source or with any tag, started at this moment. It is placed when it completes.
+    AnySource(Message, Moment),
+    /// A send that cannot be matched, because its peer or tag is unknown.
+    Unmatchable,
 }
 
-/// A request.
 #[derive(Clone, Debug)]
 pub struct MessageRequest {
-    /// What it can begin again; none if it is gone once it is complete.
+    /// What a persistent request starts; `None` for a request that vanishes on completion.
     pub prepared: Option<Prepared>,
-    /// What it has begun.
+    /// The operation in progress.
     pub started: Option<Started>,
 }
 
-/// What a request begins.
 #[derive(Clone, Debug)]
 pub enum Prepared {
     /// A send or a receive (`true`).
     Message(Message, bool),
-    /// Sends and receives.
-    Meeting(Meeting),
+    MultiExchange(MultiExchange),
     /// A collective operation.
     Collective(Collective),
 }
 
-/// What was begun.
 #[derive(Clone, Debug)]
 pub enum Started {
-    /// A side of a message.
-    Message(BegunRequest),
-    /// Sides of several, with the kind of their wait.
-    Meeting(Vec<BegunRequest>, WaitKind),
-    /// A collective operation: the number of its instance.
+    Message(StartedSide),
+    /// Several sends and receives, with the kind of a wait for them.
+    MultiExchange(Vec<StartedSide>, WaitKind),
+    /// A collective operation.
     Collective(Membership),
 }
 
-/// All channels and requests.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     channels: Map<Channel, Queue>,
-    /// Channels by receiver.
+    /// Channels of each receiver.
     incoming: Map<ProcessId, Vec<Channel>>,
     /// Requests by process and handle.
     pub requests: Map<(ProcessId, RequestId), MessageRequest>,
 }
 
 impl Messages {
-    /// A side begins. Takes the moment, unless the message has no place yet.
-    pub fn begin(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> BegunRequest {
+    /// Starts a send or receive at `moment`. Unless the result is [`StartedSide::Unmatchable`], it owns the moment.
+    pub fn begin(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> StartedSide {
         match (message.peer, message.tag) {
             (Some(peer), Some(tag)) => {
                 let place = self.place(own, peer, tag, message.communicator, is_receive, moment);
-                BegunRequest::Placed(MessagePlace { is_buffered: message.is_buffered, ..place })
+                StartedSide::Placed(MessagePlace { is_buffered: message.is_buffered, ..place })
             }
-            _ if is_receive => BegunRequest::Open(message, moment),
-            _ => BegunRequest::Nowhere,
+            _ if is_receive => StartedSide::AnySource(message, moment),
+            _ => StartedSide::Unmatchable,
         }
     }
 
@@ -147,46 +139,44 @@ impl Messages {
         MessagePlace { channel, number, is_receive, is_buffered: false }
     }
 
-    /// Gives a receive from any its place, once its sender is known.
-    pub fn resolve(&mut self, own: ProcessId, begun: BegunRequest, actual: Option<(ProcessId, i32)>) -> BegunRequest {
-        match (begun, actual) {
-            (BegunRequest::Open(message, moment), Some((peer, tag))) => {
-                BegunRequest::Placed(self.place(own, peer, tag, message.communicator, true, moment))
+    /// Places a receive from any source, once its sender and tag are known. Any other side is returned unchanged.
+    pub fn resolve(&mut self, own: ProcessId, side: StartedSide, actual: Option<(ProcessId, i32)>) -> StartedSide {
+        match (side, actual) {
+            (StartedSide::AnySource(message, moment), Some((peer, tag))) => {
+                StartedSide::Placed(self.place(own, peer, tag, message.communicator, true, moment))
             }
-            _ => begun,
+            _ => side,
         }
     }
 
-    /// When the other side began, as far as that is known.
+    /// Returns the moment at which the other side started, or `None` if it has not started yet.
     pub fn partner(&self, place: MessagePlace) -> Option<Moment> {
         let queue = self.channels.get(&place.channel)?;
         let pair = queue.pairs.get(usize::try_from(place.number.checked_sub(queue.first)?).ok()?)?;
         if place.is_receive { pair.send } else { pair.receive }
     }
 
-    /// Whether a message to the receiver of this one was sent before it and is not yet asked for: they are received in the wrong
-    /// order. At most the first
-    /// [`CHANNELS`] senders and tags are looked at.
+    /// Returns true if an earlier message to the same receiver has no receive yet, so that messages are received in the wrong order.
     pub fn is_overtaken(&self, place: MessagePlace) -> bool {
-        // Bounds the time for each wait.
-        const CHANNELS: usize = 256;
+        // Limits the time spent on each wait.
+        const MAX_CHANNELS: usize = 256;
         let Some(send) = self.partner(place).filter(|_| place.is_receive) else { return false };
-        let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(CHANNELS);
+        let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(MAX_CHANNELS);
         incoming.filter(|channel| **channel != place.channel).any(|channel| {
             let queue = &self.channels[channel];
-            let first = queue.receives.checked_sub(queue.first).and_then(|at| queue.pairs.get(at as usize));
+            let first = queue.receives.checked_sub(queue.first).and_then(|index| queue.pairs.get(index as usize));
             first.and_then(|pair| pair.send).is_some_and(|other| other.time_ns < send.time_ns)
         })
     }
 
-    /// The next message of a channel that is not yet received, for probes.
+    /// Returns the send of the next unreceived message of a channel, which a probe waits for.
     pub fn first_unreceived(&self, own: ProcessId, message: Message) -> Option<Moment> {
         let channel = Channel { communicator: message.communicator, from: message.peer?, to: own, tag: message.tag? };
         let queue = self.channels.get(&channel)?;
         queue.pairs.get(usize::try_from(queue.receives.checked_sub(queue.first)?).ok()?)?.send
     }
 
-    /// A side is complete. Gives the moments that are no longer needed.
+    /// Completes a side. Returns the moments that are no longer needed.
     pub fn end(&mut self, place: MessagePlace) -> Vec<Moment> {
         let mut ended = Vec::new();
         let Some(queue) = self.channels.get_mut(&place.channel) else { return ended };
@@ -201,8 +191,8 @@ impl Messages {
         ended
     }
 
-    /// A side takes its place back. Where another one has a place behind it, the place stays, and its partner has none: messages cannot
-    /// be renumbered. Gives the moments that are no longer needed.
+    /// Withdraws a cancelled side. If later messages of its channel have started, it only completes: they cannot be renumbered.
+    /// Returns the moments that are no longer needed.
     pub fn cancel(&mut self, place: MessagePlace) -> Vec<Moment> {
         let Some(queue) = self.channels.get_mut(&place.channel) else { return Vec::new() };
         let count = if place.is_receive { &mut queue.receives } else { &mut queue.sends };
@@ -219,18 +209,15 @@ impl Messages {
         side.into_iter().collect()
     }
 
-    /// Whether the receive of a send's place is over already.
     pub fn is_received(&self, place: MessagePlace) -> bool {
         let pair = self.channels.get(&place.channel).and_then(|q| q.pairs.get(place.number.checked_sub(q.first)? as usize));
         pair.is_some_and(|pair| pair.done[1])
     }
 
-    /// Receives that have no send.
     pub fn unsent(&self) -> impl Iterator<Item = Moment> + '_ {
         self.channels.values().flat_map(|queue| queue.pairs.iter()).filter(|pair| pair.send.is_none()).filter_map(|pair| pair.receive)
     }
 
-    /// Sends that were never received.
     pub fn unreceived(&self) -> impl Iterator<Item = Moment> + '_ {
         self.channels.values().flat_map(|queue| queue.pairs.iter()).filter(|pair| pair.receive.is_none()).filter_map(|pair| pair.send)
     }

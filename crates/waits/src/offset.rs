@@ -1,86 +1,86 @@
-//! How far a clock is ahead of another, from bounds that messages give: a line between them.
+//! Estimates the offset between two clocks from messages.
 //!
-//! A message that was sent at `s` on one clock and received at `r` on the other says that the second is ahead by at most `r - s`; one in
-//! the other direction, that it is ahead by at least so much. Clocks that differ in rate are a line in time between the lower and the
-//! upper bounds (A. Duda, G. Harrus, Y. Haddad, G. Bernard: Estimating global time in distributed systems, ICDCS 1987). Its slope is
-//! that between the least delays of both halves of the run, if a line of that slope is possible, else the one that is furthest from all
-//! bounds. Where none is possible, the rate has changed: the run is halved.
+//! A message sent at `s` on one clock and received at `r` on the other bounds the second clock's offset by `r - s` from above; a message
+//! in the other direction bounds it from below. The offset of clocks with different rates is a line between the bounds (Duda, Harrus,
+//! Haddad, Bernard: Estimating global time in distributed systems, ICDCS 1987). Its slope is taken from the smallest delays in each half
+//! of the run if the bounds admit a line of that slope, else from the widest gap between the bounds. If they admit no line, the rate has
+//! changed, and the run is split in two.
 
-/// The greatest difference of rates: the system's clocks are adjusted by at most 500 ppm each.
-const MOST_DRIFT: f64 = 1e-3;
-/// So often are runs halved.
-const MOST_HALVINGS: u32 = 6;
-/// Steps of a search for a slope: each takes a third off the interval.
-const STEPS: usize = 100;
+/// Maximum difference of clock rates. The kernel adjusts a clock by at most 500 ppm.
+const MAX_DRIFT: f64 = 1e-3;
+/// Maximum depth to which a run is split.
+const MAX_HALVINGS: u32 = 6;
+/// Number of steps in a search for a slope, each of which reduces the interval by a third or more.
+const SEARCH_STEPS: usize = 100;
 
-/// What a clock is ahead of another, linear in time between knots. Without knots: nothing.
+/// The offset of a clock from another one: piecewise linear in time, and 0 if there are no knots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shift {
-    /// Times, in order, and what the clock is ahead then, ns.
+    /// Times in ascending order, with the offset at each, ns.
     knots: Vec<(i128, i128)>,
 }
 
 impl Shift {
-    /// So much at these times, which are in order; before and behind them as between the next two.
+    /// Creates an offset from its values at ascending times. Beyond the first and last it is extrapolated from the nearest two.
     pub fn linear(knots: Vec<(i128, i128)>) -> Shift {
         Shift { knots }
     }
 
-    /// At a time.
+    /// Returns the offset at a time, ns.
     pub fn at(&self, ns: i128) -> i128 {
         let last = self.knots.len().saturating_sub(1);
-        let next = self.knots.partition_point(|(at, _)| *at <= ns).clamp(last.min(1), last);
-        let Some((to_at, to)) = self.knots.get(next) else { return 0 };
-        let (from_at, from) = self.knots[next.saturating_sub(1)];
-        if *to_at <= from_at { from } else { from + (to - from) * (ns - from_at) / (to_at - from_at) }
+        let next = self.knots.partition_point(|(time, _)| *time <= ns).clamp(last.min(1), last);
+        let Some((to_ns, to)) = self.knots.get(next) else { return 0 };
+        let (from_ns, from) = self.knots[next.saturating_sub(1)];
+        if *to_ns <= from_ns { from } else { from + (to - from) * (ns - from_ns) / (to_ns - from_ns) }
     }
 
-    /// At the first of its times.
-    pub fn at_begin(&self) -> i128 {
+    /// Returns the offset at the first knot, ns.
+    pub fn at_start(&self) -> i128 {
         self.knots.first().map_or(0, |knot| knot.1)
     }
 
-    /// At the last.
+    /// Returns the offset at the last knot, ns.
     pub fn at_end(&self) -> i128 {
         self.knots.last().map_or(0, |knot| knot.1)
     }
 }
 
-/// A time of the clock, and the bound on what it is ahead then, ns.
+/// A time on the clock, and a bound on its offset at that time, ns.
 pub type Bound = (i128, i128);
 
-/// What is known of a clock's offset.
+/// Bounds on a clock's offset.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// At least so much.
+    /// Lower bounds.
     pub lower: Vec<Bound>,
-    /// At most so much.
+    /// Upper bounds.
     pub upper: Vec<Bound>,
 }
 
-/// An offset that is found.
+/// An estimated offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// What the clock is ahead.
+    /// The offset as a function of time.
     pub shift: Shift,
-    /// No line that the bounds allow is further from it than so much at either end of the run, ns.
+    /// Uncertainty, ns: the largest distance, at either end of a piece, to any line that the bounds admit.
     pub error_ns: i128,
-    /// Bounds that it does not keep: the clock's rate changes faster than is followed.
+    /// Number of bounds that the estimate violates. Not 0 if the clock's rate changes faster than the pieces follow.
     pub violated: usize,
 }
 
 impl Bounds {
-    /// The offset; none if a direction has no message.
+    /// Estimates the offset. `None` if there are no messages in one of the directions.
     pub fn offset(&self) -> Option<Offset> {
         let mut pieces = Vec::new();
-        Piece::solve(self, MOST_HALVINGS, &mut pieces)?;
+        Piece::solve(self, MAX_HALVINGS, &mut pieces)?;
         let mut knots = Vec::new();
         let mut error: f64 = 0.0;
         for (index, piece) in pieces.iter().enumerate() {
             error = error.max(piece.error);
-            match index.checked_sub(1).map(|before| &pieces[before]) {
-                // Pieces meet between what both say.
-                Some(before) => knots.push((piece.begin, (before.at(piece.begin) + piece.at(piece.begin)) / 2)),
+            match index.checked_sub(1).map(|previous| &pieces[previous]) {
+                // Adjacent pieces meet at the mean of both.
+                Some(previous) => knots.push((piece.begin, (previous.at(piece.begin) + piece.at(piece.begin)) / 2)),
                 None => knots.push((piece.begin, piece.at(piece.begin))),
             }
         }
@@ -92,19 +92,19 @@ impl Bounds {
         Some(Offset { shift, error_ns: error.ceil() as i128, violated: low + high })
     }
 
-    /// The earliest and the latest time.
+    /// Returns the earliest and the latest time.
     fn range(&self) -> Option<(i128, i128)> {
         let times = || self.lower.iter().chain(&self.upper).map(|(at, _)| *at);
         Some((times().min()?, times().max()?))
     }
 
-    /// Those before a time, and the others.
+    /// Splits the bounds into those before a time and the rest.
     fn halves(&self, middle: i128) -> [Bounds; 2] {
         let part = |bounds: &[Bound], is_first: bool| bounds.iter().copied().filter(|(at, _)| (*at < middle) == is_first).collect();
         [true, false].map(|is_first| Bounds { lower: part(&self.lower, is_first), upper: part(&self.upper, is_first) })
     }
 
-    /// The middle between the closest bounds.
+    /// Returns the mean of the tightest lower and the tightest upper bound.
     fn middle(&self) -> Option<i128> {
         let (low, high) = (self.lower.iter().map(|b| b.1).max()?, self.upper.iter().map(|b| b.1).min()?);
         Some((low + high) / 2)
@@ -116,11 +116,12 @@ impl Bounds {
 struct Piece {
     begin: i128,
     end: i128,
-    /// Offset to which `ahead` is relative: differences are small, and exact as floating point.
+    /// Reference to which `ahead` is relative, so that floating point is precise enough, ns.
     base: i128,
-    /// At `begin`, ns.
+    /// Offset at `begin`, ns.
     ahead: f64,
     slope: f64,
+    /// Uncertainty, ns.
     error: f64,
 }
 
@@ -129,7 +130,7 @@ impl Piece {
         self.base + (self.ahead + self.slope * (time - self.begin) as f64).round() as i128
     }
 
-    /// Lines that keep the bounds, in order of time.
+    /// Appends lines that respect the bounds to `pieces`, in order of time.
     fn solve(bounds: &Bounds, halvings: u32, pieces: &mut Vec<Piece>) -> Option<()> {
         let (begin, end) = bounds.range()?;
         let middle = begin + (end - begin) / 2;
@@ -137,11 +138,11 @@ impl Piece {
         let band = Band::new(bounds, begin)?;
         let guess = match (halves[0].middle(), halves[1].middle()) {
             (Some(first), Some(second)) if end > begin => {
-                ((second - first) as f64 / ((end - begin) as f64 / 2.0)).clamp(-MOST_DRIFT, MOST_DRIFT)
+                ((second - first) as f64 / ((end - begin) as f64 / 2.0)).clamp(-MAX_DRIFT, MAX_DRIFT)
             }
             _ => 0.0,
         };
-        let best = greatest((-MOST_DRIFT, MOST_DRIFT), |slope| band.width(slope));
+        let best = argmax((-MAX_DRIFT, MAX_DRIFT), |slope| band.width(slope));
         if band.width(best) < 0.0 && halvings > 0 && halves.iter().all(|half| half.middle().is_some()) {
             Piece::solve(&halves[0], halvings - 1, pieces)?;
             return Piece::solve(&halves[1], halvings - 1, pieces);
@@ -155,7 +156,7 @@ impl Piece {
     }
 }
 
-/// Bounds relative to a time and an offset; only those that some line touches.
+/// The region between the bounds, relative to a time and to the offset `base`. Bounds that no line can touch are left out.
 struct Band {
     base: i128,
     lower: Vec<(f64, f64)>,
@@ -174,22 +175,23 @@ impl Band {
         Some(Band { base, lower: relative(&bounds.lower, -1.0), upper: relative(&bounds.upper, 1.0) })
     }
 
-    /// The least offset at the beginning of a line of that slope.
+    /// Returns the smallest admissible offset at the start of a line of this slope.
     fn low(&self, slope: f64) -> f64 {
         self.lower.iter().map(|(at, ns)| ns - slope * at).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// The greatest one.
+    /// Returns the largest admissible offset at the start of a line of this slope.
     fn high(&self, slope: f64) -> f64 {
         self.upper.iter().map(|(at, ns)| ns - slope * at).fold(f64::INFINITY, f64::min)
     }
 
-    /// The difference of both: below 0 if there is no line of that slope.
+    /// Returns `high - low`, which is negative if no line of this slope is admissible.
     fn width(&self, slope: f64) -> f64 {
         self.high(slope) - self.low(slope)
     }
 
-    /// How far possible lines are from this one, at most. `best` is a slope that is possible, if any is.
+    /// Returns the largest distance of any admissible line from this one, at either end. `best` is an admissible slope, if there is one;
+    /// if not, the result is half of the contradiction between the bounds.
     fn error(&self, best: f64, (ahead, slope): (f64, f64), run: f64) -> f64 {
         if self.width(best) < 0.0 {
             return -self.width(slope) / 2.0;
@@ -199,26 +201,26 @@ impl Band {
             if self.width(outside) >= 0.0 {
                 return outside;
             }
-            for _ in 0..STEPS {
+            for _ in 0..SEARCH_STEPS {
                 let between = (possible + impossible) / 2.0;
                 *if self.width(between) >= 0.0 { &mut possible } else { &mut impossible } = between;
             }
             possible
         };
-        let slopes = (edge(-MOST_DRIFT), edge(MOST_DRIFT));
+        let slopes = (edge(-MAX_DRIFT), edge(MAX_DRIFT));
         let far = |at: f64| {
             let here = ahead + slope * at;
-            let highest = greatest(slopes, |s| self.high(s) + s * at);
-            let lowest = greatest(slopes, |s| -self.low(s) - s * at);
+            let highest = argmax(slopes, |s| self.high(s) + s * at);
+            let lowest = argmax(slopes, |s| -self.low(s) - s * at);
             (self.high(highest) + highest * at - here).max(here - self.low(lowest) - lowest * at)
         };
         far(0.0).max(far(run))
     }
 }
 
-/// Where a concave function is greatest.
-fn greatest((mut from, mut to): (f64, f64), of: impl Fn(f64) -> f64) -> f64 {
-    for _ in 0..STEPS {
+/// Finds the maximum of a concave function by ternary search.
+fn argmax((mut from, mut to): (f64, f64), of: impl Fn(f64) -> f64) -> f64 {
+    for _ in 0..SEARCH_STEPS {
         let third = (to - from) / 3.0;
         let (left, right) = (from + third, to - third);
         if of(left) < of(right) { from = left } else { to = right }
@@ -226,7 +228,7 @@ fn greatest((mut from, mut to): (f64, f64), of: impl Fn(f64) -> f64) -> f64 {
     (from + to) / 2.0
 }
 
-/// The lower convex hull of points in order (A. M. Andrew 1979).
+/// Returns the lower convex hull of sorted points (A. M. Andrew 1979).
 fn lower_hull(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &(x, y) in points {
@@ -254,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Messages both ways, most of them late by up to some milliseconds, over a clock that is ahead by `ahead` of the time.
+    /// Messages in both directions with delays of up to 2 ms, between an exact clock and one that is ahead of it by `ahead`.
     fn messages(random: &mut Random, count: usize, ahead: impl Fn(i128) -> i128) -> Bounds {
         let mut bounds = Bounds::default();
         for _ in 0..count {
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_keeps_all_bounds_and_is_as_close_as_it_says() {
+    fn estimate_violates_no_bound_and_is_within_its_error() {
         for seed in 0..300 {
             let mut random = Random(seed);
             let (offset, drift) = (random.below(1 << 40) - (1 << 39), random.below(200) - 100);
@@ -282,7 +284,7 @@ mod tests {
             };
             assert_eq!(found.violated, 0, "seed {seed}: {found:?}");
             for (at, _) in bounds.lower.iter().chain(&bounds.upper) {
-                // The time of the clock is the time plus what it is ahead: near enough for a drift of 1e-4.
+                // `at - ahead(at)` approximates the true time well enough for a drift of 1e-4.
                 let truth = ahead(at - ahead(*at));
                 assert!((found.shift.at(*at) - truth).abs() <= found.error_ns + 2, "seed {seed}: {found:?}, {truth} at {at}");
             }
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_whose_rate_changes_is_followed_in_pieces() {
+    fn clock_with_changing_rate_is_approximated_in_pieces() {
         let ahead = |time: i128| {
             let since = time - 1_700_000_000_000_000_000;
             since * since / 10_000_000_000_000
@@ -302,14 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn one_direction_gives_no_offset() {
+    fn messages_in_one_direction_give_no_offset() {
         assert_eq!(Bounds { lower: Vec::new(), upper: vec![(1, 1)] }.offset(), None);
         let one = Bounds { lower: vec![(10, 4_000)], upper: vec![(10, 4_020)] }.offset().unwrap();
         assert_eq!((one.shift.at(0), one.shift.at(10), one.error_ns, one.violated), (4_010, 4_010, 10, 0));
     }
 
     #[test]
-    fn a_shift_is_linear_between_its_knots_and_beside_them() {
+    fn shift_interpolates_between_knots_and_extrapolates_beyond_them() {
         let shift = Shift::linear(vec![(0, 10), (10, 20), (20, 0)]);
         assert_eq!([-10, 0, 5, 10, 15, 20, 30].map(|at| shift.at(at)), [0, 10, 15, 20, 10, 0, -20]);
         assert_eq!([Shift::linear(vec![(5, 7)]), Shift::linear(vec![(5, 7), (5, 7)])].map(|s| s.at(100)), [7, 7]);

@@ -1,41 +1,41 @@
-//! Locations, code blocks, steps.
+//! Locations, code blocks and steps.
 //!
-//! A step is a code block that a location executes in a state (Carnival: process, code block, state). What a code block is, the caller
-//! knows: a stack of functions, a region of a trace, a Ball-Larus path.
+//! A step is a code block that a location executes in some state (Carnival: process, code block, state). The caller decides what a code
+//! block is: a call stack, a region of a trace, a Ball-Larus path.
 
 use crate::hash::Map;
 
-/// A process: what a rank is, and what the addresses of locks belong to.
+/// A process: an MPI rank, or an address space to which locks belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(pub u32);
 
-/// A sequence of events: a thread of a process.
+/// A location: a thread of a process, which has one sequence of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocationId(pub u32);
 
-/// A code block, by the caller's numbering.
+/// A code block, numbered by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodeId(pub u32);
 
 /// What a location does in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LocationState {
-    /// It executes code between calls.
+    /// Executes code between calls.
     Computing,
-    /// It would execute code between calls, and has no processor.
+    /// Could execute code between calls, but has no processor.
     Ready,
-    /// It is inside a call that moves data or completes, once no location has to be waited for any longer.
+    /// Moves data or completes a call, without waiting for another location.
     Communicating,
-    /// It sleeps, or waits for something that the trace does not have.
+    /// Sleeps, or waits for something outside the trace.
     Blocked,
-    /// It waits, and the trace does not say for whom.
+    /// Waits for a location that the trace does not identify.
     Unexplained,
-    /// It has not begun yet.
+    /// Has been created, but has not started yet.
     Starting,
 }
 
 impl LocationState {
-    /// As an adjective, for reports.
+    /// Returns the state as an adjective, for reports.
     pub fn name(self) -> &'static str {
         match self {
             LocationState::Computing => "computing",
@@ -51,15 +51,15 @@ impl LocationState {
 /// A step of an execution path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Step {
-    /// Who.
+    /// The location that executes it.
     pub location: LocationId,
-    /// Which code.
+    /// The code that is executed.
     pub code: CodeId,
-    /// How.
+    /// What the location does meanwhile.
     pub state: LocationState,
 }
 
-/// A step by its number.
+/// The number of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId(pub u32);
 
@@ -71,7 +71,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The number of a step.
+    /// Returns the number of a step, which is assigned on first use.
     pub fn id(&mut self, step: Step) -> StepId {
         *self.ids.entry(step).or_insert_with(|| {
             self.steps.push(step);
@@ -79,7 +79,7 @@ impl Steps {
         })
     }
 
-    /// The step of a number.
+    /// Returns the step with this number. Panics if these steps did not assign it.
     pub fn get(&self, id: StepId) -> Step {
         self.steps[id.0 as usize]
     }

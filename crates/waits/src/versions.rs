@@ -1,18 +1,16 @@
-//! Expanded execution paths of all locations, as versions in a tree.
+//! Expanded execution paths of all locations, as a tree of versions.
 //!
-//! A version is the path from the run's origin to a point of a location, with every waiting step already expanded: its sum is the time
-//! elapsed. A location that waits goes on from the version of the one that released it, so versions form a tree, and what two paths have
-//! in common is the path to their lowest common ancestor. Nothing is ever subtracted, and no duration is negative.
-//!
-//! Memory: versions are counted references. A node that only its child refers to is merged into it, and what all versions share (above the
-//! least common ancestor of all) moves to [`Versions::shared`]. So there are at most two nodes per location and kept version, each with
-//! at most one entry per step. Every operation is amortised constant but [`Versions::difference`], linear in the two paths.
+//! A version is the path from the origin of the run to a point of a location, with waits replaced; it adds up to the time elapsed. After a
+//! wait, a location continues from the version of its releaser, so the common part of two paths is that up to their lowest common ancestor.
+//! Versions are reference-counted. A node to which only its child refers is merged into the child, and the part that all paths share moves
+//! to [`Versions::shared`], so there are at most two nodes per live version. [`Versions::difference`] is linear in the two paths; all other
+//! operations on a version take amortised constant time.
 
 use crate::hash::Map;
 use crate::step::StepId;
 use std::ops::AddAssign;
 
-/// A version. Owned: to be given back by [`Versions::release`].
+/// A reference to a version. Its owner must hand it to [`Versions::release`] exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathVersion(u32);
 
@@ -22,12 +20,12 @@ const NONE: u32 = u32::MAX;
 struct Node {
     parent: u32,
     references: u32,
-    /// Larger than that of the parent.
+    /// Creation number; larger than the parent's.
     serial: u64,
-    /// Sum from the origin to the end of this node, ns.
+    /// Length of the path from the origin to the end of this node, ns.
     total_ns: u64,
     steps: Vec<(StepId, u64)>,
-    /// Entries when equal steps were added up last.
+    /// Length of `steps` after equal steps were last merged.
     compacted: usize,
 }
 
@@ -35,12 +33,14 @@ struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
     nodes: Vec<Node>,
+    /// Indices of unused nodes.
     free: Vec<u32>,
     serial: u64,
+    /// Steps that all paths have in common.
     shared: Map<StepId, u64>,
 }
 
-/// The steps of two paths behind what they share, equal steps added up, in order of step.
+/// The steps of two paths after their common part, with times in ns, merged and ordered by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathDifference {
     /// Steps of the longer path.
@@ -50,7 +50,7 @@ pub struct PathDifference {
 }
 
 impl Versions {
-    /// A path of nothing, at the origin. Called once: all versions share it.
+    /// Creates the empty path, from which all others are derived. To be called once.
     pub fn origin(&mut self) -> PathVersion {
         self.node(NONE, 0)
     }
@@ -70,12 +70,12 @@ impl Versions {
         }
     }
 
-    /// The sum of a path, ns.
+    /// Returns the length of a path, ns.
     pub fn total_ns(&self, version: PathVersion) -> u64 {
         self.nodes[version.0 as usize].total_ns
     }
 
-    /// The path with one more step. Takes the version.
+    /// Extends a path by a step. Consumes the reference and returns one to the new version.
     #[must_use]
     pub fn append(&mut self, version: PathVersion, step: StepId, ns: u64) -> PathVersion {
         if ns == 0 {
@@ -85,7 +85,7 @@ impl Versions {
         let version = if own.references == 1 {
             version
         } else {
-            // The reference to the parent is that which the caller gives.
+            // The new node takes over the caller's reference, now to its parent.
             self.node(version.0, own.total_ns)
         };
         self.merge_upwards(version.0);
@@ -101,14 +101,14 @@ impl Versions {
         version
     }
 
-    /// Another reference to a version.
+    /// Creates another reference to a version.
     #[must_use]
     pub fn share(&mut self, version: PathVersion) -> PathVersion {
         self.nodes[version.0 as usize].references += 1;
         version
     }
 
-    /// Gives a reference back.
+    /// Drops a reference.
     pub fn release(&mut self, version: PathVersion) {
         let mut index = version.0;
         while index != NONE {
@@ -124,7 +124,7 @@ impl Versions {
         }
     }
 
-    /// Merges ancestors into a node that only it refers to.
+    /// Merges into a node those ancestors to which nothing else refers.
     fn merge_upwards(&mut self, index: u32) {
         loop {
             let parent = self.nodes[index as usize].parent;
@@ -145,7 +145,7 @@ impl Versions {
         }
     }
 
-    /// What two paths do not share. The sum of `plus` less that of `minus` is the difference of their totals.
+    /// Returns the parts that two paths do not share. The sum of `plus` minus that of `minus` is the difference of their lengths.
     pub fn difference(&mut self, plus: PathVersion, minus: PathVersion) -> PathDifference {
         let (mut a, mut b) = (plus.0, minus.0);
         let mut difference = PathDifference::default();
@@ -158,10 +158,10 @@ impl Versions {
         }
         if a != NONE {
             self.merge_upwards(a);
-            self.give_to_shared(a);
+            self.move_root_to_shared(a);
         }
-        add_up(&mut difference.plus);
-        add_up(&mut difference.minus);
+        sum_equal(&mut difference.plus);
+        sum_equal(&mut difference.minus);
         difference
     }
 
@@ -169,8 +169,8 @@ impl Versions {
         if index == NONE { 0 } else { self.nodes[index as usize].serial }
     }
 
-    /// A root is part of every path of its tree, and of no difference.
-    fn give_to_shared(&mut self, index: u32) {
+    /// Moves the steps of a root, which is part of every path, to `shared`. They can occur in no difference.
+    fn move_root_to_shared(&mut self, index: u32) {
         let node = &mut self.nodes[index as usize];
         if node.parent == NONE {
             for (step, ns) in node.steps.drain(..) {
@@ -180,7 +180,7 @@ impl Versions {
         }
     }
 
-    /// All steps of a path from the origin, equal steps added up.
+    /// Returns all steps of a path from the origin, merged and ordered by step.
     pub fn path(&self, version: PathVersion) -> Vec<(StepId, u64)> {
         let mut steps: Vec<_> = self.shared.iter().map(|(step, ns)| (*step, *ns)).collect();
         let mut index = version.0;
@@ -188,28 +188,27 @@ impl Versions {
             steps.extend_from_slice(&self.nodes[index as usize].steps);
             index = self.nodes[index as usize].parent;
         }
-        add_up(&mut steps);
+        sum_equal(&mut steps);
         steps
     }
 
-    /// Nodes in use, and entries in them: what memory is bounded by.
+    /// Returns the number of nodes in use and of their entries, which determine memory use.
     pub fn live(&self) -> (usize, usize) {
         (self.nodes.len() - self.free.len(), self.nodes.iter().map(|n| n.steps.len()).sum())
     }
 }
 
 fn compact(node: &mut Node) {
-    add_up(&mut node.steps);
+    sum_equal(&mut node.steps);
     node.compacted = node.steps.len();
 }
 
-/// Sorts by step and adds equal ones up.
-fn add_up(steps: &mut Vec<(StepId, u64)>) {
+fn sum_equal(steps: &mut Vec<(StepId, u64)>) {
     steps.sort_unstable_by_key(|(step, _)| *step);
     merge_equal(steps);
 }
 
-/// Adds up the values of equal keys, which are next to each other.
+/// Merges adjacent entries with equal keys by adding their values.
 pub(crate) fn merge_equal<K: PartialEq, V: AddAssign + Copy>(sorted: &mut Vec<(K, V)>) {
     sorted.dedup_by(|next, kept| {
         let is_equal = next.0 == kept.0;
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_cancelled() {
+    fn difference_omits_the_common_part() {
         let mut versions = Versions::default();
         let root = versions.origin();
         let root = versions.append(root, StepId(0), 5);
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_by_live_versions() {
+    fn memory_is_bounded_by_number_of_live_versions() {
         let mut versions = Versions::default();
         let a = versions.origin();
         let b = versions.share(a);

@@ -1,35 +1,36 @@
-//! A wait, and the moments of locations' paths that end waits.
+//! Waits, and the moments that end them.
 
 use crate::call::WaitKind;
 use crate::step::{CodeId, LocationId};
 use crate::versions::{PathDifference, PathVersion};
 
-/// A point of a location's path, kept for those that it lets go on.
+/// A point on a location's path at which it may release others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// When, ns since the origin.
+    /// Time, ns since the origin.
     pub time_ns: u64,
-    /// Whose.
+    /// The location.
     pub location: LocationId,
     pub(crate) version: PathVersion,
+    /// Time under the what-if assumption, ns.
     pub(crate) scaled_ns: u64,
 }
 
 /// A wait.
 #[derive(Clone, Debug)]
 pub struct Wait {
-    /// Who waits.
+    /// The location that waits.
     pub location: LocationId,
-    /// For whom.
+    /// The location that it waits for.
     pub releaser: LocationId,
-    /// Code of the call.
+    /// Code that makes the call.
     pub site: CodeId,
-    /// Kind.
+    /// Kind of wait.
     pub kind: WaitKind,
-    /// When it began, ns since the origin.
+    /// Start of the wait, ns since the origin.
     pub enter_ns: u64,
-    /// How long it is, ns.
+    /// Length of the wait, ns.
     pub wait_ns: u64,
-    /// The two paths.
+    /// The two paths, which differ in length by `wait_ns`.
     pub paths: PathDifference,
 }

@@ -1,4 +1,4 @@
-//! The worked examples of the Carnival papers: figure 4 of the expansion of waits, and the program of figure 2 of path equivalence.
+//! The worked examples of the Carnival papers: figure 4, on the expansion of waits, and figure 2, on path equivalence.
 
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
@@ -25,7 +25,7 @@ fn message(peer: u32) -> Message {
     Message { communicator: CommunicatorId(0), peer: Some(ProcessId(peer)), tag: Some(0), is_buffered: false }
 }
 
-/// Blocks of figure 4: A1 A2 of process 0, B1 B3 of process 1, C1 C3 of process 2.
+/// Code blocks of figure 4: A1 and A2 on process 0, B1 and B3 on process 1, C1 and C3 on process 2.
 const A1: u32 = 1;
 const A2: u32 = 2;
 const B1: u32 = 3;
@@ -33,8 +33,8 @@ const B3: u32 = 4;
 const C1: u32 = 5;
 const C3: u32 = 6;
 
-/// Process 0 sends to 1 after A1; 1 receives after B1, and sends to 2 after B3; 2 receives after C1, and sends to 0 after C3; 0
-/// receives after A2.
+/// Runs the program of figure 4: process 0 sends to 1 after A1, 1 receives after B1 and sends to 2 after B3, 2 receives after C1 and sends
+/// to 0 after C3, and 0 receives after A2. Arguments are the lengths of the blocks.
 fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
     let [a, b, c] = [0, 1, 2].map(LocationId);
     let mut waits = Vec::new();
@@ -57,9 +57,9 @@ fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
     (waits, analysis.finish())
 }
 
-/// A condition is signalled by one thread, while another holds its mutex: the sleeper waits for both, one after the other.
+/// One thread signals the condition while another holds its mutex, so the sleeper waits for both, one after the other.
 #[test]
-fn a_woken_sleeper_waits_for_the_mutex_that_another_holds() {
+fn woken_sleeper_then_waits_for_the_holder_of_the_mutex() {
     use trodden_waits::call::{ObjectId, SleepKind};
     let [sleeper, waker, holder] = [0, 1, 2].map(LocationId);
     let (condition, mutex) = (ObjectId(1), ObjectId(2));
@@ -101,13 +101,13 @@ fn explanation(outcome: &WaitOutcome, site: u32) -> Explanation {
 }
 
 #[test]
-fn figure_4_is_expanded_to_the_last_step() {
+fn waits_of_figure_4_are_fully_expanded() {
     let (waits, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
     assert_eq!(waits.iter().map(|w| (w.location.0, w.wait_ns)).collect::<Vec<_>>(), [(1, 6), (2, 9), (0, 4)]);
     assert!(waits.iter().all(|w| w.kind == WaitKind::LateSender));
     // B2 = A1 - B1.
     assert_eq!(paths(&outcome, &waits[0]), (vec![(step(0, A1), 10)], vec![(step(1, B1), 4)]));
-    // C2 = A1 + B3 - C1: the wait B2 is expanded, and B1 is cancelled.
+    // C2 = A1 + B3 - C1: the wait B2 is expanded, which cancels B1.
     assert_eq!(paths(&outcome, &waits[1]), (vec![(step(0, A1), 10), (step(1, B3), 5)], vec![(step(2, C1), 6)]));
     // A3 = B3 + C3 - A2: A1 is on both paths.
     let explained = explanation(&outcome, 103);
@@ -121,7 +121,7 @@ fn figure_4_is_expanded_to_the_last_step() {
     assert_eq!(outcome.diagnostics.iter().count(), 0);
 }
 
-/// An expression as the paper prints it.
+/// Formats an expression as the paper does.
 fn printed(outcome: &WaitOutcome, expression: &Expression) -> [String; 2] {
     let name = |part: &Part| match part {
         Part::Wait(number) => ["B2", "C2", "A3"][*number].to_owned(),
@@ -132,12 +132,12 @@ fn printed(outcome: &WaitOutcome, expression: &Expression) -> [String; 2] {
 }
 
 #[test]
-fn the_waits_of_figure_4_have_the_published_expressions() {
+fn waits_of_figure_4_have_the_published_expressions() {
     let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
     let first: Vec<_> = outcome.expanded.iter().map(|wait| printed(&outcome, &wait.first)).collect();
     assert_eq!(first, [["A1 10", "B1 4"], ["B1 4 + B2 6 + B3 5", "C1 6"], ["C1 6 + C2 9 + C3 2", "A1 10 + A2 3"]]);
     let mut expanded: Vec<_> = outcome.expanded.iter().map(|wait| printed(&outcome, &wait.expanded)).collect();
-    // Steps are in order of their first execution, and C1's ends before A1's.
+    // Steps are in order of first execution, and C1 ends before A1.
     expanded.iter_mut().flatten().for_each(|text| *text = text.replace("C1 6 + A1 10", "A1 10 + C1 6"));
     assert_eq!(expanded, [["A1 10", "B1 4"], ["A1 10 + B3 5", "C1 6"], ["A1 10 + B3 5 + C3 2", "A1 10 + A2 3"]]);
 }
@@ -151,7 +151,7 @@ fn causes_of_figure_4_add_up_to_its_waits() {
 }
 
 #[test]
-fn the_critical_path_of_figure_4_is_a1_b3_c3() {
+fn critical_path_of_figure_4_is_a1_b3_c3() {
     let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
     let path: Vec<_> = outcome.critical_path.iter().map(|(id, ns)| (outcome.steps.get(*id), *ns)).collect();
     assert_eq!(path, [(step(0, A1), 10), (step(1, B3), 5), (step(2, C3), 2)]);
@@ -159,7 +159,7 @@ fn the_critical_path_of_figure_4_is_a1_b3_c3() {
 }
 
 #[test]
-fn a_run_whose_critical_steps_take_less_is_predicted() {
+fn what_if_predicts_the_run_time_with_shorter_steps() {
     let run = |codes: &[u32], factor| {
         let question = Some((codes.iter().map(|c| CodeId(*c)).collect(), factor));
         let mut analysis = Analysis::new(AnalysisOptions { what_if: question, ..AnalysisOptions::default() });
@@ -183,21 +183,22 @@ fn a_run_whose_critical_steps_take_less_is_predicted() {
         analysis.finish().what_if_ns
     };
     assert_eq!(run(&[], 0.5), 102);
-    // Half of what the other waits for: both enter sooner.
+    // Process 0 enters last, and enters the barrier earlier.
     assert_eq!(run(&[1], 0.5), 52);
-    // Less than half does not help: then the other one is the later.
+    // Below 40 ns process 0 no longer enters last, so the rest of the reduction gains nothing.
     assert_eq!(run(&[1], 0.1), 42);
     assert_eq!(run(&[2], 0.1), 102);
 }
 
-/// Codes of figure 2: the loops of lines 6 and 8 on process 0, that of line 10 on process 1, the barrier of line 3.
+/// Code of figure 2: the barrier in line 3, the loops in lines 6 and 8 on process 0, and the loop in line 10 on process 1.
 const LINE_3: u32 = 3;
 const LINE_6: u32 = 6;
 const LINE_8: u32 = 8;
 const LINE_10: u32 = 10;
 
-/// A loop of 100 with a barrier in line 3; then process 0 runs the loops of lines 6 and 8, process 1 the longer loop of line 10. Process 1
-/// begins 50 ns late. Loops vary a little. Before each loop the process may have to wait for a processor, for a time by turn and process.
+/// Runs the program of figure 2: 100 times, a barrier in line 3, then the loops in lines 6 and 8 on process 0, and the longer loop in line
+/// 10 on process 1. Process 1 starts 50 ns late, and loop times vary a little. `ready` gives the time that a process waits for a processor
+/// before its loops, by turn and process.
 fn figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
     let mut analysis = Analysis::new(AnalysisOptions::default());
     analysis.start(LocationId(0), ProcessId(0), 0, None, START);
@@ -224,7 +225,7 @@ fn figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
 }
 
 #[test]
-fn the_barriers_of_figure_2_are_one_class_that_names_line_10() {
+fn barriers_of_figure_2_form_one_class_caused_by_line_10() {
     let outcome = figure_2(|_, _| 0);
     assert_eq!(outcome.sites.len(), 1);
     let site = &outcome.sites[0];
@@ -237,36 +238,37 @@ fn the_barriers_of_figure_2_are_one_class_that_names_line_10() {
 }
 
 #[test]
-fn lack_of_a_processor_divides_no_class_and_stays_visible() {
-    // Up to four times the loops' times for process 1, up to a quarter of what it is faster by for process 0.
+fn time_without_a_processor_splits_no_class_but_is_reported() {
+    // Up to 16,000 ns for process 1, four times its loop; up to 320 ns for process 0, a quarter of its slack.
     let ready = |turn: u64, process: usize| if process == 1 { turn * 7919 % 17 * 1000 } else { turn * 104_729 % 5 * 80 };
     let outcome = figure_2(ready);
     let site = &outcome.sites[0];
     assert_eq!(site.classes.iter().map(|c| c.occurrences).collect::<Vec<_>>(), [99, 1]);
-    let lacking = Step { state: LocationState::Ready, ..step(1, LINE_10) };
+    let ready_step = Step { state: LocationState::Ready, ..step(1, LINE_10) };
     let expected_ns: u64 = (1..100).map(|turn| ready(turn, 1)).sum();
     let explained = explain(&outcome.steps, &site.classes[0]);
-    assert_eq!(explained.plus.iter().find(|(step, _)| *step == lacking).map(|(_, ns)| *ns), Some(expected_ns));
-    assert!(causes(&outcome.steps, &outcome.sites).iter().any(|cause| cause.step == lacking));
+    assert_eq!(explained.plus.iter().find(|(step, _)| *step == ready_step).map(|(_, ns)| *ns), Some(expected_ns));
+    assert!(causes(&outcome.steps, &outcome.sites).iter().any(|cause| cause.step == ready_step));
 }
 
 #[test]
-fn a_class_keeps_its_first_wait_and_how_far_the_others_are_from_it() {
+fn class_records_its_first_wait_and_the_distances_of_the_others() {
     let outcome = figure_2(|_, _| 0);
     let class = &outcome.sites[0].classes[0];
-    // The first turn begins at 50 ns: process 0 waits from the end of its loops (1,010 and 1,510 ns) to that of line 10's (4,020 ns).
+    // The first turn starts at 50 ns. Process 0 waits from the end of its loops (1,010 + 1,510 ns) until that of line 10 (4,020 ns).
     let first = &class.representative;
     assert_eq!((first.location.0, first.enter_ns, first.wait_ns), (0, 50 + 2520, 1500));
-    // By hand: line 6's part of process 0's path is 1,010 of 2,520 there, and 1,000 + 10 i of 2,500 + 10 (i + j) in turn (i, j).
-    let part = |turn: u64| (1000 + turn % 7 * 10) as f64 / (2500 + (turn % 7 + turn % 5) * 10) as f64;
-    let distances: Vec<f64> = (1..100).map(|turn| 2.0 * (part(turn) - part(1)).abs()).collect();
+    // Line 6's share of process 0's path is 1,010 of 2,520 ns in the first turn, and 1,000 + 10 i of 2,500 + 10 (i + j) ns in turn n, where
+    // i = n mod 7 and j = n mod 5.
+    let share = |turn: u64| (1000 + turn % 7 * 10) as f64 / (2500 + (turn % 7 + turn % 5) * 10) as f64;
+    let distances: Vec<f64> = (1..100).map(|turn| 2.0 * (share(turn) - share(1)).abs()).collect();
     assert!((class.distances.sum - distances.iter().sum::<f64>()).abs() < 1e-9);
     assert!((class.distances.max - distances.iter().copied().fold(0.0, f64::max)).abs() < 1e-9);
     assert_eq!(outcome.sites[0].classes[1].distances, Distances::default());
 }
 
 #[test]
-fn a_member_may_leave_early_only_an_operation_that_gives_it_nothing() {
+fn only_members_of_nonbinding_operations_may_leave_early() {
     let run = |is_binding| {
         let mut analysis = Analysis::new(AnalysisOptions::default());
         start(&mut analysis, 2);

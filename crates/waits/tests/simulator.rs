@@ -1,8 +1,7 @@
-//! Random programs in a small simulator of processes that compute, send, receive, lock and synchronise.
+//! Runs random programs in a small simulator of processes that compute, send, receive, lock and synchronise.
 //!
-//! The simulator slows one step, so the true cause of waiting is known: the analysis must rank it first. It shares no code with the
-//! analysis: it only computes
-//! when each process enters and leaves its calls. On every wait the two paths differ by the wait, in integer nanoseconds.
+//! The simulator slows down one step, so the true cause of waiting is known, and the analysis must rank it first. The simulator only
+//! computes when processes enter and leave their calls, and shares no code with the analysis.
 
 use std::collections::HashMap;
 use trodden_waits::analysis::TimeBlock;
@@ -31,11 +30,11 @@ struct Event {
     is_exit: bool,
 }
 
-/// Processes, each with a time of its own; times differ in their last digits, so that no two processes do anything at once.
+/// Simulated processes, each with its own time. Times differ in their last digits, so that no two events are simultaneous.
 struct Machine {
     now: Vec<u64>,
     pending: Vec<Vec<TimeBlock>>,
-    /// When the lock is free.
+    /// Time from which the lock is free.
     free_ns: u64,
     events: Vec<Event>,
 }
@@ -63,10 +62,10 @@ impl Machine {
         time_ns
     }
 
-    /// Leaves a call, not before `time_ns`, one unit later.
+    /// Leaves a call one unit after `time_ns`, or after the process's own time if that is later.
     fn exit(&mut self, process: usize, time_ns: u64, call: &Call) {
         let after = self.now[process].max(time_ns) + UNIT;
-        // The last digits stay the process's own.
+        // Keeps the last digits unique to the process.
         self.now[process] = after - after % UNIT + process as u64 + 1;
         let time_ns = self.now[process];
         self.events.push(Event { time_ns, process, blocks: Vec::new(), call: call.clone(), is_exit: true });
@@ -124,7 +123,7 @@ impl Machine {
         }
     }
 
-    /// All processes enter a critical section once, in order of their coming.
+    /// Lets all processes pass through a critical section once, in order of arrival.
     fn section(&mut self, code: u32, units: impl Fn(usize) -> u64) {
         let mut order: Vec<usize> = (0..self.now.len()).collect();
         order.sort_by_key(|process| self.now[*process]);
@@ -140,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// The events through the analysis.
+    /// Feeds the events to the analysis.
     fn analyse(mut self, same_process: bool) -> (Vec<Wait>, WaitOutcome) {
         self.events.sort_by_key(|event| event.time_ns);
         let mut analysis = Analysis::new(AnalysisOptions { expand: true, ..AnalysisOptions::default() });
@@ -161,7 +160,7 @@ impl Machine {
     }
 }
 
-/// A program of phases that all processes go through, where `slow` takes long in each iteration.
+/// Runs a random program of phases, one step of which is slow in every iteration. Returns that step with the result.
 fn run(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
     let mut random = Random(seed * 2_654_435_761 + 88_172_645_463_325_252);
     let processes = 2 + random.below(7) as usize;
@@ -171,7 +170,7 @@ fn run(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
         code: CodeId(random.below(phases.len() as u64) as u32),
         state: LocationState::Computing,
     };
-    // Members do not wait for a reduction's other members: only its root would see the slow step.
+    // Each iteration ends with a barrier, because in a reduction only the root would wait for the slow step.
     let mut machine = Machine::new(processes);
     for _ in 0..20 {
         for (index, phase) in phases.iter().enumerate() {
@@ -227,7 +226,7 @@ fn check(seed: u64, locks: bool) {
     }
 }
 
-/// The expansion by adding and subtracting paths knows nothing of the tree of versions: both must give each step the same difference.
+/// Checks that the expressions, which add and subtract paths, give each step the same difference as the tree of versions.
 fn check_expressions(seed: u64, waits: &[Wait], outcome: &WaitOutcome) {
     assert_eq!(outcome.expanded.len(), waits.len(), "seed {seed}");
     for (wait, expanded) in waits.iter().zip(&outcome.expanded) {
@@ -252,18 +251,17 @@ fn check_expressions(seed: u64, waits: &[Wait], outcome: &WaitOutcome) {
 }
 
 #[test]
-fn the_slowed_step_of_a_message_passing_program_is_ranked_first() {
+fn slowed_step_of_a_message_passing_program_is_ranked_first() {
     (0..300).for_each(|seed| check(seed, false));
 }
 
 #[test]
-fn the_slowed_critical_section_is_ranked_first() {
+fn slowed_critical_section_is_ranked_first() {
     (0..300).for_each(|seed| check(seed, true));
 }
 
-/// What each location executed, without the waits, does not depend on what it waited for.
 #[test]
-fn steps_executed_add_up_to_what_was_simulated() {
+fn executed_time_is_at_most_the_run_time_and_the_critical_path_equals_it() {
     let (_, _, outcome) = run(5, false);
     let mut by_location: HashMap<LocationId, u64> = HashMap::new();
     for (id, ns) in &outcome.executed {
@@ -273,9 +271,9 @@ fn steps_executed_add_up_to_what_was_simulated() {
     assert_eq!(outcome.critical_path.iter().map(|(_, ns)| ns).sum::<u64>(), outcome.run_ns);
 }
 
-/// Events in any order, of any kind: nothing may panic, and what does not fit together is said.
+/// Feeds random events of all kinds in random order to the analysis.
 #[test]
-fn contradictory_traces_are_diagnosed_and_never_panic() {
+fn contradictory_traces_are_diagnosed_without_panic() {
     let mut found = std::collections::BTreeSet::new();
     for seed in 1..400u64 {
         let mut random = Random(seed * 0x9e37_79b9);
@@ -308,11 +306,11 @@ fn contradictory_traces_are_diagnosed_and_never_panic() {
 
 fn any_call(random: &mut Random) -> Call {
     use trodden_waits::call::{Completed, RequestId, SleepKind, Token};
-    let wild = random.below(4) == 0;
+    let is_wildcard = random.below(4) == 0;
     let message = Message {
         communicator: CommunicatorId(0),
-        peer: (!wild).then_some(ProcessId(random.below(4) as u32)),
-        tag: (!wild).then_some(random.below(2) as i32),
+        peer: (!is_wildcard).then_some(ProcessId(random.below(4) as u32)),
+        tag: (!is_wildcard).then_some(random.below(2) as i32),
         is_buffered: random.below(2) == 0,
     };
     let collective = Collective {
@@ -327,7 +325,7 @@ fn any_call(random: &mut Random) -> Call {
     let (request, object, token) = (RequestId(random.below(3)), ObjectId(random.below(2)), Token(random.below(3)));
     match random.below(18) {
         0 => Call::Send(message, random.below(2) == 0),
-        1 => Call::Receive(message, wild.then_some((ProcessId(1), 0))),
+        1 => Call::Receive(message, is_wildcard.then_some((ProcessId(1), 0))),
         2 => Call::Exchange(message, message),
         3 => Call::Probe(message),
         4 => Call::Begin(message, random.below(2) == 0, request),

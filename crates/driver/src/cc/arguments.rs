@@ -1,60 +1,58 @@
-//! What a clang command line asks for: does it compile, does it link, from which inputs, to which output.
+//! Parses clang command lines: whether they compile or link, from which inputs, and to which output.
 //!
-//! Only as much of clang's syntax as decides where instrumentation goes. An argument that is not known here is passed on
-//! untouched like every other: the command line itself is never rebuilt from this reading. Pure apart from response
-//! files (`@file`), which a function given by the caller reads.
+//! Only those options are recognised that affect where instrumentation goes. All arguments are passed on to clang unchanged; the command
+//! line is never reconstructed from the result. Response files are read by a function that the caller passes.
 
-use super::options::{NOTHING_MADE, WITH_VALUE};
+use super::options::{NO_CODE, WITH_VALUE};
 use super::response_files::expand;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use trodden_unit::codegen;
 
-/// What an input file is.
+/// Kind of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
-    /// Source text or intermediate code: the compiler makes machine code of it.
+    /// Source code or LLVM IR, from which the compiler generates machine code.
     Source,
-    /// Assembly: passes the compiler by.
+    /// Assembly, which bypasses the compiler.
     Assembly,
     /// A header to precompile.
     Header,
-    /// For the linker: an object, an archive, a library, a linker script.
+    /// Input of the linker: an object, an archive, a library or a linker script.
     Linkable,
 }
 
 /// An input file of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputArgument {
-    /// Its place in [`CommandLine::arguments`].
-    pub at: usize,
-    /// What it is.
+    /// Its index in [`CommandLine::arguments`].
+    pub index: usize,
+    /// Its kind.
     pub kind: InputKind,
 }
 
-/// A clang command line, read.
+/// A parsed clang command line.
 #[derive(Clone, Debug, Default)]
 pub struct CommandLine {
-    /// Its arguments, response files expanded.
+    /// The arguments, with response files expanded.
     pub arguments: Vec<OsString>,
-    /// Whether it makes machine code from sources. Questions, preprocessing, checks, precompiled headers, intermediate code, assembling and
-    /// merging of objects make none.
+    /// Whether it generates machine code from sources.
     pub compiles: bool,
     /// Whether it links an executable or a shared library.
     pub links: bool,
-    /// Its input files.
+    /// Input files.
     pub inputs: Vec<InputArgument>,
     /// File named by `-o`.
     pub output: Option<OsString>,
-    /// The user wants link-time optimisation.
+    /// The user requests link-time optimisation.
     pub lto: bool,
-    /// The user wants optimisation of virtual calls over the whole program, which clang accepts together with LTO only.
+    /// The user requests whole-program optimisation of virtual calls, which clang accepts only with LTO.
     pub whole_program_vtables: bool,
-    /// The user says what debug information to make.
+    /// The user specifies how much debug information to generate.
     pub debug: bool,
-    /// The user says what build id to make.
+    /// The user specifies a build ID.
     pub build_id: bool,
-    /// File to which the user has the linker write its dependencies.
+    /// File to which the linker is to write its dependencies.
     pub dependency_file: Option<OsString>,
     /// Value of `-fuse-ld=` or `--ld-path=`.
     pub linker: Option<OsString>,
@@ -62,56 +60,57 @@ pub struct CommandLine {
     pub shared: bool,
     /// It links without libc's start files.
     pub without_start_files: bool,
-    /// The user says where the image is entered, or gives a linker script that may say so.
+    /// The user specifies an entry point, or a linker script that may do so.
     pub entry: bool,
-    /// Options that decide how machine code is made of intermediate code and that the intermediate code does not hold.
+    /// Options that affect code generation and are not recorded in bitcode.
     pub codegen: Vec<String>,
-    /// The machine, if trodden does not know it.
-    pub foreign: Option<String>,
+    /// The target, if trodden does not support it.
+    pub unsupported_target: Option<String>,
 }
 
 impl CommandLine {
-    /// Reads a command line (without the compiler's name). `response` gives the bytes of a response file, `None` if it cannot be read.
+    /// Parses a command line without the compiler's name. `response` returns the bytes of a response file, or `None` if it cannot be read.
     pub fn read(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> CommandLine {
         let arguments = expand(arguments, response);
-        let mut reading = Reading::default();
+        let mut parser = Parser::default();
         let mut at = 0;
         while at < arguments.len() {
-            at += reading.argument(&arguments, at);
+            at += parser.argument(&arguments, at);
         }
-        let (compiles, links) = reading.does();
-        let mut line = reading.line;
+        let (compiles, links) = parser.effects();
+        let mut line = parser.line;
         (line.compiles, line.links) = (compiles, links);
         line.arguments = arguments;
         line
     }
 
-    /// The names of its inputs of one kind, in order.
+    /// Returns the names of the inputs of a kind, in order.
     pub fn inputs_of(&self, kind: InputKind) -> impl Iterator<Item = &OsStr> {
-        self.inputs.iter().filter(move |i| i.kind == kind).map(|i| self.arguments[i.at].as_os_str())
+        self.inputs.iter().filter(move |i| i.kind == kind).map(|i| self.arguments[i.index].as_os_str())
     }
 
-    /// The file that a link makes.
+    /// Returns the file that a link writes.
     pub fn image(&self) -> &OsStr {
         self.output.as_deref().unwrap_or(OsStr::new("a.out"))
     }
 }
 
-/// The state of reading from left to right.
+/// State of parsing from left to right.
 #[derive(Default)]
-struct Reading {
+struct Parser {
     line: CommandLine,
     language: Option<OsString>,
     only_compile: bool,
-    nothing_made: bool,
+    makes_no_code: bool,
     relocatable: bool,
-    /// Something that only the linker sees without being a file of the command line (`-lfoo`).
+    /// There are libraries that are named without being input files (`-lfoo`).
     libraries: bool,
+    /// All further arguments are inputs, because `--` was seen.
     only_inputs: bool,
 }
 
-impl Reading {
-    /// Takes in the argument at `at` and says how many arguments that were.
+impl Parser {
+    /// Parses the argument at index `at`, with its value if it has one. Returns the number of arguments consumed.
     fn argument(&mut self, arguments: &[OsString], at: usize) -> usize {
         let argument = &arguments[at];
         let text = argument.to_string_lossy();
@@ -136,7 +135,7 @@ impl Reading {
             Some(language) => kind_of_language(&language.to_string_lossy()),
             None => kind_of_name(argument),
         };
-        self.line.inputs.push(InputArgument { at, kind });
+        self.line.inputs.push(InputArgument { index: at, kind });
     }
 
     fn option_with_value(&mut self, option: &str, value: &OsStr) {
@@ -154,8 +153,8 @@ impl Reading {
     }
 
     fn option(&mut self, text: &str, argument: &OsStr) {
-        if NOTHING_MADE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
-            self.nothing_made = true;
+        if NO_CODE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
+            self.makes_no_code = true;
         }
         if codegen::shapes_code(text) {
             self.line.codegen.push(text.to_owned());
@@ -168,7 +167,7 @@ impl Reading {
             "-fno-lto" => self.line.lto = false,
             "-fwhole-program-vtables" => self.line.whole_program_vtables = true,
             "-fno-whole-program-vtables" => self.line.whole_program_vtables = false,
-            "-m16" | "-m32" | "-mx32" => self.line.foreign = Some(text.to_owned()),
+            "-m16" | "-m32" | "-mx32" => self.line.unsupported_target = Some(text.to_owned()),
             _ => self.option_with_joined_value(text, argument),
         }
     }
@@ -202,7 +201,7 @@ impl Reading {
 
     fn target(&mut self, triple: &str) {
         let known = codegen::is_known_target(triple);
-        self.line.foreign = (!known).then(|| triple.to_owned());
+        self.line.unsupported_target = (!known).then(|| triple.to_owned());
         if known {
             self.line.codegen.push(format!("--target={triple}"));
         }
@@ -224,11 +223,11 @@ impl Reading {
         }
     }
 
-    /// Whether the command compiles, and whether it links.
-    fn does(&self) -> (bool, bool) {
+    /// Returns whether the command compiles, and whether it links.
+    fn effects(&self) -> (bool, bool) {
         let has = |kind| self.line.inputs.iter().any(|i| i.kind == kind);
         let compiles = has(InputKind::Source);
-        if self.nothing_made || (has(InputKind::Header) && !has(InputKind::Linkable) && !compiles) {
+        if self.makes_no_code || (has(InputKind::Header) && !has(InputKind::Linkable) && !compiles) {
             return (false, false);
         }
         let links = !self.only_compile && !self.relocatable && (compiles || self.libraries || !self.line.inputs.is_empty());
@@ -236,20 +235,20 @@ impl Reading {
     }
 }
 
-/// Whether a `-g...` option says how much debug information to make.
+/// Whether a `-g...` option specifies how much debug information to generate.
 fn is_debug_level(text: &str) -> bool {
     let rest = &text[2..];
     let levels = ["", "0", "1", "2", "3", "mlt", "full", "lldb", "sce", "dbx", "codeview", "line-tables-only", "line-directives-only"];
     levels.contains(&rest) || ((rest.starts_with("gdb") || rest.starts_with("dwarf")) && rest != "dwarf-aranges")
 }
 
-/// Whether an option of the driver or of the linker says where the image is entered, or names a linker script.
+/// Whether an option of the driver or of the linker names an entry point or a linker script.
 fn names_entry(text: &str) -> bool {
-    const OTHERS: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
-    const ADDRESSES: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
+    const NOT_ENTRY: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
+    const NOT_SCRIPT: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
     let is_one_of = |known: &[&str]| known.iter().any(|k| text.starts_with(k));
-    (text.starts_with("-e") && !is_one_of(OTHERS))
-        || (text.starts_with("-T") && !is_one_of(ADDRESSES))
+    (text.starts_with("-e") && !is_one_of(NOT_ENTRY))
+        || (text.starts_with("-T") && !is_one_of(NOT_SCRIPT))
         || is_one_of(&["--entry", "--script", "-script"])
 }
 
@@ -261,7 +260,7 @@ fn kind_of_language(language: &str) -> InputKind {
     }
 }
 
-/// What clang takes a file for by the end of its name.
+/// Returns the kind that clang infers from a file's extension.
 fn kind_of_name(name: &OsStr) -> InputKind {
     const SOURCES: &[&str] = &[
         "c", "i", "cc", "cp", "cxx", "cpp", "CPP", "c++", "C++", "C", "CC", "CXX", "ii", "m", "mi", "mm", "M", "mii", "ll", "bc", "cppm",
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_does() {
+    fn compiling_and_linking_commands_are_recognised() {
         const NEITHER: (bool, bool) = (false, false);
         const COMPILES: (bool, bool) = (true, false);
         const LINKS: (bool, bool) = (false, true);
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_options_are_no_inputs() {
+    fn values_of_options_are_not_inputs() {
         let line = read("-I a.c -include b.h -MF c.d -Xlinker d.o -o e.o -D f.c -mllvm g.c -c h.c");
         assert_eq!(line.inputs_of(InputKind::Source).collect::<Vec<_>>(), ["h.c"]);
         assert_eq!(line.output.unwrap(), "e.o");
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_option_on_link_time_optimisation_counts() {
+    fn last_lto_option_wins() {
         assert!(read("-flto=thin -c a.c").lto);
         assert!(!read("-flto -fno-lto -c a.c").lto);
         assert!(read("-fno-lto -flto -c a.c").lto);
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn linker_options_are_read_in_each_spelling() {
+    fn linker_options_are_parsed_in_every_spelling() {
         for text in ["-Wl,--build-id a.o", "-Wl,-z,now,--build-id=none a.o", "-Xlinker --build-id=sha1 a.o"] {
             assert!(read(text).build_id, "{text}");
         }
@@ -379,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_entry_is_seen_in_each_spelling() {
+    fn entry_points_and_scripts_are_recognised_in_every_spelling() {
         for text in [
             "-e go",
             "-ego",
@@ -404,10 +403,10 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_are_foreign() {
-        assert_eq!(read("--target=aarch64-linux-gnu -c a.c").foreign.unwrap(), "aarch64-linux-gnu");
-        assert_eq!(read("-m32 -c a.c").foreign.unwrap(), "-m32");
-        assert!(read("-target x86_64-unknown-linux-gnu -c a.c").foreign.is_none());
+    fn other_machines_are_unsupported_targets() {
+        assert_eq!(read("--target=aarch64-linux-gnu -c a.c").unsupported_target.unwrap(), "aarch64-linux-gnu");
+        assert_eq!(read("-m32 -c a.c").unsupported_target.unwrap(), "-m32");
+        assert!(read("-target x86_64-unknown-linux-gnu -c a.c").unsupported_target.is_none());
     }
 
     #[test]
@@ -419,14 +418,14 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_no_text_stay_as_they_are() {
+    fn arguments_that_are_not_utf8_are_kept() {
         let odd = OsString::from_vec(b"-o\xff.o".to_vec());
         let line = CommandLine::read(&["-c".into(), "a.c".into(), odd], &|_| None);
         assert_eq!(line.output.unwrap().as_bytes(), b"\xff.o");
     }
 
     #[test]
-    fn after_two_dashes_all_arguments_are_inputs() {
+    fn all_arguments_after_two_dashes_are_inputs() {
         let line = read("-c -- -a.c");
         assert_eq!(line.inputs_of(InputKind::Source).collect::<Vec<_>>(), ["-a.c"]);
     }

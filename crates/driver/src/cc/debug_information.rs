@@ -1,8 +1,8 @@
-//! Line tables for unit maps, where the user asks for no debug information.
+//! Line tables for unit maps if the user requests no debug information.
 //!
-//! The maps take lines from the debug information of clang. An object gets what the user asked for: where that is none, the compile units
-//! carry [`ONLY_FOR_MAPS`], and the plugin strips the debug information once it has described the unit. The mark is in the bitcode, so it
-//! holds for objects that are rebuilt from it, and for merged modules.
+//! Unit maps take lines from clang's debug information. If the user did not request any, compile units are marked with [`ONLY_FOR_MAPS`],
+//! and the plugin strips the debug information once it has described the unit. The mark is part of the bitcode, so it also works for
+//! objects that are rebuilt from bitcode, and for merged modules.
 
 use super::arguments::CommandLine;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use trodden_unit::ONLY_FOR_MAPS;
 
-/// Beginnings of options for which clang itself keeps source locations up to code generation, without writing line tables.
+/// Prefixes of options for which clang itself keeps source locations until code generation, without writing line tables.
 const NEED_LOCATIONS: &[&str] = &[
     "-Rpass",
     "-fsave-optimization-record",
@@ -21,25 +21,25 @@ const NEED_LOCATIONS: &[&str] = &[
     "-fpseudo-probe-for-profiling",
 ];
 
-/// The options that are added to compile by this clang.
+/// Returns the options to add when compiling with this clang.
 pub fn options(line: &CommandLine, clang: &Path) -> Vec<OsString> {
     if line.debug {
         return Vec::new();
     }
     let mut added = vec!["-gline-tables-only"];
     if !needs_locations(line) && !reads_configuration(line, clang) {
-        // Key instructions are for debuggers that step. Each has a location of its own, which maps have no use for.
+        // Key instructions serve stepping in debuggers. Each adds a location, which maps do not need.
         added.extend(["-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS]);
     }
     added.into_iter().map(OsString::from).collect()
 }
 
 fn needs_locations(line: &CommandLine) -> bool {
-    let needs = |text: &str| NEED_LOCATIONS.iter().any(|beginning| text.starts_with(beginning));
+    let needs = |text: &str| NEED_LOCATIONS.iter().any(|prefix| text.starts_with(prefix));
     line.arguments.iter().filter_map(|argument| argument.to_str()).any(needs)
 }
 
-/// Whether clang reads a configuration file, which may ask for debug information: one that the user names, or one beside clang itself.
+/// Whether clang reads a configuration file, which may request debug information: one that the user names, or one beside clang.
 fn reads_configuration(line: &CommandLine, clang: &Path) -> bool {
     if line.arguments.iter().filter_map(|argument| argument.to_str()).any(|text| text.starts_with("--config")) {
         return true;
@@ -62,7 +62,7 @@ mod tests {
     const STRIPPED: &[&str] = &["-gline-tables-only", "-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS];
 
     #[test]
-    fn what_the_user_says_about_debug_information_stays() {
+    fn requested_debug_information_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let clang = folder.path().join("clang");
         fs::write(&clang, "").unwrap();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn locations_that_clang_needs_stay() {
+    fn debug_information_that_clang_needs_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let clang = folder.path().join("clang");
         fs::write(&clang, "").unwrap();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_file_may_ask_for_debug_information() {
+    fn debug_information_is_kept_if_there_is_a_configuration_file() {
         let folder = tempfile::tempdir().unwrap();
         let clang = folder.path().join("clang");
         fs::write(&clang, "").unwrap();

@@ -1,4 +1,4 @@
-//! Tables of clang's options, as far as [`super::arguments`] needs them.
+//! Tables of those options of clang that [`super::arguments`] needs to recognise.
 #![cfg_attr(rustfmt, rustfmt::skip)]
 
 /// Options whose value is the next argument.
@@ -16,8 +16,8 @@ pub const WITH_VALUE: &[&str] = &[
     "--std", "-mthread-model", "-fplugin-arg", "-plugin-arg",
 ];
 
-/// Options after which no machine code is made of anything.
-pub const NOTHING_MADE: &[&str] = &[
+/// Options with which clang generates no machine code at all.
+pub const NO_CODE: &[&str] = &[
     "-###", "--version", "-dumpversion", "-dumpmachine", "-dumpspecs", "--help", "-help", "--help-hidden", "-E", "--preprocess",
     "-M", "--dependencies", "-MM", "--user-dependencies", "-fsyntax-only", "--analyze", "-emit-ast", "-emit-llvm", "--precompile",
     "-extract-api", "-verify-pch", "-module-file-info", "-rewrite-objc", "-fdriver-only", "-cc1", "-cc1as", "-cc1gen-reproducer",

@@ -1,10 +1,9 @@
-//! Builds with LLVM's counters, which the compiler inserts early and the plugin takes out late: for profile-guided
-//! optimisation and coverage.
+//! Builds with LLVM's counters, for profile-guided optimisation and coverage. The compiler inserts them early, and the plugin removes them
+//! late.
 //!
-//! A profile for `-fprofile-use` must hold the values of LLVM's own counters, and `llvm-cov` wants those of clang's or
-//! rustc's coverage. So clang is asked for its instrumentation (by options of its front end, for those of the driver
-//! would link LLVM's runtime, too), with atomic updates, which the optimiser leaves whole; what the plugin makes of them
-//! is described in [`trodden_unit::edge_profile`].
+//! A profile for `-fprofile-use` must contain the values of LLVM's own counters, and `llvm-cov` needs those of clang's or rustc's coverage.
+//! So clang is asked to insert its instrumentation, by options of the front end, since those of the driver would also link LLVM's runtime.
+//! Updates are atomic, because the optimiser leaves these intact. [`trodden_unit::edge_profile`] describes what the plugin does with them.
 
 use super::arguments::CommandLine;
 use crate::context::DriverContext;
@@ -14,12 +13,12 @@ use anyhow::{Result, bail};
 use std::ffi::{OsStr, OsString};
 use trodden_unit::experiment::{Observe, Settings};
 
-/// Options of LLVM: names are read by the plugin, which has no decompressor.
+/// Options of LLVM for all counters. The plugin reads function names, and cannot decompress them.
 pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
-/// Options of LLVM for coverage: of two calls on different lines that the optimiser makes one, it is not known which did not return.
+/// Options of LLVM for coverage. If the optimiser merged calls on different lines, it would be unknown which of them did not return.
 const COVERAGE_LLVM_OPTIONS: [&str; 2] = ["-sink-common-insts=false", "-hoist-common-insts=false"];
-/// The user's own use of profiles cannot be in the same build.
-const FOREIGN: &[&str] = &[
+/// Prefixes of clang's own profiling options, which cannot be used in the same build.
+const CONFLICTING: &[&str] = &[
     "-fprofile-generate",
     "-fprofile-use",
     "-fprofile-instr-",
@@ -29,22 +28,22 @@ const FOREIGN: &[&str] = &[
     "-fprofile-sample-",
 ];
 
-/// Variable that names the edge profile by which the drivers compile.
+/// Variable that names the edge profile with which the drivers compile.
 pub const USE_VARIABLE: &str = "TRODDEN_PROFILE_USE";
 
-/// Counters of LLVM's that a build has.
+/// LLVM's counters that a build contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LlvmCounters {
-    /// Of edges, for `-fprofile-use`.
+    /// Counters of edges, for `-fprofile-use`.
     Edges,
-    /// Of regions of the source, for `llvm-cov`.
+    /// Counters of source regions, for `llvm-cov`.
     Coverage,
-    /// The same, and of the test vectors of decisions.
+    /// Counters of source regions and bitmaps of test vectors (MC/DC), for `llvm-cov`.
     Mcdc,
 }
 
 impl LlvmCounters {
-    /// Those that settings ask for.
+    /// Returns the counters that settings request, if any.
     pub fn from_settings(settings: &Settings) -> Option<LlvmCounters> {
         match settings.observe? {
             Observe::EdgeProfile => Some(LlvmCounters::Edges),
@@ -54,7 +53,7 @@ impl LlvmCounters {
         }
     }
 
-    /// The option of `trodden build`.
+    /// Returns the option of `trodden build` that requests them.
     fn option(self) -> &'static str {
         match self {
             LlvmCounters::Edges => "--pgo",
@@ -63,8 +62,8 @@ impl LlvmCounters {
         }
     }
 
-    /// Options of clang's front end that insert them. From `-O1` on, clang calls the base class's destructor in place of an empty one,
-    /// whose regions would have no code that counts them. Tables of lines have linkage names of inlined functions by request only.
+    /// Returns the options of clang's front end that insert them. From `-O1` on, clang replaces calls of an empty destructor by the base
+    /// class's, so that its regions would not be counted; and line tables have linkage names of inlined functions only on request.
     fn clang_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-fprofile-instrument=llvm"],
@@ -81,14 +80,14 @@ impl LlvmCounters {
         }
     }
 
-    /// Options of LLVM that the counters need.
+    /// Returns the options of LLVM that the counters need.
     fn llvm_options(self) -> Vec<&'static str> {
         let more: &[&str] = if self == LlvmCounters::Edges { &[] } else { &COVERAGE_LLVM_OPTIONS };
         LLVM_OPTIONS.iter().chain(more).copied().collect()
     }
 
-    /// Options of rustc that insert them; it has none for MC/DC. Those of coverage are updated atomically; of edges
-    /// LLVM has the option for it.
+    /// Returns the options of rustc that insert them. It has none for MC/DC. Coverage counters are updated atomically by default, edge
+    /// counters by an option of LLVM.
     fn rustc_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-Cprofile-generate", "-Cllvm-args=-instrprof-atomic-counter-update-all"],
@@ -97,50 +96,47 @@ impl LlvmCounters {
     }
 }
 
-/// What is added to compile by an edge profile, if the environment names one. Warnings of functions that the profile
-/// does not know would be many.
+/// Returns the options to add for compiling with an edge profile, if the environment names one. Disables warnings about functions without
+/// a profile, of which there would be many.
 pub fn use_options(context: &DriverContext, line: &CommandLine) -> Vec<OsString> {
-    let Some(file) = used(context).filter(|_| line.compiles) else { return Vec::new() };
+    let Some(file) = profile_to_use(context).filter(|_| line.compiles) else { return Vec::new() };
     vec![joined("-fprofile-use=", file), "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
 }
 
-/// The edge profile by which the environment asks to compile.
-pub fn used(context: &DriverContext) -> Option<&OsStr> {
+/// Returns the edge profile that the environment names.
+pub fn profile_to_use(context: &DriverContext) -> Option<&OsStr> {
     context.value(USE_VARIABLE)
 }
 
-/// Whether names of functions must be those of a plain build, because a profile goes by them.
-pub fn names_matter(context: &DriverContext, settings: &Settings) -> bool {
-    LlvmCounters::from_settings(settings) == Some(LlvmCounters::Edges) || used(context).is_some()
+/// Whether functions must have the same names as in a plain build, because profiles refer to them by name.
+pub fn names_must_match(context: &DriverContext, settings: &Settings) -> bool {
+    LlvmCounters::from_settings(settings) == Some(LlvmCounters::Edges) || profile_to_use(context).is_some()
 }
 
-/// The counters that the environment asks for.
-///
-/// # Errors
-/// The environment's settings cannot be read.
-pub fn wanted(context: &DriverContext) -> Result<Option<LlvmCounters>> {
+/// Returns the counters that the environment requests.
+pub fn requested(context: &DriverContext) -> Result<Option<LlvmCounters>> {
     Ok(LlvmCounters::from_settings(&of_environment(context)?))
 }
 
-/// What is added to rustc.
+/// Returns the options to add for rustc.
 ///
 /// # Errors
-/// The environment's settings cannot be read, or ask for what rustc does not have.
+/// Fails if the settings in the environment cannot be read, or request MC/DC, which rustc does not support.
 pub fn rustc_options(context: &DriverContext) -> Result<Vec<OsString>> {
     let mut options = Vec::new();
-    if let Some(counters) = wanted(context)? {
+    if let Some(counters) = requested(context)? {
         if counters == LlvmCounters::Mcdc {
-            bail!("rustc has no counters of test vectors (MC/DC): build Rust with `--coverage`, without `=mcdc`");
+            bail!("rustc does not support MC/DC coverage. Build Rust with `--coverage` instead of `--coverage=mcdc`");
         }
         options.extend(counters.rustc_options().iter().map(OsString::from));
         options.extend(counters.llvm_options().into_iter().map(|a| OsString::from(format!("-Cllvm-args={a}"))));
     }
-    options.extend(used(context).map(|file| joined("-Cprofile-use=", file)));
+    options.extend(profile_to_use(context).map(|file| joined("-Cprofile-use=", file)));
     Ok(options)
 }
 
-/// Takes LLVM's runtime for profiles, which nothing in the program needs any more, out of a link that rustc asks for.
-pub fn without_runtime(arguments: &mut Vec<OsString>) {
+/// Removes LLVM's profile runtime, which the program no longer needs, from the arguments of a link that rustc requests.
+pub fn remove_runtime(arguments: &mut Vec<OsString>) {
     const ROOT: &str = "__llvm_profile_runtime";
     let mut kept: Vec<OsString> = Vec::with_capacity(arguments.len());
     for argument in arguments.drain(..) {
@@ -155,15 +151,15 @@ pub fn without_runtime(arguments: &mut Vec<OsString>) {
     *arguments = kept;
 }
 
-/// What is added to compile.
+/// Returns the options to add for inserting counters.
 ///
 /// # Errors
-/// The user's own options have to do with profiles.
+/// Fails if the user's own options concern profiles.
 pub fn compile_options(context: &DriverContext, line: &CommandLine) -> Result<Vec<OsString>> {
-    let Some(counters) = wanted(context)?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
-    let is_foreign = |argument: &str| FOREIGN.iter().any(|f| argument.starts_with(f));
-    if let Some(argument) = line.arguments.iter().map(|w| w.to_string_lossy()).find(|w| is_foreign(w)) {
-        bail!("{argument} cannot be used together with `{}`: leave it out of this build, which inserts what is needed", counters.option());
+    let Some(counters) = requested(context)?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
+    let conflicts = |argument: &str| CONFLICTING.iter().any(|f| argument.starts_with(f));
+    if let Some(argument) = line.arguments.iter().map(|w| w.to_string_lossy()).find(|w| conflicts(w)) {
+        bail!("{argument} cannot be used together with `{}`, which inserts the instrumentation itself. Leave it out", counters.option());
     }
     let front_end = counters.clang_options().iter().copied().chain(["-fprofile-update=atomic"]);
     let arguments = front_end.chain(counters.llvm_options().into_iter().flat_map(|o| ["-mllvm", o]));
@@ -175,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_runtime_is_taken_out_of_links_in_all_spellings() {
+    fn profile_runtime_is_removed_in_all_spellings() {
         for spelling in [
             "-u __llvm_profile_runtime",
             "-Wl,-u,__llvm_profile_runtime",
@@ -184,7 +180,7 @@ mod tests {
         ] {
             let line = format!("a.o /x/libprofiler_builtins-12.rlib {spelling} -u main -o prog");
             let mut arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            without_runtime(&mut arguments);
+            remove_runtime(&mut arguments);
             assert_eq!(arguments, ["a.o", "-u", "main", "-o", "prog"].map(OsString::from), "{spelling}");
         }
     }

@@ -1,28 +1,28 @@
-//! Response files (`@file`): arguments of a command line that are in a file.
+//! Response files (`@file`), which contain arguments of a command line.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Puts the arguments of response files in their place. A file that cannot be read stays as it is: clang will say so.
+/// Replaces response files by the arguments in them. An argument whose file cannot be read stays, and clang reports it.
 pub fn expand(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> Vec<OsString> {
-    /// Response files name others; one that names itself must end somewhere.
-    const DEEPEST: usize = 16;
-    fn go(arguments: &[OsString], depth: usize, response: &dyn Fn(&OsStr) -> Option<Vec<u8>>, out: &mut Vec<OsString>) {
+    /// Maximum nesting of response files, which may refer to themselves.
+    const MAX_DEPTH: usize = 16;
+    fn expand_into(arguments: &[OsString], depth: usize, response: &dyn Fn(&OsStr) -> Option<Vec<u8>>, out: &mut Vec<OsString>) {
         for argument in arguments {
-            let file = argument.as_bytes().strip_prefix(b"@").filter(|_| depth < DEEPEST);
+            let file = argument.as_bytes().strip_prefix(b"@").filter(|_| depth < MAX_DEPTH);
             match file.and_then(|f| response(OsStr::from_bytes(f))) {
-                Some(text) => go(&tokens(&text), depth + 1, response, out),
+                Some(text) => expand_into(&tokens(&text), depth + 1, response, out),
                 None => out.push(argument.clone()),
             }
         }
     }
     let mut out = Vec::with_capacity(arguments.len());
-    go(arguments, 0, response, &mut out);
+    expand_into(arguments, 0, response, &mut out);
     out
 }
 
-/// Splits a response file as LLVM's GNU tokenizer does: blanks separate, quotes of both kinds group, a backslash takes
-/// the next byte as it is.
+/// Splits a response file like LLVM's GNU tokenizer: whitespace separates, both kinds of quotes group, and a backslash escapes the next
+/// byte.
 fn tokens(text: &[u8]) -> Vec<OsString> {
     let (mut out, mut argument, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut bytes = text.iter().copied();
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn response_files_are_expanded_one_in_the_other() {
+    fn nested_response_files_are_expanded() {
         let files = |name: &OsStr| match name.to_str()? {
             "one" => Some(b"-c 'a b.c'\n@two".to_vec()),
             "two" => Some(br#"-DX=\"y\" "-o" out\ put.o ''"#.to_vec()),

@@ -1,8 +1,8 @@
-//! The two builds of `trodden pgo`: which command makes the program, how it starts from scratch, and which file is the program.
+//! The two builds of `trodden pgo`: determines the build command, starts each build from scratch, and finds the program.
 //!
-//! Cargo's own command is turned into `cargo trodden build` with a target folder of its own, which is emptied before
-//! each build: cargo goes by its own settings when it decides what is up to date, and knows nothing of profiles. Other
-//! commands may call `cargo trodden build` themselves; the environment says what counters are to be made.
+//! A cargo command is turned into `cargo trodden build` with its own target folder, which is emptied before each build, because cargo does
+//! not rebuild when only the profile changes. Other commands may call `cargo trodden build` themselves; the environment selects the
+//! counters.
 
 use super::Guided;
 use crate::assets;
@@ -19,34 +19,33 @@ use std::process::Command;
 use trodden_unit::experiment::Observe;
 use trodden_unit::{Image, Settings};
 
-/// How the program is built.
 #[derive(Debug)]
-pub struct Building<'a> {
+pub struct ProgramBuilder<'a> {
     context: &'a DriverContext,
     job: &'a Guided,
     command: Vec<OsString>,
-    /// The arguments for cargo, if the command is cargo's.
+    /// Details of the cargo build, if the command runs cargo.
     cargo: Option<Cargo>,
 }
 
 /// A build by cargo.
 #[derive(Debug, Default)]
 struct Cargo {
-    /// The folder that is emptied before each build; `None` if the user names one.
+    /// The target folder that is emptied before each build; `None` if the user names one.
     folder: Option<PathBuf>,
-    /// rustup's toolchain (`cargo +NAME`).
+    /// Toolchain of rustup (`cargo +NAME`).
     toolchain: Option<String>,
 }
 
-impl Building<'_> {
-    /// Looks at what the user wants run.
+impl ProgramBuilder<'_> {
+    /// Analyses the user's build command.
     ///
     /// # Errors
-    /// It is a command of cargo that does not build, or cargo cannot say where it builds.
-    pub fn from_job<'a>(context: &'a DriverContext, job: &'a Guided) -> Result<Building<'a>> {
-        let Some((program, rest)) = job.command.split_first() else { bail!("there is no build command behind `--`") };
+    /// Fails if it is a cargo command that does not build, or if cargo does not report its target folder.
+    pub fn from_job<'a>(context: &'a DriverContext, job: &'a Guided) -> Result<ProgramBuilder<'a>> {
+        let Some((program, rest)) = job.command.split_first() else { bail!("there is no build command after `--`") };
         if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
-            return Ok(Building { context, job, command: job.command.clone(), cargo: None });
+            return Ok(ProgramBuilder { context, job, command: job.command.clone(), cargo: None });
         }
         let mut arguments = rest.to_vec();
         let toolchain = arguments.first().and_then(|w| w.to_str()?.strip_prefix('+').map(str::to_owned));
@@ -57,22 +56,22 @@ impl Building<'_> {
         let verb = arguments.first().map_or("nothing".into(), |w| w.to_string_lossy());
         ensure!(
             ["build", "b"].contains(&&*verb),
-            "the command of cargo must be `cargo build`, not `cargo {verb}`: --train says what is run"
+            "the cargo command must be `cargo build`, not `cargo {verb}`. Name the command to run with --train"
         );
         let own_folder = !arguments.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
         let folder = if own_folder { Some(cargo::target_folder(context, &arguments)?.join("trodden/pgo")) } else { None };
-        let mut command: Vec<OsString> = vec![assets::for_cargo(context, &context.store()?)?.into(), "trodden".into()];
+        let mut command: Vec<OsString> = vec![assets::cargo_driver(context, &context.store()?)?.into(), "trodden".into()];
         command.extend(arguments);
         if let Some(folder) = &folder {
             command.splice(3..3, ["--target-dir".into(), folder.into()]);
         }
-        Ok(Building { context, job, command, cargo: Some(Cargo { folder, toolchain }) })
+        Ok(ProgramBuilder { context, job, command, cargo: Some(Cargo { folder, toolchain }) })
     }
 
-    /// Runs the build, with markers or by an edge profile; gives the program.
+    /// Runs the first build, with LLVM's counters, or the second one, with an edge profile. Returns the program.
     ///
     /// # Errors
-    /// It fails, made nothing new, or made several programs.
+    /// Fails if the build fails, makes nothing new, or makes several programs.
     pub fn run(&self, profile: Option<&Path>) -> Result<PathBuf> {
         self.clean()?;
         let mut variables: Vec<(&'static str, OsString)> = profile.map(|p| (USE_VARIABLE, p.into())).into_iter().collect();
@@ -81,12 +80,12 @@ impl Building<'_> {
             None => Some(Observe::EdgeProfile),
             Some(_) => self.job.addresses.then_some(Observe::Addresses),
         };
-        // Cargo learns of its compilers from variables of its own; what is on the search path links build scripts.
+        // Cargo has its own variables for compilers, and links build scripts with those on the search path.
         let only_variables = self.job.only_variables || self.cargo.is_some();
         let settings = Settings { observe, ..Settings::default() };
         let built = build::run(self.context, &BuildJob { lto: false, only_variables, settings, command: self.command.clone(), variables })?;
-        ensure!(built.status.success(), "the build fails ({})", built.status);
-        ensure!(built.compiled, "the build called no compiler that trodden stands in for: {}", self.not_called());
+        ensure!(built.status.success(), "the build failed ({})", built.status);
+        ensure!(built.compiled, "the build called no compiler that trodden stands in for: {}", self.compiler_hint());
         let program = self.program(built.images.iter().map(|image| final_name(image)).collect())?;
         self.check(&program, profile.is_none())?;
         Ok(program)
@@ -98,64 +97,60 @@ impl Building<'_> {
         }
         if let Some(clean) = &self.job.clean {
             let status = Command::new("sh").arg("-c").arg(clean).status().context("cannot run sh")?;
-            ensure!(status.success(), "the command of --clean fails ({status}): {clean}");
+            ensure!(status.success(), "the command of --clean failed ({status}): {clean}");
         }
         Ok(())
     }
 
-    /// The program that is meant.
+    /// Determines the program among the images of a build.
     fn program(&self, images: Vec<PathBuf>) -> Result<PathBuf> {
         if let Some(program) = &self.job.program {
             return Ok(std::path::absolute(program)?);
         }
         match images.as_slice() {
             [one] => Ok(one.clone()),
-            [] => bail!("the build linked nothing that is counted: {}", self.not_rebuilt()),
+            [] => bail!("the build linked nothing that is instrumented: {}", self.rebuild_hint()),
             several => {
                 let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
                 let also = if self.cargo.is_some() { ", or build one alone with cargo's --bin" } else { "" };
-                bail!(
-                    "the build made {} programs and libraries ({}): say with --program which is meant{also}",
-                    several.len(),
-                    names.join(", ")
-                )
+                bail!("the build made {} programs and libraries ({}). Choose one with --program{also}", several.len(), names.join(", "))
             }
         }
     }
 
-    /// Whether what is there is what this build was to make.
-    fn check(&self, program: &Path, markers: bool) -> Result<()> {
+    /// Checks that the program was made by this build, by whether it has LLVM's counters.
+    fn check(&self, program: &Path, has_counters: bool) -> Result<()> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
-        let marked = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.experiment.has_edge_profile());
-        ensure!(marked == markers, "{} was not rebuilt: {}", program.display(), self.not_rebuilt());
+        let found = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.experiment.has_edge_profile());
+        ensure!(found == has_counters, "{} was not rebuilt: {}", program.display(), self.rebuild_hint());
         Ok(())
     }
 
-    /// Why nothing was built, and the remedy.
-    fn not_rebuilt(&self) -> String {
+    /// Explains how to make the build compile everything again.
+    fn rebuild_hint(&self) -> String {
         match &self.job.clean {
-            Some(clean) => format!("the command of --clean leaves what was built before (`{clean}`): give one that removes it"),
-            None => format!("give --clean the command that removes what was built before ({})", self.cleaning()),
+            Some(clean) => format!("the command of --clean (`{clean}`) does not remove the previous build. Give one that does"),
+            None => format!("give --clean a command that removes the previous build ({})", self.clean_example()),
         }
     }
 
-    /// Why no compiler was called, and the remedy.
-    fn not_called(&self) -> String {
-        let up_to_date = if self.job.clean.is_some() { String::new() } else { format!("if all is up to date, {}; ", self.not_rebuilt()) };
+    /// Explains how to make the build call the drivers.
+    fn compiler_hint(&self) -> String {
+        let up_to_date = if self.job.clean.is_some() { String::new() } else { format!("if all is up to date, {}; ", self.rebuild_hint()) };
         format!(
-            "{up_to_date}if it names its compiler by its whole path, hand it trodden's, as in `trodden pgo ... -- sh -c 'make CC=\"$CC\" \
+            "{up_to_date}if it names its compiler by an absolute path, pass it trodden's, as in `trodden pgo ... -- sh -c 'make CC=\"$CC\" \
                 CXX=\"$CXX\"'`"
         )
     }
 
-    /// What `--clean` might be.
-    fn cleaning(&self) -> &'static str {
+    /// Returns an example of a command for `--clean`.
+    fn clean_example(&self) -> &'static str {
         if self.cargo.is_some() { "`cargo clean` with the same --target-dir" } else { "`make clean`" }
     }
 }
 
-/// Cargo links `deps/prog-0123456789abcdef` and gives it the name `prog` in the folder above, as a hard link.
+/// Returns the final name of an image: cargo links `deps/prog-0123456789abcdef`, and creates a hard link `prog` in the folder above.
 fn final_name(image: &Path) -> PathBuf {
     let folder = image.parent().filter(|f| f.ends_with("deps")).and_then(Path::parent);
     let same = |path: &PathBuf| match (fs::metadata(path), fs::metadata(image)) {

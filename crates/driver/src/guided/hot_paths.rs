@@ -1,8 +1,8 @@
-//! The second training of `trodden-lab with --hot-paths -- pgo`: the program runs under QEMU, and a model of the hardware path profiler
-//! finds its paths (K. Vaswani, *Efficient Online Path Profiling*, figure 5.9).
+//! The second training of `trodden-lab with --hot-paths -- pgo`: the program runs under QEMU, where a model of the hardware path profiler
+//! collects its paths (K. Vaswani, *Efficient Online Path Profiling*, figure 5.9).
 //!
-//! Trainings call the program by its name. So a script takes the program's place while they run, and starts `trodden-lab
-//! simulate` on the program, which lies beside it.
+//! Training commands call the program by name. So while they run, a script replaces the program, and runs `trodden-lab simulate` on the
+//! original, which is renamed.
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result, ensure};
@@ -14,28 +14,28 @@ use trodden_hardware::TableParameters;
 use trodden_profile::temporary::names;
 use trodden_profile::{Merger, Profile};
 
-/// What is added to the program's name while the script is in its place.
-const ENDING: &str = ".trodden-trained";
+/// Suffix of the program's name while the script replaces it.
+const SUFFIX: &str = ".trodden-trained";
 
-/// The program beside ours that has all parameters of the simulation.
+/// The program, beside this one, that runs the simulation.
 const SIMULATOR: &str = "trodden-lab";
 
-/// Runs the trainings, with the path of the program in a variable, and gives what the table held of all runs together.
+/// Runs the training commands, with the path of the program in the variable `variable`, and returns the merged contents of the path table.
 ///
 /// # Errors
-/// The table is not understood, a training fails, or it did not run the program.
+/// Fails if the table's parameters are invalid, or a training fails or does not run the program.
 pub fn train(context: &DriverContext, commands: &[String], variable: &str, program: &Path, table: &str) -> Result<Profile> {
     let folder = context.folder("trodden-train-")?;
-    let of = match table {
+    let profile_option = match table {
         "complete" => "--profile-of complete".to_owned(),
         table => format!("--table {}", TableParameters::parse(table)?.name()),
     };
-    let place = TakenPlace::take(context, program, folder.path(), &of)?;
+    let substitute = Substitute::install(context, program, folder.path(), &profile_option)?;
     for line in commands {
         let status = Command::new("sh").arg("-c").arg(line).env(variable, program).status().context("cannot run sh")?;
-        ensure!(status.success(), "the training `{line}` ends with {status}");
+        ensure!(status.success(), "the training `{line}` failed ({status})");
     }
-    drop(place);
+    drop(substitute);
     let mut files: Vec<PathBuf> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.retain(|f| f.extension().is_some_and(|e| e == "trodden"));
     files.sort();
@@ -43,46 +43,47 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
     for file in &files {
         merger.add(&file.display().to_string(), Profile::read(file)?)?;
     }
-    ensure!(!files.is_empty(), "the training counted nothing: does it run the program that is built here?");
+    ensure!(!files.is_empty(), "the training counted nothing: does it run the program that was built?");
     merger.finish().context("the training has no profile")
 }
 
-/// The program while a script is in its place.
-struct TakenPlace {
+/// A script that replaces a program as long as this value lives.
+struct Substitute {
     program: PathBuf,
-    beside: PathBuf,
+    original: PathBuf,
 }
 
-impl TakenPlace {
-    fn take(context: &DriverContext, program: &Path, folder: &Path, of: &str) -> Result<TakenPlace> {
+impl Substitute {
+    fn install(context: &DriverContext, program: &Path, folder: &Path, profile_option: &str) -> Result<Substitute> {
         let mut name = program.file_name().unwrap_or_default().to_owned();
-        name.push(ENDING);
-        let place = TakenPlace { program: program.to_owned(), beside: program.with_file_name(name) };
+        name.push(SUFFIX);
+        let substitute = Substitute { program: program.to_owned(), original: program.with_file_name(name) };
         let quoted = |path: &Path| -> Result<String> {
-            let text = path.to_str().with_context(|| format!("{} is no Unicode", path.display()))?;
+            let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
             Ok(shlex::try_quote(text)?.into_owned())
         };
         let (tool, folder) = (quoted(&context.own_folder()?.join(SIMULATOR))?, quoted(folder)?);
         let script = format!(
-            "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {of} -o {folder}/$$.txt -- {} \"$@\"\n",
-            quoted(&place.beside)?
+            "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {profile_option} -o {folder}/$$.txt \
+                -- {} \"$@\"\n",
+            quoted(&substitute.original)?
         );
         let mut names = names();
-        names.enter_renamed(&std::path::absolute(&place.beside)?, &std::path::absolute(program)?);
-        fs::rename(program, &place.beside).with_context(|| format!("cannot rename {}", program.display()))?;
+        names.enter_renamed(&std::path::absolute(&substitute.original)?, &std::path::absolute(program)?);
+        fs::rename(program, &substitute.original).with_context(|| format!("cannot rename {}", program.display()))?;
         drop(names);
         fs::write(program, script).with_context(|| format!("cannot write {}", program.display()))?;
         fs::set_permissions(program, fs::Permissions::from_mode(0o755))?;
-        Ok(place)
+        Ok(substitute)
     }
 }
 
-impl Drop for TakenPlace {
+impl Drop for Substitute {
     fn drop(&mut self) {
-        // The next step reads the program, and says so if it is not there.
+        // A failure shows in the next step, which reads the program.
         let mut names = names();
-        let _ = fs::rename(&self.beside, &self.program);
-        if let Ok(path) = std::path::absolute(&self.beside) {
+        let _ = fs::rename(&self.original, &self.program);
+        if let Ok(path) = std::path::absolute(&self.original) {
             names.forget(&path);
         }
     }

@@ -1,36 +1,32 @@
-//! LLVM's raw profile (version 10, `InstrProfData.inc`), for the functions that its text cannot hold.
+//! LLVM's raw profile format (version 10, `InstrProfData.inc`), for functions that its text format cannot represent.
 //!
-//! The text's reader takes the size of a function's bitmap as a byte (`InstrProfReader.cpp`, LLVM 22: NumBitmapBytes), so decisions with
-//! more than 2,040 test vectors cannot be read from it, not even where LLVM wrote it. In the raw form the size has 32 bits. Values of
-//! call sites are not written: clang's coverage counts none.
+//! The reader of the text format stores the size of a function's bitmap in a byte (`InstrProfReader.cpp`, LLVM 22: `NumBitmapBytes`), so it
+//! supports at most 2,040 test vectors. In the raw format the size has 32 bits. Call-site values are not written, since coverage has none.
 //!
 //! ```text
-//! header (16 words) | a record of 64 bytes per function | counters | bitmaps | names, one after another, \x01 between them | padding
+//! header (16 words) | a record of 64 bytes per function | counters | bitmaps | names, separated by \x01 | padding
 //! ```
-//!
-//! Linear in the size of the profile.
 
 use md5::{Digest, Md5};
 use trodden_profile::FunctionEdges;
 
-/// Most bytes of a bitmap in text.
-pub const MOST_BITMAP_BYTES_IN_TEXT: usize = 255;
+/// Maximum size of a bitmap in the text format, bytes.
+pub const MAX_BITMAP_BYTES_IN_TEXT: usize = 255;
 /// `\xfflprofr\x81`, little-endian.
 const MAGIC: u64 = 0xff6c_7072_6f66_7281;
-/// Version of the raw form. Flags are in the upper byte of the word.
+/// Version of the raw format. The upper byte of the word holds flags.
 const VERSION: u64 = 10;
 const FLAGS: u64 = 0xff << 56;
-/// The last of LLVM's kinds of values.
+/// The largest of LLVM's value kinds.
 const LAST_VALUE_KIND: u64 = 2;
-/// Bytes of a function's record.
-const RECORD: i64 = 64;
+const RECORD_SIZE: i64 = 64;
 
-/// Whether a function has to be written in this form.
+/// Whether a function must be written in this format.
 pub fn is_needed(function: &FunctionEdges) -> bool {
-    function.bitmap.len() > MOST_BITMAP_BYTES_IN_TEXT && function.values.iter().all(Vec::is_empty)
+    function.bitmap.len() > MAX_BITMAP_BYTES_IN_TEXT && function.values.iter().all(Vec::is_empty)
 }
 
-/// Writes functions, with the flags of a word of version and flags.
+/// Encodes functions. Only the flags in `version` are used.
 pub fn profraw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
     let names = names(functions);
     let counters: usize = functions.iter().map(|f| f.counts.len()).sum();
@@ -43,14 +39,14 @@ pub fn profraw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
         functions.len() as u64,
         0, // padding before the counters
         counters as u64,
-        0, // padding behind them
+        0, // padding after them
         bitmaps as u64,
         after_bitmaps as u64,
         names.len() as u64,
-        0, // where counters, bitmaps and names were, from the records on: pointers count from there
+        0, // offsets of counters, bitmaps and names, to which pointers are relative
         0,
         0,
-        0, // tables of virtual functions, and their names
+        0, // number of vtables, and size of their names
         0,
         LAST_VALUE_KIND,
     ];
@@ -59,12 +55,12 @@ pub fn profraw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
     for (function, at) in functions.iter().zip(0i64..) {
         out.extend(hash(function.name.as_bytes()).to_le_bytes());
         out.extend(function.hash.to_le_bytes());
-        // Pointers are relative to their record.
-        out.extend((counter - at * RECORD).to_le_bytes());
-        out.extend((bitmap - at * RECORD).to_le_bytes());
+        // Pointers are relative to the record that contains them.
+        out.extend((counter - at * RECORD_SIZE).to_le_bytes());
+        out.extend((bitmap - at * RECORD_SIZE).to_le_bytes());
         out.extend([0; 16]); // the function's address, and that of its values
         out.extend((function.counts.len() as u32).to_le_bytes());
-        out.extend([0; 8]); // sites of values of three kinds, and padding
+        out.extend([0; 8]); // number of value sites of each of three kinds, and padding
         out.extend((function.bitmap.len() as u32).to_le_bytes());
         counter += 8 * function.counts.len() as i64;
         bitmap += function.bitmap.len() as i64;
@@ -77,7 +73,7 @@ pub fn profraw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
     out
 }
 
-/// Names as LLVM keeps them: size, size compressed (0: it is not), text.
+/// Encodes names as LLVM does: size and compressed size (0 if not compressed) as ULEB128, then the text.
 fn names(functions: &[FunctionEdges]) -> Vec<u8> {
     let text = functions.iter().map(|f| f.name.as_bytes()).collect::<Vec<_>>().join(&1);
     let mut out = Vec::with_capacity(text.len() + 12);
@@ -91,7 +87,7 @@ fn names(functions: &[FunctionEdges]) -> Vec<u8> {
     out
 }
 
-/// LLVM's number for a name: the first eight bytes of its MD5.
+/// Returns LLVM's hash of a name, the first eight bytes of its MD5.
 fn hash(name: &[u8]) -> u64 {
     u64::from_le_bytes(Md5::digest(name)[..8].try_into().expect("sixteen bytes"))
 }

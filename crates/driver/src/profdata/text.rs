@@ -1,21 +1,20 @@
-//! LLVM's edge profile as text, as `llvm-profdata merge` reads it (`InstrProfReader.cpp`, `TextInstrProfReader`).
+//! LLVM's text format for instrumentation profiles, as `llvm-profdata merge` reads it (`InstrProfReader.cpp`, `TextInstrProfReader`).
 
 use std::fmt::Write;
 use trodden_profile::edges::SiteValues;
 use trodden_profile::{EdgeCounts, NotedValue};
 
-/// Flags in LLVM's word of version and flags, with their names in the text.
+/// Flags in LLVM's version word, by bit, with their names in the text.
 const FLAGS: &[(u32, &str)] = &[(56, ":ir"), (57, ":csir"), (58, ":entry_first"), (61, ":single_byte_coverage")];
 
-/// LLVM's name for functions without a profile.
+/// LLVM's name for call targets without a profile.
 const ELSEWHERE: &str = "** External Symbol **";
-/// LLVM's names for kinds of values.
+/// LLVM's names of value kinds.
 const VALUE_KINDS: [&str; 3] = ["IPVK_IndirectCallTarget", "IPVK_MemOPSize", "IPVK_VTableTarget"];
 
-/// Writes a profile.
 pub fn proftext(edges: &EdgeCounts) -> String {
     let mut out = String::new();
-    write_all(&mut out, edges).expect("strings take whatever is written");
+    write_all(&mut out, edges).expect("writing to a string does not fail");
     out
 }
 
@@ -40,7 +39,6 @@ fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
     Ok(())
 }
 
-/// Value sites with their values.
 fn values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
     let used: Vec<usize> = (0..kinds.len()).filter(|kind| !kinds[*kind].is_empty()).collect();
     if used.is_empty() {

@@ -1,7 +1,7 @@
-//! A temporary copy of the part of the file system in which a link ran, and the arguments of that link as they are to be there.
+//! A temporary copy of the files that a link reads, and the translation of the link's arguments to it.
 
 use crate::context::DriverContext;
-use crate::link::is_of_the_system;
+use crate::link::is_system_file;
 use crate::recipe::Recipe;
 use anyhow::Result;
 use std::collections::HashSet;
@@ -10,49 +10,42 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use trodden_launch::temporary::TemporaryFolder;
 
-/// The temporary copy of the file system in which a link ran.
-pub struct LinkPlace<'a> {
-    /// The process that links.
+/// A temporary copy of the files that a link reads.
+pub struct LinkSandbox<'a> {
     pub context: &'a DriverContext,
-    /// Holds everything; removed with the value.
+    /// Folder of the copy; removed when this value is dropped.
     pub folder: TemporaryFolder,
-    /// The folder in which the link ran.
+    /// The folder in which the original link ran.
     pub directory: PathBuf,
     files: HashSet<PathBuf>,
 }
 
-impl LinkPlace<'_> {
-    /// Makes an empty one for a link.
-    ///
-    /// # Errors
-    /// There is no place for temporary folders.
-    pub fn new<'a>(context: &'a DriverContext, recipe: &Recipe) -> Result<LinkPlace<'a>> {
+impl LinkSandbox<'_> {
+    /// Creates an empty sandbox for a link.
+    pub fn new<'a>(context: &'a DriverContext, recipe: &Recipe) -> Result<LinkSandbox<'a>> {
         let folder = context.folder("trodden-instrument-")?;
         let directory = recipe.directory.to_path();
-        let files = recipe.files.iter().map(|f| plain(&f.path.to_path())).collect();
-        Ok(LinkPlace { context, folder, directory, files })
+        let files = recipe.files.iter().map(|f| normalize(&f.path.to_path())).collect();
+        Ok(LinkSandbox { context, folder, directory, files })
     }
 
-    /// Where an absolute path lies here.
-    pub fn of(&self, path: &Path) -> PathBuf {
-        let relative: PathBuf = plain(path).components().filter(|c| matches!(c, Component::Normal(_))).collect();
+    /// Translates an absolute path to the sandbox.
+    pub fn path_of(&self, path: &Path) -> PathBuf {
+        let relative: PathBuf = normalize(path).components().filter(|c| matches!(c, Component::Normal(_))).collect();
         self.folder.path().join("root").join(relative)
     }
 
-    /// Makes every folder on the way, those too that `..` leaves again.
-    ///
-    /// # Errors
-    /// One cannot be made.
-    pub fn make_way(&self, path: &Path) -> Result<()> {
+    /// Creates all parent folders of a path, including those that a later `..` leaves again.
+    pub fn create_parents(&self, path: &Path) -> Result<()> {
         let mut so_far = PathBuf::new();
         for part in path.parent().unwrap_or(path).components() {
             so_far.push(part);
-            trodden_profile::temporary::create_folders(&self.of(&so_far))?;
+            trodden_profile::temporary::create_folders(&self.path_of(&so_far))?;
         }
         Ok(())
     }
 
-    /// The arguments of the link, with objects in the place of sources and absolute names of own files changed.
+    /// Returns the arguments of the link, with sources replaced by objects, and absolute names of copied files translated.
     pub fn command_line(&self, recipe: &Recipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
         let arguments: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
         let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-o".into(), output.into()];
@@ -61,7 +54,7 @@ impl LinkPlace<'_> {
             let next = arguments.get(at + 1);
             if let Some((_, object)) = objects.iter().find(|(place, _)| *place == at) {
                 out.push(object.into());
-            } else if let Some(count) = left_out(&arguments[at]) {
+            } else if let Some(count) = dropped_arguments(&arguments[at]) {
                 at += count - 1;
             } else if let (b"-L", Some(folder)) = (arguments[at].as_bytes(), next) {
                 out.extend(self.search_folder(folder));
@@ -74,7 +67,7 @@ impl LinkPlace<'_> {
         out
     }
 
-    /// One argument, as it is to be here.
+    /// Translates an argument, which may result in several.
     fn argument(&self, argument: &OsStr) -> Vec<OsString> {
         if let Some(folder) = argument.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
             return self.search_folder(OsStr::from_bytes(folder));
@@ -87,34 +80,34 @@ impl LinkPlace<'_> {
         vec![self.part(argument)]
     }
 
-    /// An argument or a part of one: a file's name, or an option with a file's name behind `=` or `-T`.
+    /// Translates an argument or a part of one: a file name, or an option with a file name after `=`, `-T` or `-L`.
     fn part(&self, part: &OsStr) -> OsString {
         let bytes = part.as_bytes();
         let value = bytes.iter().position(|b| *b == b'=').map(|at| at + 1);
         let starts = [Some(0), value, bytes.starts_with(b"-T").then_some(2), bytes.starts_with(b"-L").then_some(2)];
         for start in starts.into_iter().flatten() {
             let path = Path::new(OsStr::from_bytes(&bytes[start..]));
-            let folder = start == 2 && bytes.starts_with(b"-L") && !is_of_the_system(self.context, path);
-            if path.is_absolute() && (folder || self.files.contains(&plain(path))) {
-                return OsString::from_vec([&bytes[..start], self.of(path).as_os_str().as_bytes()].concat());
+            let folder = start == 2 && bytes.starts_with(b"-L") && !is_system_file(self.context, path);
+            if path.is_absolute() && (folder || self.files.contains(&normalize(path))) {
+                return OsString::from_vec([&bytes[..start], self.path_of(path).as_os_str().as_bytes()].concat());
             }
         }
         part.to_owned()
     }
 
-    /// A folder of libraries: the copy first, then the folder itself if it is of the system's or another user's.
+    /// Translates a library folder to options: for a user's folder the copy and then the original, else just the original.
     fn search_folder(&self, folder: &OsStr) -> Vec<OsString> {
         let path = Path::new(folder);
         let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
-        if path.is_absolute() && !is_of_the_system(self.context, path) {
-            return vec![option(self.of(path).as_os_str()), option(folder)];
+        if path.is_absolute() && !is_system_file(self.context, path) {
+            return vec![option(self.path_of(path).as_os_str()), option(folder)];
         }
         vec![option(folder)]
     }
 }
 
-/// How many arguments of the recipe have no place in the new link: output, language, files of dependencies.
-fn left_out(argument: &OsStr) -> Option<usize> {
+/// Returns how many arguments, starting with this one, are left out of the new link: those for output, language and dependency files.
+fn dropped_arguments(argument: &OsStr) -> Option<usize> {
     match argument.as_bytes() {
         b"-o" | b"--output" | b"-x" | b"--language" | b"-MF" | b"-MT" | b"-MQ" | b"-MJ" => Some(2),
         b"-MD" | b"-MMD" | b"-MP" | b"-MG" | b"--" | b"-save-temps" => Some(1),
@@ -124,8 +117,8 @@ fn left_out(argument: &OsStr) -> Option<usize> {
     }
 }
 
-/// A path without `.` and with `..` taken back, by its text alone.
-fn plain(path: &Path) -> PathBuf {
+/// Normalises a path lexically, by removing `.` and resolving `..`.
+fn normalize(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
@@ -158,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_names_of_own_files_are_changed_and_nothing_else() {
+    fn only_absolute_names_of_copied_files_are_translated() {
         let recipe = recipe(&[
             "-O2",
             "a.o",
@@ -172,9 +165,9 @@ mod tests {
         ]);
         let temporary = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(temporary.path(), &[]);
-        let place = LinkPlace::new(&context, &recipe).unwrap();
-        let root = place.folder.path().join("root").display().to_string();
-        let arguments = place.command_line(&recipe, &[], Path::new("/out"));
+        let sandbox = LinkSandbox::new(&context, &recipe).unwrap();
+        let root = sandbox.folder.path().join("root").display().to_string();
+        let arguments = sandbox.command_line(&recipe, &[], Path::new("/out"));
         let expected = [
             "-Qunused-arguments".to_owned(),
             "-o".into(),
@@ -191,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn sources_give_way_to_objects_and_languages_go() {
+    fn sources_are_replaced_by_objects_and_language_options_removed() {
         let recipe = recipe(&["-x", "c", "-", "-MD", "-MF", "d", "-o", "p"]);
         let temporary = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(temporary.path(), &[]);
-        let place = LinkPlace::new(&context, &recipe).unwrap();
-        let arguments = place.command_line(&recipe, &[(2, "/t/u.o".into())], Path::new("/out"));
+        let sandbox = LinkSandbox::new(&context, &recipe).unwrap();
+        let arguments = sandbox.command_line(&recipe, &[(2, "/t/u.o".into())], Path::new("/out"));
         assert_eq!(arguments, ["-Qunused-arguments", "-o", "/out", "/t/u.o"].map(OsString::from));
     }
 }

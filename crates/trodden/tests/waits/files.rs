@@ -294,7 +294,7 @@ fn damaged_chunks_are_said_to_be_missing() {
         for kind in [chunk_kind::THREAD, chunk_kind::CALLS, chunk_kind::STACKS] {
             let chunk = of(kind).nth(3).unwrap();
             let said = notes(&damage(chunk, with));
-            assert!(said.contains("are damaged: what threads recorded there is missing"), "{kind} {with}: {said}");
+            assert!(said.contains("are damaged: the records in them are missing"), "{kind} {with}: {said}");
             let at = format!("bytes {} to ", chunk.at);
             assert!(with == 0 || said.contains(&at), "{kind}: {said} does not say {at}");
         }
@@ -312,7 +312,7 @@ fn damaged_chunks_are_said_to_be_missing() {
     assert!(said.contains("calls of 1 thread are damaged"), "{said}");
     let cut = of(chunk_kind::CALLS).nth(10).unwrap();
     let said = notes(&kept[..cut.at + 100]);
-    assert!(said.contains(&format!("cut at byte {}", cut.at + 100)), "{said}");
+    assert!(said.contains(&format!("truncated at byte {}", cut.at + 100)), "{said}");
 }
 
 #[test]

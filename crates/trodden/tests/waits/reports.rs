@@ -331,7 +331,7 @@ fn damaged_traces_are_errors_with_their_line() {
     let run_back = SCHEDULER.replace("5.000022000", "4.000022000");
     let cases = [
         ("a.txt", run_back.as_str(), "a.txt:8"),
-        ("b.txt", &SCHEDULER.replace("prev_pid=11", "prev_pid=x"), "not the number of a thread"),
+        ("b.txt", &SCHEDULER.replace("prev_pid=11", "prev_pid=x"), "not a thread ID"),
         ("perf.data", "PERFILE2", "perf script -i perf.data"),
         ("c.txt", "nothing", "neither a profile"),
         ("d.json", "{\"traceEvents\": [{\"ph\": \"X\"}]}", "event 0"),

@@ -1,10 +1,9 @@
-//! Chrome trace JSON (Trace Event Format): slices are code, flow events say who releases whom.
+//! Reads Chrome trace JSON (Trace Event Format): slices are code, and flow events tell who releases whom.
 //!
-//! A slice (`X`, or `B` and `E`) in which a flow ends (`f`) waits for the place where that flow starts (`s`): what a trace of a task
-//! system, or one that this
-//! program exported, has. Slices without flows are executed code; nested ones are a stack. Times are microseconds.
+//! A slice (`X`, or `B` and `E`) in which a flow ends (`f`) waits for the place where the flow starts (`s`), as in traces of task systems
+//! and those that trodden exports. Slices without flows are executed code, and nested ones form a stack. Times are in microseconds.
 
-use super::{Imported, ImportedEvent, ImportedLocation, What, code};
+use super::{EventKind, Imported, ImportedEvent, ImportedLocation, code};
 use crate::replay::LocationName;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -13,10 +12,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
+use trodden_text::words::plural;
 use trodden_waits::call::{ObjectId, SleepKind};
 use trodden_waits::{Call, CodeId, LocationState, ProcessId};
 
-/// A slice of a thread.
 #[derive(Clone, Debug)]
 struct Slice {
     from_ns: u64,
@@ -30,39 +29,36 @@ struct Slice {
 struct Thread {
     slices: Vec<Slice>,
     open: Vec<Slice>,
-    /// Starts and ends of flows: time, number, whether it is an end.
+    /// Starts and ends of flows: time, flow number, whether it is an end.
     flows: Vec<(u64, u64, bool)>,
     name: Option<String>,
 }
 
-/// What stands for the called function at a slice that waits.
+/// Name of the called function in a slice that waits.
 pub const SLICE: &str = "slice";
-/// Maximum depth of a stack. What nests deeper counts as the slice at this depth, so that memory stays linear in the trace.
+/// Maximum depth of a stack, so that memory stays linear in the trace. Deeper slices count as the slice at this depth.
 const MAX_DEPTH: usize = 128;
 
-/// What is read of a trace, event by event.
+/// The contents of a trace, collected event by event.
 #[derive(Default)]
 struct Events {
     threads: BTreeMap<(i64, i64), Thread>,
     flows: HashMap<String, u64>,
-    /// Ends of slices that began before the trace.
+    /// Number of slices that began before the trace, of which it has only the end.
     unmatched: u64,
 }
 
-/// Reads the trace.
-///
-/// # Errors
-/// It is no JSON, or an event lacks what it must have.
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let mut imported = Imported { is_recognised: true, ..Imported::default() };
     let mut events = Events::default();
-    let is_closed = each_event(text, |number, event| events.take(event).map_err(|what| anyhow!("event {number} of traceEvents: {what}")))
+    let is_closed = each_event(text, |number, event| events.add(event).map_err(|error| anyhow!("event {number} of traceEvents: {error}")))
         .with_context(|| path.display().to_string())?;
     if !is_closed {
         imported.notes.push("the trace is not closed by `]`: its end may be missing".into());
     }
     if events.unmatched > 0 {
-        imported.notes.push(format!("{} slices began before the trace, and are left out", events.unmatched));
+        let slices = plural(events.unmatched.into(), "slice that began before the trace is", "slices that began before the trace are");
+        imported.notes.push(format!("{slices} left out"));
     }
     code(&mut imported.names, &["(start)"], None, "", 0);
     let mut processes: BTreeMap<i64, u32> = BTreeMap::new();
@@ -80,19 +76,19 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
         imported.locations.push(location);
     }
     if is_deep {
-        imported.notes.push(format!("slices nested deeper than {MAX_DEPTH} count as the slice at that depth"));
+        imported.notes.push(format!("slices nested deeper than {MAX_DEPTH} levels count as the slice at that level"));
     }
-    let waits = |e: &ImportedEvent| matches!(e.what, What::Enter(Call::Sleep(..), _));
+    let waits = |e: &ImportedEvent| matches!(e.kind, EventKind::Enter(Call::Sleep(..), _));
     if imported.locations.is_empty() {
         imported.notes.push("the trace has no slices and no flow events".into());
     } else if !imported.locations.iter().any(|l| l.events.iter().any(waits)) {
-        imported.notes.push("the trace has no flow events that end in a slice: it does not say who waits for whom".into());
+        imported.notes.push("no flow event of the trace ends in a slice, so it does not tell who waits for whom".into());
     }
     Ok(imported)
 }
 
-/// Hands each event of the trace to `take`, with its number. Returns whether the list of events is closed: in a list that is the whole
-/// document, the format lets the bracket be missing.
+/// Passes each event of the trace to `take`, with its number. Returns whether the list of events is closed, since the format permits to
+/// omit the final bracket if the list is the whole document.
 fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> Result<bool> {
     let mut rest = text.trim_start_matches('\u{feff}').trim_start();
     if !rest.starts_with('[') {
@@ -108,7 +104,7 @@ fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> 
         };
     }
     for number in 0.. {
-        // The bracket, or the comma.
+        // Skips the opening bracket or the comma.
         rest = rest[1..].trim_start();
         if rest.is_empty() {
             return Ok(false);
@@ -125,16 +121,16 @@ fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> 
             Some(',') => {}
             Some(']') => break,
             None => return Ok(false),
-            Some(_) => bail!("event {number}: not JSON: neither `,` nor `]` comes after it"),
+            Some(_) => bail!("event {number}: not JSON: neither `,` nor `]` follows it"),
         }
     }
     match rest[1..].trim() {
         "" => Ok(true),
-        _ => bail!("not JSON: something comes after the list of events"),
+        _ => bail!("not JSON: there is text after the list of events"),
     }
 }
 
-/// The object of a trace, of which only the events are kept, one at a time.
+/// Visitor of a trace that is an object. Only events are kept, one at a time.
 struct Document<'a, F> {
     take: &'a mut F,
     failure: &'a mut Option<anyhow::Error>,
@@ -161,7 +157,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for Document<'_, F
     }
 }
 
-/// The list of events in the object.
+/// Visitor of the list of events in the object.
 struct EventList<'a, F> {
     take: &'a mut F,
     failure: &'a mut Option<anyhow::Error>,
@@ -196,7 +192,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for EventList<'_, 
 }
 
 impl Events {
-    fn take(&mut self, event: &Value) -> Result<()> {
+    fn add(&mut self, event: &Value) -> Result<()> {
         let Some(phase) = event["ph"].as_str() else { bail!("no phase `ph`") };
         let number = |key: &str| event[key].as_i64().or_else(|| event[key].as_str().and_then(|text| text.parse().ok())).unwrap_or(0);
         let thread = self.threads.entry((number("pid"), number("tid"))).or_default();
@@ -217,7 +213,7 @@ impl Events {
             "M" if event["name"] == "thread_name" => thread.name = event["args"]["name"].as_str().map(str::to_owned),
             "X" => {
                 let from = micros("ts")?;
-                // Rounded as a sum: the end of this slice and what happens then must be at the same nanosecond.
+                // The sum is rounded, so that the end coincides with other events at the same time.
                 thread.slices.push(slice(nanos(from), nanos(from + micros("dur").unwrap_or(0.0))));
             }
             "B" => thread.open.push(slice(time("ts")?, u64::MAX)),
@@ -240,7 +236,7 @@ impl Events {
     }
 }
 
-/// A point of a thread's time, in the order of what happens at one time: inner slices end first.
+/// A point on a thread's timeline. The order is that of simultaneous points: inner slices end first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Point {
     End(Reverse<usize>),
@@ -248,13 +244,13 @@ enum Point {
     Begin(usize),
 }
 
-/// Orders a thread's slices, and returns the points of its time in their order.
+/// Sorts a thread's slices, and returns the points on its timeline in order.
 fn points(thread: &mut Thread) -> Vec<(u64, Point)> {
-    // What is still open ends with the last that is known of the thread.
+    // Open slices end at the thread's last known time.
     let times = thread.slices.iter().map(|s| if s.until_ns == u64::MAX { s.from_ns } else { s.until_ns });
     let last_ns = times.chain(thread.flows.iter().map(|(time, ..)| *time)).max().unwrap_or(0);
     thread.slices.iter_mut().filter(|s| s.until_ns == u64::MAX).for_each(|s| s.until_ns = last_ns);
-    // What takes no time neither waits nor executes.
+    // Slices without duration neither wait nor execute.
     thread.slices.retain(|slice| slice.from_ns < slice.until_ns);
     thread.slices.sort_by_key(|slice| (slice.from_ns, Reverse(slice.until_ns)));
     let mut points: Vec<(u64, Point)> = Vec::new();
@@ -270,16 +266,16 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: Thread, is_
     let points = points(&mut thread);
     let waits: HashMap<usize, u64> = waits(&thread);
     let mut events = Vec::new();
-    // Open slices. Slices are numbered in the order in which they begin, so the last one is the innermost.
+    // Open slices. Slices are numbered by start, so the last one is the innermost.
     let mut stack: BTreeSet<usize> = BTreeSet::new();
     let mut open_waits = 0;
     let idle = code(&mut imported.names, &["(idle)"], None, "", 0);
     for (time_ns, point) in &points {
-        let mut push = |what| events.push(ImportedEvent { time_ns: *time_ns, what });
+        let mut push = |kind| events.push(ImportedEvent { time_ns: *time_ns, kind });
         let is_waiting = open_waits > 0;
         if !is_waiting {
             let own = current(imported, &thread, &stack).unwrap_or(idle);
-            push(What::Run(own, if own == idle { LocationState::Blocked } else { LocationState::Computing }));
+            push(EventKind::Run(own, if own == idle { LocationState::Blocked } else { LocationState::Computing }));
         }
         match point {
             Point::Begin(slice) => {
@@ -289,7 +285,7 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: Thread, is_
                     open_waits += 1;
                     if !is_waiting {
                         let site = site(imported, &thread, &stack);
-                        push(What::Enter(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true), site));
+                        push(EventKind::Enter(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true), site));
                     }
                 }
             }
@@ -298,31 +294,31 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: Thread, is_
                 if let Some(flow) = waits.get(slice) {
                     open_waits -= 1;
                     if open_waits == 0 {
-                        push(What::Exit(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true)));
+                        push(EventKind::Exit(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true)));
                     }
                 }
             }
             Point::Release(flow) if !is_waiting => {
                 let site = site(imported, &thread, &stack);
-                push(What::Enter(Call::Wake(ObjectId(*flow), 1), site));
-                push(What::Exit(Call::Wake(ObjectId(*flow), 1)));
+                push(EventKind::Enter(Call::Wake(ObjectId(*flow), 1), site));
+                push(EventKind::Exit(Call::Wake(ObjectId(*flow), 1)));
             }
             Point::Release(_) => {}
         }
     }
-    // A thread that only received is empty, and begins with what it received.
-    let received = thread.flows.iter().map(|(time, ..)| *time).min();
-    let begin_ns = points.first().map(|(time, _)| *time).or(received).unwrap_or(0);
-    // Flows go between processes.
+    // A thread with nothing but ends of flows has no points, and starts at the first of these.
+    let first_flow_ns = thread.flows.iter().map(|(time, ..)| *time).min();
+    let begin_ns = points.first().map(|(time, _)| *time).or(first_flow_ns).unwrap_or(0);
+    // Flows may connect different processes, so their objects must belong to a common one.
     ImportedLocation { name, process: ProcessId(0), begin_ns, events }
 }
 
-/// Slices in which flows end: the last one to begin of those that are open at the end's time.
+/// Returns the slices in which flows end, by index, with the flow. A flow ends in the innermost slice that is open at that time.
 fn waits(thread: &Thread) -> HashMap<usize, u64> {
     let mut ends: Vec<(u64, u64)> = thread.flows.iter().filter(|(_, _, is_end)| *is_end).map(|(time, flow, _)| (*time, *flow)).collect();
     ends.sort_by_key(|(time, _)| *time);
     let mut begins = thread.slices.iter().enumerate().peekable();
-    // Slices that began, in this order, without those that end before a later one does.
+    // Slices that have started, by start, except those that end before a later one does.
     let mut open: Vec<(usize, u64)> = Vec::new();
     let mut waits = HashMap::new();
     for (time, flow) in ends {
@@ -340,7 +336,7 @@ fn path<'a>(thread: &'a Thread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
     stack.iter().take(MAX_DEPTH).map(|slice| thread.slices[*slice].name.as_str()).collect()
 }
 
-/// The slice that stands for an open stack.
+/// Returns the innermost open slice, up to [`MAX_DEPTH`].
 fn innermost<'a>(thread: &'a Thread, stack: &BTreeSet<usize>) -> Option<&'a Slice> {
     let slice = if stack.len() > MAX_DEPTH { stack.iter().nth(MAX_DEPTH - 1) } else { stack.last() };
     slice.map(|slice| &thread.slices[*slice])

@@ -1,13 +1,11 @@
-//! Traces in the Common Trace Format, of LTTng or of `perf data convert --to-ctf`: events of the scheduler, by the text of
-//! `babeltrace2`, which reads the format.
+//! Reads scheduler events from traces in the Common Trace Format, of LTTng or of `perf data convert --to-ctf`, by way of the text that
+//! `babeltrace2` prints. LTTng does not record the waker, which is the thread that runs on the event's processor.
 //!
 //! ```text
 //! [100.000000001] (+0.000000001) host sched_switch: { cpu_id = 0 }, { prev_comm = "a", prev_tid = 7, prev_state = 1,
 //!     next_comm = "b", next_tid = 8 }   (in one line)
 //! [100.000000002] (+0.000000001) sched:sched_waking: { cpu_id = 0 }, { perf_tid = 7, comm = "b", pid = 8 }
 //! ```
-//!
-//! LTTng does not say who wakes: it is the thread that has the processor. Times may be seconds or hours, minutes and seconds.
 
 use super::Imported;
 use super::scheduler::{Event, Scheduler, WakeUps, nanoseconds};
@@ -16,81 +14,76 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The reader of the format.
+/// The program that reads the format.
 const READER: &str = "babeltrace2";
 const NO_EVENTS: &str = "the trace has no events";
 
-/// Whether a folder is such a trace: it, or a folder in it, has a description of the trace.
+/// Whether a folder is a CTF trace, that is, it or a subfolder has a description of a trace.
 pub fn is_trace(folder: &Path) -> bool {
-    const DEPTH: usize = 4;
+    const MAX_DEPTH: usize = 4;
     fn has(folder: &Path, depth: usize) -> bool {
         folder.join("metadata").is_file()
             || depth > 0 && std::fs::read_dir(folder).is_ok_and(|all| all.flatten().any(|e| e.path().is_dir() && has(&e.path(), depth - 1)))
     }
-    has(folder, DEPTH)
+    has(folder, MAX_DEPTH)
 }
 
-/// Reads a trace.
-///
-/// # Errors
-/// `babeltrace2` is not there or does not understand the trace, or its text is damaged.
 pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
-    if is_without_events(folder) {
-        // Of one without events `perf data convert` writes a description that the reader rejects.
-        return Ok(Imported::without_events(NO_EVENTS));
+    if has_no_events(folder) {
+        // If there are no events, `perf data convert` writes a description that babeltrace2 rejects.
+        return Ok(Imported::empty_trace(NO_EVENTS));
     }
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
-    let out = out.with_context(|| format!("cannot run {READER}, which reads {}: apt-get install {READER}", folder.display()))?;
-    let failed = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "{READER} does not read {}: {}", folder.display(), failed.trim());
+    let out = out.with_context(|| {
+        format!("cannot run {READER}, which is needed to read {}: install it with `apt-get install {READER}`", folder.display())
+    })?;
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{READER} cannot read {}: {}", folder.display(), stderr.trim());
     match String::from_utf8_lossy(&out.stdout) {
-        text if text.trim().is_empty() => Ok(Imported::without_events(NO_EVENTS)),
+        text if text.trim().is_empty() => Ok(Imported::empty_trace(NO_EVENTS)),
         text => read(folder, &text),
     }
 }
 
-/// Whether a trace has a description, and no stream with anything in it.
-fn is_without_events(folder: &Path) -> bool {
-    const BEGINNINGS: [&[u8]; 3] = [b"/* CTF 1.", &0x75D1_1D57_u32.to_le_bytes(), &0x75D1_1D57_u32.to_be_bytes()];
-    let is_description = |bytes: &[u8]| BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning));
+/// Whether a trace has a description, but no data in any stream.
+fn has_no_events(folder: &Path) -> bool {
+    const MAGICS: [&[u8]; 3] = [b"/* CTF 1.", &0x75D1_1D57_u32.to_le_bytes(), &0x75D1_1D57_u32.to_be_bytes()];
+    let is_description = |bytes: &[u8]| MAGICS.iter().any(|magic| bytes.starts_with(magic));
     let files: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().collect();
     std::fs::read(folder.join("metadata")).is_ok_and(|bytes| is_description(&bytes))
         && files.iter().all(|file| file.file_name() == "metadata" || file.metadata().is_ok_and(|m| m.is_file() && m.len() == 0))
 }
 
-/// Whether a text is what `babeltrace2` prints of the scheduler's events.
+/// Whether a text is `babeltrace2`'s output of scheduler events.
 pub fn is_text(text: &str) -> bool {
     text.lines().take(1000).any(|line| line.starts_with('[') && line.contains("sched_switch: {"))
 }
 
-/// Reads the text.
-///
-/// # Errors
-/// A line is damaged, or times run back.
+/// Reads the text that `babeltrace2` prints.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
     let wake_ups = WakeUps::of(text);
     let mut scheduler = Scheduler::new(wake_ups);
     let remedy = match path.is_dir() {
-        true => "trodden reads the scheduler's events of LTTng and of `perf data convert --to-ctf`".to_owned(),
-        false => format!("write it by `{READER} --clock-seconds`"),
+        true => "trodden reads scheduler events of LTTng and of `perf data convert --to-ctf`".to_owned(),
+        false => format!("write the text with `{READER} --clock-seconds`"),
     };
     let mut running: HashMap<u32, u32> = HashMap::new();
     let (mut last_ns, mut events) = (0, 0);
     for (number, line) in (1..).zip(text.lines()) {
         let place = |what: &str| anyhow!("{}:{number}: {what}: {remedy}", path.display());
         let Some((head, fields, event)) = wake_ups.event_of(line) else { continue };
-        let time_ns = time(head).ok_or_else(|| place("no time at the line's beginning"))?;
+        let time_ns = time(head).ok_or_else(|| place("no time at the start of the line"))?;
         if time_ns < last_ns {
-            bail!("{}:{number}: its time is before that of the line in front of it", path.display());
+            bail!("{}:{number}: the event is earlier than the previous one", path.display());
         }
         last_ns = time_ns;
         events += 1;
         let any = |names: [&str; 2]| names.iter().find_map(|name| value(fields, name));
         let thread = |names: [&str; 2]| {
-            any(names).and_then(|text| text.parse().ok()).ok_or_else(|| place(&format!("no field {} with a thread's number", names[0])))
+            any(names).and_then(|text| text.parse().ok()).ok_or_else(|| place(&format!("no field {} with a thread ID", names[0])))
         };
         let text = |name: &str| value(fields, name).ok_or_else(|| place(&format!("no field {name}")));
-        // perf names the thread of each event, so it need not say on which processor that runs.
+        // perf records the thread of each event, so its processor is not needed.
         let own = value(fields, "perf_tid").and_then(|text| text.parse().ok());
         let processor = any(["cpu_id", "perf_cpu"]).and_then(|text| text.parse().ok());
         if processor.or(own).is_none() {
@@ -110,19 +103,19 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
     }
     ensure!(
         events > 0,
-        "{}: no events sched_switch or sched_waking: record them (`perf record -e 'sched:sched_switch,sched:sched_waking'`, or \
-            `lttng enable-event --kernel 'sched_*'`)",
+        "{}: no events sched_switch or sched_waking. Record them with `perf record -e 'sched:sched_switch,sched:sched_waking'`, or \
+            with `lttng enable-event --kernel 'sched_*'`",
         path.display()
     );
     Ok(scheduler.finish())
 }
 
-/// Whether a thread left the processor ready to run: state 0, or 256 and above, by which the kernel says that it was preempted.
+/// Whether a thread left the processor ready to run: state 0, or 256 and above if it was preempted.
 fn is_ready(state: &str) -> bool {
     state.contains("RUNNING") || state.parse::<u64>().is_ok_and(|s| s == 0 || s >= 256)
 }
 
-/// `[100.123456789]` or `[10:01:02.123456789]`, in ns.
+/// Parses `[100.123456789]` or `[10:01:02.123456789]`, in ns.
 fn time(head: &str) -> Option<u64> {
     let (text, _) = head.trim_start().strip_prefix('[')?.split_once(']')?;
     let (whole, fraction) = text.split_once('.')?;
@@ -130,7 +123,7 @@ fn time(head: &str) -> Option<u64> {
     nanoseconds(seconds, fraction)
 }
 
-/// The value of `name = `: a number, a text without its quotes, or an enumeration's label.
+/// Returns the value of `name = `: a number, a string without its quotes, or an enumeration with its label.
 fn value(fields: &str, name: &str) -> Option<String> {
     let start = fields.match_indices(name).find_map(|(at, _)| {
         let is_begin = at >= 2 && matches!(&fields[at - 2..at], "{ " | ", ");
@@ -158,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_found_by_their_whole_names() {
+    fn values_are_found_by_full_field_name() {
         let fields = concat!(
             r#"{ cpu_id = 3 }, { prev_comm = "my \"app\", tid = 9", prev_tid = 7, "#,
             r#"prev_state = ( "TASK_RUNNING" : container = 0 ), tid = 8 }"#
@@ -171,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_seconds_or_a_clocks() {
+    fn times_are_in_seconds_or_hours_minutes_and_seconds() {
         assert_eq!(time("[100.000000001] (+0.1)"), Some(100_000_000_001));
         assert_eq!(time("[01:00:02.5] x"), Some(3_602_500_000_000));
         assert_eq!((time("[1.2"), time("x")), (None, None));

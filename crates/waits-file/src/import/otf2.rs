@@ -1,42 +1,39 @@
-//! OTF2 archives, through `otf2-print` of Debian's package `otf2-tools`: its text has definitions and events of all locations.
+//! Reads OTF2 archives by way of the text that `otf2-print` prints, which has the definitions and events of all locations.
 //!
-//! What a call is, is known by the events between the `ENTER` and the `LEAVE` of its region. Ranks are relative to the communicator,
-//! whose group lists
-//! locations (`COMM_GROUP` members are indices of the list of all locations, `COMM_LOCATIONS`). A self communicator has a group
-//! without members: its only member is the caller.
-//! Locks of threads (`THREAD_ACQUIRE_LOCK`) have an order of acquisition: who had a lock with the number before releases it.
+//! The events between the `ENTER` and the `LEAVE` of a region determine what the call is. Ranks are relative to a communicator, whose group
+//! lists locations. A self communicator has a group without members: its only member is the caller.
 
-use super::{Imported, ImportedEvent, ImportedLocation, What, code};
-use crate::convert::{BUFFERED, is_binding};
+use super::{EventKind, Imported, ImportedEvent, ImportedLocation, code};
+use crate::convert::{MAX_BUFFERED_BYTES, is_binding};
 use crate::replay::LocationName;
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
+use trodden_text::words::plural;
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, RequestId};
 use trodden_waits::{Call, LocationState, ProcessId, Rule};
 
 #[derive(Default)]
 struct Definitions {
-    /// Every archive defines its clock.
+    /// Whether the clock was defined, as in every archive.
     has_clock: bool,
     ticks_per_second: u64,
     offset: u64,
-    /// Locations: name and group, by number.
     locations: BTreeMap<u64, String>,
     /// Members of groups, as locations.
     groups: HashMap<u64, Vec<u64>>,
-    /// Locations of MPI, in order: members of other groups are indices of it.
-    all: Vec<u64>,
-    /// Groups of communicators.
+    /// All MPI locations, in order of world rank.
+    world: Vec<u64>,
     communicators: HashMap<u64, u64>,
 }
 
-/// A region that a location is in.
+/// A region that a location is inside.
 struct Region {
     name: String,
     enter_ns: u64,
+    /// Kind and attributes of the MPI events in it.
     calls: Vec<(String, String)>,
     is_mpi: bool,
 }
@@ -46,27 +43,20 @@ struct Thread {
     regions: Vec<Region>,
     events: Vec<ImportedEvent>,
     begin_ns: Option<u64>,
-    /// Events of begun receives, whose message is known when they complete.
+    /// Indices of the events that started nonblocking receives, whose message is known only when they complete.
     receives: HashMap<u64, usize>,
 }
 
-/// Reads an archive.
-///
-/// # Errors
-/// `otf2-print` is missing or rejects it; a line of its text is not understood.
 pub fn read(path: &Path) -> Result<Imported> {
-    let definitions = printed(path, &["-G"], |text| definitions(path, text))?;
-    let imported = printed(path, &[], |text| events(path, &definitions, text))?;
+    let definitions = run_otf2_print(path, &["-G"], |text| definitions(path, text))?;
+    let imported = run_otf2_print(path, &[], |text| events(path, &definitions, text))?;
     match imported.locations.is_empty() && definitions.has_clock {
-        true => Ok(Imported::without_events("the archive has no events")),
+        true => Ok(Imported::empty_trace("the archive has no events")),
         false => Ok(imported),
     }
 }
 
-/// Reads what `otf2-print` prints of an archive.
-///
-/// # Errors
-/// A line is not understood.
+/// Parses and analyses the text that `otf2-print` prints, for fuzzing.
 pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     let path = Path::new("standard input");
     let imported = events(path, &definitions(path, definitions_text)?, events_text)?;
@@ -74,7 +64,7 @@ pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Reads what `otf2-print` prints of events.
+/// Parses the events that `otf2-print` prints.
 fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<Imported> {
     let mut imported = Imported::default();
     code(&mut imported.names, &["(start)"], None, "", 0);
@@ -88,11 +78,11 @@ fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<
         thread.begin_ns.get_or_insert(time_ns);
         reader
             .take(thread, location, time_ns, kind, attributes)
-            .map_err(|what| anyhow!("{}: line {number} of otf2-print: {what}", path.display()))
+            .map_err(|error| anyhow!("{}: line {number} of otf2-print: {error}", path.display()))
     })?;
     let unknown = std::mem::take(&mut reader.unknown);
     for (kind, count) in unknown {
-        imported.notes.push(format!("{count} events {kind} have no rule"));
+        imported.notes.push(format!("{} of the unknown kind {kind} ignored", plural(count.into(), "event", "events")));
     }
     for (id, thread) in threads {
         let index = order.get(&id).copied().ok_or_else(|| anyhow!("{}: location {id} is not defined", path.display()))?;
@@ -104,31 +94,31 @@ fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<
     Ok(imported)
 }
 
-/// Reads what `otf2-print` prints of an archive, while it prints it: the text is longer than the archive.
-fn printed<T>(path: &Path, options: &[&str], take: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
+/// Runs `otf2-print` and parses its output as it arrives, since the text is longer than the archive.
+fn run_otf2_print<T>(path: &Path, options: &[&str], take: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
     let mut command = Command::new("otf2-print");
     command.args(options).arg("--").arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
-        command.spawn().with_context(|| format!("cannot read {}: otf2-print is missing (Debian's package otf2-tools)", path.display()))?;
+        command.spawn().with_context(|| format!("cannot read {}: install otf2-print (Debian's package otf2-tools)", path.display()))?;
     let (text, mut errors) = (child.stdout.take(), child.stderr.take());
-    // Both are read at the same time: it would wait for a full pipe.
-    let said = std::thread::spawn(move || {
-        let mut said = Vec::new();
-        let _ = errors.as_mut().map(|errors| errors.read_to_end(&mut said));
-        said
+    // Standard error is read concurrently, because otf2-print blocks when a pipe is full.
+    let stderr = std::thread::spawn(move || {
+        let mut stderr = Vec::new();
+        let _ = errors.as_mut().map(|errors| errors.read_to_end(&mut stderr));
+        stderr
     });
     let taken = text.context("otf2-print has no output").and_then(|text| take(BufReader::new(text)));
     let status = child.wait()?;
-    let said = said.join().unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
-    // Where its text ends early because a line was not understood, it fails by the closed pipe, and the line is what matters.
-    if !status.success() && (taken.is_ok() || !said.trim().is_empty()) {
-        bail!("{}: otf2-print rejects it: {}", path.display(), said.trim());
+    let stderr = stderr.join().unwrap_or_default();
+    let stderr = String::from_utf8_lossy(&stderr);
+    // If parsing stopped early, otf2-print fails silently because of the closed pipe, and the parse error is what matters.
+    if !status.success() && (taken.is_ok() || !stderr.trim().is_empty()) {
+        bail!("{}: otf2-print rejects it: {}", path.display(), stderr.trim());
     }
     taken
 }
 
-/// Takes each line of a text, with its number.
+/// Passes each line of a text to `take`, with its number.
 fn each_line(path: &Path, mut text: impl BufRead, mut take: impl FnMut(u64, &str) -> Result<()>) -> Result<()> {
     let mut line = Vec::new();
     for number in 1.. {
@@ -141,7 +131,7 @@ fn each_line(path: &Path, mut text: impl BufRead, mut take: impl FnMut(u64, &str
     Ok(())
 }
 
-/// Kind, location, time and attributes of a line with an event.
+/// Parses kind, location, time and attributes of an event. `None` if the line is not an event.
 fn event(line: &str) -> Option<(&str, u64, u64, &str)> {
     let (kind, rest) = line.split_once(' ')?;
     let (location, rest) = rest.trim_start().split_once(' ')?;
@@ -150,18 +140,18 @@ fn event(line: &str) -> Option<(&str, u64, u64, &str)> {
     Some((kind, location.parse().ok()?, ticks.parse().ok()?, attributes.trim_start()))
 }
 
-/// The value behind `name: `.
+/// Returns the value after `name: `.
 fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
-    let is_behind = |(at, _): &(usize, &str)| attributes[..*at].ends_with(name);
-    let (at, _) = attributes.match_indices(": ").find(is_behind)?;
+    let follows_name = |(at, _): &(usize, &str)| attributes[..*at].ends_with(name);
+    let (at, _) = attributes.match_indices(": ").find(follows_name)?;
     let rest = &attributes[at + 2..];
-    // A quoted name may have commas in it.
+    // A quoted name may contain commas.
     let from = rest.strip_prefix('"').and_then(|name| name.find('"')).map_or(0, |at| at + 2);
     let end = rest[from..].find(", ").map(|at| from + at);
     Some(rest[..end.unwrap_or(rest.len())].trim())
 }
 
-/// The number in `"name" <number>`, or the leading number.
+/// Returns the number in `"name" <number>`, or the leading number.
 fn reference(text: &str) -> Option<u64> {
     match text.rsplit_once('<') {
         Some((_, number)) => number.trim_end_matches('>').parse().ok(),
@@ -173,7 +163,7 @@ fn quoted(text: &str) -> &str {
     text.split('"').nth(1).unwrap_or(text)
 }
 
-/// Reads what `otf2-print` prints of definitions.
+/// Parses the definitions that `otf2-print` prints.
 fn definitions(path: &Path, text: impl BufRead) -> Result<Definitions> {
     let mut found = Definitions { ticks_per_second: 1_000_000_000, ..Definitions::default() };
     each_line(path, text, |_, line| {
@@ -188,7 +178,7 @@ fn definitions(path: &Path, text: impl BufRead) -> Result<Definitions> {
                 found.offset = number("Global Offset").unwrap_or(0);
             }
             "LOCATION" => {
-                let (Some(id), Some(name)) = (id(), attribute(rest, "Name")) else { bail!("{}: a location without name", path.display()) };
+                let (Some(id), Some(name)) = (id(), attribute(rest, "Name")) else { bail!("{}: a location has no name", path.display()) };
                 let group = attribute(rest, "Group").map_or("", quoted);
                 found.locations.insert(id, if group.is_empty() { quoted(name).to_owned() } else { group.to_owned() });
             }
@@ -198,7 +188,7 @@ fn definitions(path: &Path, text: impl BufRead) -> Result<Definitions> {
                 // `"Initial Thread" <0>` is a location, `1 ("Initial Thread" <1>)` a rank and its location.
                 let members: Vec<u64> = members.split('<').skip(1).filter_map(|part| part.split('>').next()?.parse().ok()).collect();
                 if attribute(rest, "Type") == Some("COMM_LOCATIONS") {
-                    found.all.clone_from(&members);
+                    found.world.clone_from(&members);
                 }
                 found.groups.insert(id, members);
             }
@@ -221,8 +211,8 @@ struct Reader<'a> {
     unknown: BTreeMap<String, u64>,
 }
 
-/// Events that say what a call of MPI is; others of MPI only begin what these end.
-const KNOWN: &[&str] = &[
+/// Events inside a region that are understood, or need no rule.
+const CALL_EVENTS: &[&str] = &[
     "MPI_SEND",
     "MPI_RECV",
     "MPI_ISEND",
@@ -264,7 +254,7 @@ impl Reader<'_> {
                     thread.regions.pop();
                 }
             }
-            _ if KNOWN.contains(&kind) => {
+            _ if CALL_EVENTS.contains(&kind) => {
                 if let Some(region) = thread.regions.last_mut() {
                     region.calls.push((kind.to_owned(), attributes.to_owned()));
                 }
@@ -274,12 +264,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Up to here the thread executed the regions that it is in.
+    /// Records that the thread executed its current regions until now.
     fn run(&mut self, thread: &mut Thread, time_ns: u64) {
         let path: Vec<&str> = thread.regions.iter().filter(|r| !r.is_mpi).map(|r| r.name.as_str()).collect();
         let path = if path.is_empty() { vec!["(program)"] } else { path };
         let own = code(&mut self.imported.names, &path, None, "", 0);
-        thread.events.push(ImportedEvent { time_ns, what: What::Run(own, LocationState::Computing) });
+        thread.events.push(ImportedEvent { time_ns, kind: EventKind::Run(own, LocationState::Computing) });
     }
 
     fn call(&mut self, thread: &mut Thread, location: u64, time_ns: u64, region: Region) -> Result<()> {
@@ -287,15 +277,15 @@ impl Reader<'_> {
         if path.is_empty() {
             path.push("(program)");
         }
-        // Names of calls are few: those of MPI.
+        // Call names must be static, and only MPI functions are calls.
         let name = trodden_wire::waits::FUNCTIONS.iter().copied().find(|known| *known == region.name).unwrap_or("MPI");
         let site = code(&mut self.imported.names, &path, Some(name), "", 0);
         let call = self.call_of(thread, location, &region)?;
         if let Call::Begin(_, true, request) = &call {
             thread.receives.insert(request.0, thread.events.len());
         }
-        thread.events.push(ImportedEvent { time_ns: region.enter_ns, what: What::Enter(call.clone(), site) });
-        thread.events.push(ImportedEvent { time_ns, what: What::Exit(call) });
+        thread.events.push(ImportedEvent { time_ns: region.enter_ns, kind: EventKind::Enter(call.clone(), site) });
+        thread.events.push(ImportedEvent { time_ns, kind: EventKind::Exit(call) });
         Ok(())
     }
 
@@ -304,10 +294,7 @@ impl Reader<'_> {
         let is_synchronous = matches!(region.name.as_str(), "MPI_Ssend" | "MPI_Issend");
         for (kind, attributes) in &region.calls {
             let request = || {
-                attribute(attributes, "Request")
-                    .and_then(|r| r.parse().ok())
-                    .map(RequestId)
-                    .ok_or_else(|| anyhow!("{kind} without a request"))
+                attribute(attributes, "Request").and_then(|r| r.parse().ok()).map(RequestId).ok_or_else(|| anyhow!("{kind} has no request"))
             };
             match kind.as_str() {
                 "MPI_SEND" => sent = self.message(location, attributes, "Receiver", is_synchronous),
@@ -318,7 +305,7 @@ impl Reader<'_> {
                         .map_or(Call::Other, |m| Call::Begin(m, false, request().unwrap_or(RequestId(0)))));
                 }
                 "MPI_IRECV_REQUEST" => {
-                    // Until its end is seen, a receive that cannot be matched.
+                    // Cannot be matched until its completion reveals the message.
                     let unmatched = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
                     return Ok(Call::Begin(unmatched, true, request()?));
                 }
@@ -326,7 +313,7 @@ impl Reader<'_> {
                 "MPI_IRECV" => {
                     let request = request()?;
                     let message = self.message(location, attributes, "Sender", true);
-                    patch(thread, request, message);
+                    set_receive(thread, request, message);
                     completed.push(Completed { request, peer: None, tag: None, is_cancelled: false });
                 }
                 "MPI_COLLECTIVE_END" => {
@@ -344,7 +331,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Locations of a communicator, in order of rank.
+    /// Returns number and locations of a communicator, in order of rank.
     fn members(&self, location: u64, attributes: &str) -> Option<(u64, Vec<u64>)> {
         let id = reference(attribute(attributes, "Communicator")?)?;
         let group = self.definitions.communicators.get(&id)?;
@@ -358,7 +345,7 @@ impl Reader<'_> {
         let process = ProcessId(*self.order.get(members.get(rank)?)?);
         let tag = attribute(attributes, "Tag")?.parse().ok()?;
         let bytes = attribute(attributes, "Length").and_then(|length| length.parse::<u64>().ok());
-        let is_buffered = bytes.is_some_and(|bytes| bytes <= BUFFERED) && !is_synchronous;
+        let is_buffered = bytes.is_some_and(|bytes| bytes <= MAX_BUFFERED_BYTES) && !is_synchronous;
         Some(Message { communicator: CommunicatorId(id), peer: Some(process), tag: Some(tag), is_buffered })
     }
 
@@ -385,14 +372,14 @@ impl Reader<'_> {
     }
 }
 
-/// A receive that was begun gets its message.
-fn patch(thread: &mut Thread, request: RequestId, message: Option<Message>) {
-    let Some(begun) = thread.receives.remove(&request.0) else { return };
+/// Fills in the message of a nonblocking receive that has completed.
+fn set_receive(thread: &mut Thread, request: RequestId, message: Option<Message>) {
+    let Some(first) = thread.receives.remove(&request.0) else { return };
     let call = message.map_or(Call::Other, |message| Call::Begin(message, true, request));
-    for event in thread.events.iter_mut().skip(begun).take(2) {
-        match &mut event.what {
-            What::Enter(old, _) | What::Exit(old) => *old = call.clone(),
-            What::Run(..) => {}
+    for event in thread.events.iter_mut().skip(first).take(2) {
+        match &mut event.kind {
+            EventKind::Enter(old, _) | EventKind::Exit(old) => *old = call.clone(),
+            EventKind::Run(..) => {}
         }
     }
 }
@@ -425,7 +412,7 @@ LEAVE                                          4                  156  Region: "
     }
 
     #[test]
-    fn ranks_are_those_of_the_communicator() {
+    fn ranks_are_relative_to_the_communicator() {
         let imported = from_text(DEFINITIONS, EVENTS).unwrap();
         assert_eq!(imported.locations.iter().map(|l| l.name.label.clone().unwrap()).collect::<Vec<_>>(), ["MPI Rank 0", "MPI Rank 1"]);
         let replayed = super::super::pass(&imported, trodden_waits::AnalysisOptions::default(), false);
@@ -435,7 +422,7 @@ LEAVE                                          4                  156  Region: "
     }
 
     #[test]
-    fn a_region_that_was_not_entered_is_an_error() {
+    fn leaving_a_region_that_was_not_entered_is_an_error() {
         let text = EVENTS.replace("ENTER                                          4", "X                                              4");
         assert!(from_text(DEFINITIONS, &text).is_err());
     }

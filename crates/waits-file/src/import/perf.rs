@@ -1,9 +1,8 @@
-//! Text of `perf script` (or `perf sched script`): events of the scheduler.
+//! Reads scheduler events from the text of `perf script` or `perf sched script`.
 //!
 //! ```text
 //!   comm  1234 [001]  100.123456: sched:sched_waking: comm=worker pid=1235 prio=120 target_cpu=000
-//!   comm  1234 [001]  100.123456: sched:sched_switch: prev_comm=comm prev_pid=1234 prev_prio=120 prev_state=S ==> next_comm=x
-//! next_pid=0 ...
+//!   comm  1234 [001]  100.123456: sched:sched_switch: prev_comm=comm prev_pid=1234 prev_prio=120 prev_state=S ==> next_comm=x next_pid=0
 //!   comm  1234 [001]  100.123456: sched:sched_switch: comm:1234 [120] S ==> x:1235 [120]     (with the plugins of libtraceevent)
 //! ```
 
@@ -12,7 +11,7 @@ use super::scheduler::{Event, Scheduler, WakeUps, nanoseconds};
 use anyhow::{Result, anyhow, bail};
 use std::path::Path;
 
-/// Whether a text is the header that `perf script --header` writes, and nothing else.
+/// Whether a text consists of nothing but the header that `perf script --header` writes.
 pub fn is_header_alone(text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
     lines.peek().is_some_and(|line| line.starts_with("# ===="))
@@ -20,20 +19,16 @@ pub fn is_header_alone(text: &str) -> bool {
         && lines.all(|line| line.starts_with('#'))
 }
 
-/// Reads the text.
-///
-/// # Errors
-/// A line is damaged, or times run back.
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let wake_ups = WakeUps::of(text);
     let mut scheduler = Scheduler::new(wake_ups);
     let mut last_ns = 0;
     for (number, line) in (1..).zip(text.lines()) {
-        let place = |what: &str| anyhow!("{}:{number}: {what}: write it by `perf script`", path.display());
+        let place = |what: &str| anyhow!("{}:{number}: {what}: write the text with `perf script`", path.display());
         let Some((head, fields, event)) = wake_ups.event_of(line) else { continue };
         let time_ns = time(head).ok_or_else(|| place("no time before the event"))?;
         if time_ns < last_ns {
-            bail!("{}:{number}: its time is before that of the line in front of it", path.display());
+            bail!("{}:{number}: the event is earlier than the previous one", path.display());
         }
         last_ns = time_ns;
         match event {
@@ -43,17 +38,18 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
                 scheduler.wake(waker, number_of(woken)?, time_ns);
             }
             Event::Switch => {
-                let Some(Switch { from, name, state, to, next }) = switch(fields) else {
+                let Some(Switch { prev_pid, prev_comm, prev_state, next_pid, next_comm }) = switch(fields) else {
                     return Err(place("neither fields prev_comm, prev_pid, prev_state, next_comm and next_pid nor threads as NAME:NUMBER"));
                 };
-                scheduler.switch((number_of(from)?, name, state.starts_with('R')), (number_of(to)?, next), time_ns);
+                let prev = (number_of(prev_pid)?, prev_comm, prev_state.starts_with('R'));
+                scheduler.switch(prev, (number_of(next_pid)?, next_comm), time_ns);
             }
         }
     }
     Ok(scheduler.finish())
 }
 
-/// `... 100.123456: ` or with nine digits, in ns.
+/// Parses `... 100.123456: `, with six or nine digits, in ns.
 fn time(head: &str) -> Option<u64> {
     let word = head.split_ascii_whitespace().rev().find_map(|word| {
         let word = word.strip_suffix(':')?;
@@ -63,52 +59,51 @@ fn time(head: &str) -> Option<u64> {
     nanoseconds(seconds.parse().ok()?, fraction)
 }
 
-/// The thread that an event interrupted: the number before `[cpu]`. Its name may have brackets.
+/// Returns the thread that caused an event: the number before `[cpu]`. The thread's name may contain brackets.
 fn pid_of_head(head: &str) -> Option<u32> {
     let before = head.rsplit_once('[')?.0;
     before.split_ascii_whitespace().last()?.rsplit('/').next()?.parse().ok()
 }
 
-/// The fields of a switch.
 #[derive(Debug, PartialEq, Eq)]
 struct Switch<'a> {
-    from: &'a str,
-    name: &'a str,
-    state: &'a str,
-    to: &'a str,
-    next: &'a str,
+    prev_pid: &'a str,
+    prev_comm: &'a str,
+    prev_state: &'a str,
+    next_pid: &'a str,
+    next_comm: &'a str,
 }
 
-/// The fields of a switch, of either form. Names of threads may have anything in them, so all is found from what follows a name.
+/// Parses the fields of a switch in either form. Names of threads may contain anything, so fields are located by what follows a name.
 fn switch(fields: &str) -> Option<Switch<'_>> {
     const ARROW: &str = " ==> ";
     let arrows = || fields.match_indices(ARROW).map(|(at, _)| (&fields[..at], &fields[at + ARROW.len()..]));
     let named = |(before, after)| {
-        let (name, rest) = str::strip_prefix(before, "prev_comm=")?.rsplit_once(" prev_pid=")?;
-        let (from, rest) = rest.split_once(' ')?;
-        let state = rest.rsplit_once("prev_state=")?.1;
-        let (next, rest) = str::strip_prefix(after, "next_comm=")?.rsplit_once(" next_pid=")?;
-        Some(Switch { from, name, state: one_word(state)?, to: rest.split(' ').next()?, next })
+        let (prev_comm, rest) = str::strip_prefix(before, "prev_comm=")?.rsplit_once(" prev_pid=")?;
+        let (prev_pid, rest) = rest.split_once(' ')?;
+        let prev_state = one_word(rest.rsplit_once("prev_state=")?.1)?;
+        let (next_comm, rest) = str::strip_prefix(after, "next_comm=")?.rsplit_once(" next_pid=")?;
+        Some(Switch { prev_pid, prev_comm, prev_state, next_pid: rest.split(' ').next()?, next_comm })
     };
     let by_plugin = |(before, after)| {
-        let (thread, state) = str::rsplit_once(before, ' ')?;
-        let ((name, from), (next, to)) = (with_priority(thread)?, with_priority(after)?);
-        Some(Switch { from, name, state, to, next })
+        let (thread, prev_state) = str::rsplit_once(before, ' ')?;
+        let ((prev_comm, prev_pid), (next_comm, next_pid)) = (thread_with_priority(thread)?, thread_with_priority(after)?);
+        Some(Switch { prev_pid, prev_comm, prev_state, next_pid, next_comm })
     };
     arrows().find_map(named).or_else(|| arrows().find_map(by_plugin))
 }
 
-/// `NAME:NUMBER [PRIORITY]`.
-fn with_priority(text: &str) -> Option<(&str, &str)> {
+/// Parses `NAME:NUMBER [PRIORITY]`.
+fn thread_with_priority(text: &str) -> Option<(&str, &str)> {
     let (thread, priority) = text.trim_end().strip_suffix(']')?.rsplit_once(" [")?;
     let (name, number) = thread.rsplit_once(':')?;
     (is_number(priority.trim_start_matches('-')) && is_number(number)).then_some((name, number))
 }
 
-/// The thread that is woken, of either form: `comm=NAME pid=NUMBER prio=...` or `NAME:NUMBER [PRIORITY] CPU:000`.
+/// Returns the thread that is woken, in either form: `comm=NAME pid=NUMBER prio=...` or `NAME:NUMBER [PRIORITY] CPU:000`.
 fn woken(fields: &str) -> Option<&str> {
     let named = fields.starts_with("comm=").then(|| fields.rsplit_once(" pid=")?.1.split(' ').next()).flatten();
-    named.or_else(|| with_priority(&fields[..=fields.rfind(']')?]).map(|(_, number)| number))
+    named.or_else(|| thread_with_priority(&fields[..=fields.rfind(']')?]).map(|(_, number)| number))
 }
 
 fn one_word(text: &str) -> Option<&str> {
@@ -120,7 +115,7 @@ fn is_number(text: &str) -> bool {
 }
 
 fn number_of(text: &str) -> Result<u32> {
-    text.parse().map_err(|_| anyhow!("`{text}` is not the number of a thread"))
+    text.parse().map_err(|_| anyhow!("`{text}` is not a thread ID"))
 }
 
 #[cfg(test)]
@@ -128,15 +123,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn switches_are_read_of_both_forms_whatever_the_names_are() {
+    fn switches_are_parsed_in_both_forms_with_any_thread_names() {
         let names = ["a", "a ==> b", "next_pid=1", "my app (x)", "x ==> next_comm=y", "a:1 [120] S ==> b", "p prev_pid=3"];
         for (name, next) in names.iter().flat_map(|name| names.map(|next| (*name, next))) {
-            let expected = Switch { from: "7", name, state: "S", to: "8", next };
+            let expected = Switch { prev_pid: "7", prev_comm: name, prev_state: "S", next_pid: "8", next_comm: next };
             let named = format!("prev_comm={name} prev_pid=7 prev_prio=120 prev_state=S ==> next_comm={next} next_pid=8 next_prio=120");
             assert_eq!(switch(&named), Some(expected));
         }
         for (name, next) in [("a", "a ==> b"), ("next_pid=1", "my app (worker)"), ("a ==> b", "c d")] {
-            let expected = Switch { from: "7", name, state: "R+", to: "8", next };
+            let expected = Switch { prev_pid: "7", prev_comm: name, prev_state: "R+", next_pid: "8", next_comm: next };
             assert_eq!(switch(&format!("{name}:7 [120] R+ ==> {next} [120]")), None);
             assert_eq!(switch(&format!("{name}:7 [120] R+ ==> {next}:8 [-1]")).unwrap(), expected);
             assert_eq!(switch(&format!("{name}:7 [120] R+ ==> {next}:8 [120]")).unwrap(), expected);

@@ -1,51 +1,50 @@
-//! Events of the scheduler to calls: who slept, who woke whom.
+//! Converts scheduler events to calls.
 //!
-//! A thread that leaves the processor asleep waits for the thread that wakes it; woken by an interrupt (from the idle
-//! thread), it was blocked by something outside. One that leaves it ready to run waits for a processor. The events have
-//! no stacks: code is the thread's name.
+//! A thread that leaves the processor to sleep waits for the thread that wakes it. If an interrupt wakes it (in the idle thread), it was
+//! blocked by something outside the trace. A thread that leaves the processor ready to run waits for a processor. Scheduler events have no
+//! stacks, so code is named after threads.
 
-use super::{Imported, ImportedEvent, ImportedLocation, What, code};
+use super::{EventKind, Imported, ImportedEvent, ImportedLocation, code};
 use crate::replay::LocationName;
 use std::collections::BTreeMap;
+use trodden_text::words::plural;
 use trodden_waits::call::{ObjectId, SleepKind};
 use trodden_waits::{Call, LocationState, ProcessId};
 
-/// What a thread does at present.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum ThreadState {
     Running,
     Runnable,
-    /// Asleep; whether a thread has woken it.
+    /// Asleep. The flag is true if a thread has woken it.
     Asleep(bool),
 }
 
 struct Thread {
     name: String,
-    doing: Doing,
+    state: ThreadState,
     begin_ns: u64,
     events: Vec<ImportedEvent>,
 }
 
-/// An event of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Switch,
-    /// A thread is woken.
     Wake,
 }
 
-/// What a trace says of wake-ups.
+/// How a trace records wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeUps {
-    /// `sched_waking`, which the waker itself causes.
+    /// By `sched_waking`, which occurs in the waker.
     Waking,
-    /// Only `sched_wakeup`: an older event, which may be another processor's that makes the woken thread ready to run.
+    /// Only by `sched_wakeup`, an older event, which may occur on the processor of the woken thread.
     Wakeup,
+    /// Not at all.
     Missing,
 }
 
 impl WakeUps {
-    /// What a text has.
+    /// Determines how a text records wake-ups.
     pub fn of(text: &str) -> WakeUps {
         let has = |name: &str| text.contains(name);
         match (has("sched_waking: "), has("sched_wakeup: ")) {
@@ -55,7 +54,7 @@ impl WakeUps {
         }
     }
 
-    /// A line that has an event: what is in front of it, and its fields.
+    /// Splits a line with an event into the text before the event's name, its fields, and its kind. `None` without event.
     pub fn event_of(self, line: &str) -> Option<(&str, &str, Event)> {
         let wake = if self == WakeUps::Waking { "sched_waking: " } else { "sched_wakeup: " };
         let found = [("sched_switch: ", Event::Switch), (wake, Event::Wake)];
@@ -63,14 +62,14 @@ impl WakeUps {
     }
 }
 
-/// A time of whole seconds and a fraction, at most nine digits of which count, in ns.
+/// Converts seconds and up to nine digits of their fraction to ns.
 pub fn nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
     let digits = fraction.len().min(9) as u32;
     let fraction: u64 = fraction.get(..digits as usize)?.parse().ok()?;
     seconds.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - digits))
 }
 
-/// The threads of a trace, while its events come in order of time.
+/// Conversion of a trace. Events must be added in order of time.
 pub struct Scheduler {
     imported: Imported,
     threads: BTreeMap<u32, Thread>,
@@ -80,96 +79,96 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Before the first event.
     pub fn new(wake_ups: WakeUps) -> Scheduler {
         let mut imported = Imported::default();
         code(&mut imported.names, &["(start)"], None, "", 0);
         Scheduler { imported, threads: BTreeMap::new(), wake_ups, events: 0, sleeps: 0 }
     }
 
-    /// A thread leaves a processor, ready to run or asleep, and another one gets it.
-    pub fn switch(&mut self, (from, name, is_ready): (u32, &str, bool), (to, next): (u32, &str), time_ns: u64) {
+    /// Adds a context switch from one thread, which remains ready to run or sleeps, to another.
+    pub fn switch(&mut self, from: (u32, &str, bool), to: (u32, &str), time_ns: u64) {
         self.events += 1;
-        self.leave((from, name, is_ready), time_ns);
-        self.arrive((to, next), time_ns);
+        self.switch_out(from, time_ns);
+        self.switch_in(to, time_ns);
     }
 
-    /// A thread, or an interrupt (0), wakes another.
+    /// Adds a wake-up by a thread, or by an interrupt if `waker` is 0.
     pub fn wake(&mut self, waker: u32, woken: u32, time_ns: u64) {
         self.events += 1;
         let by_thread = waker != 0;
-        if let Some(Thread { doing: Doing::Asleep(is_woken), .. }) = self.threads.get_mut(&woken) {
+        if let Some(Thread { state: ThreadState::Asleep(is_woken), .. }) = self.threads.get_mut(&woken) {
             *is_woken |= by_thread;
         }
         if let Some(thread) = self.threads.get_mut(&waker).filter(|_| by_thread) {
             let site = code(&mut self.imported.names, &[&thread.name], Some("wake"), "", 0);
             let own = code(&mut self.imported.names, &[&thread.name], None, "", 0);
             let wake = Call::Wake(ObjectId(u64::from(woken)), 1);
-            let events = [What::Run(own, LocationState::Computing), What::Enter(wake.clone(), site), What::Exit(wake)];
-            thread.events.extend(events.map(|what| ImportedEvent { time_ns, what }));
+            let events = [EventKind::Run(own, LocationState::Computing), EventKind::Enter(wake.clone(), site), EventKind::Exit(wake)];
+            thread.events.extend(events.map(|kind| ImportedEvent { time_ns, kind }));
         }
     }
 
-    fn leave(&mut self, (id, name, is_ready): (u32, &str, bool), time_ns: u64) {
+    fn switch_out(&mut self, (id, name, is_ready): (u32, &str, bool), time_ns: u64) {
         if id == 0 {
             return;
         }
         let thread = thread(&mut self.threads, id, name, time_ns);
         let own = code(&mut self.imported.names, &[name], None, "", 0);
-        thread.events.push(ImportedEvent { time_ns, what: What::Run(own, LocationState::Computing) });
+        thread.events.push(ImportedEvent { time_ns, kind: EventKind::Run(own, LocationState::Computing) });
         if is_ready {
-            thread.doing = Doing::Runnable;
+            thread.state = ThreadState::Runnable;
         } else {
             let site = code(&mut self.imported.names, &[name], Some("sleep"), "", 0);
-            thread.doing = Doing::Asleep(false);
+            thread.state = ThreadState::Asleep(false);
             self.sleeps += 1;
-            // How it ends is known when it is woken.
-            thread.events.push(ImportedEvent { time_ns, what: What::Enter(Call::Blocked, site) });
+            // Replaced on switching in if another thread has woken it.
+            thread.events.push(ImportedEvent { time_ns, kind: EventKind::Enter(Call::Blocked, site) });
         }
     }
 
-    fn arrive(&mut self, (id, name): (u32, &str), time_ns: u64) {
+    fn switch_in(&mut self, (id, name): (u32, &str), time_ns: u64) {
         if id == 0 {
             return;
         }
         let thread = thread(&mut self.threads, id, name, time_ns);
-        match thread.doing {
-            Doing::Running => {}
-            Doing::Runnable => {
+        match thread.state {
+            ThreadState::Running => {}
+            ThreadState::Runnable => {
                 let queue = code(&mut self.imported.names, &[name, "(waits for a processor)"], None, "", 0);
-                thread.events.push(ImportedEvent { time_ns, what: What::Run(queue, LocationState::Blocked) });
+                thread.events.push(ImportedEvent { time_ns, kind: EventKind::Run(queue, LocationState::Blocked) });
             }
-            Doing::Asleep(is_woken) => {
+            ThreadState::Asleep(is_woken) => {
                 let call = if is_woken { Call::Sleep(ObjectId(u64::from(id)), SleepKind::Futex, true) } else { Call::Blocked };
-                if let Some(ImportedEvent { what: What::Enter(entered, _), .. }) = thread.events.last_mut() {
+                if let Some(ImportedEvent { kind: EventKind::Enter(entered, _), .. }) = thread.events.last_mut() {
                     *entered = call.clone();
                 }
-                thread.events.push(ImportedEvent { time_ns, what: What::Exit(call) });
+                thread.events.push(ImportedEvent { time_ns, kind: EventKind::Exit(call) });
             }
         }
-        thread.doing = Doing::Running;
+        thread.state = ThreadState::Running;
     }
 
-    /// After the last event.
+    /// Completes the conversion after the last event.
     pub fn finish(self) -> Imported {
         let Scheduler { mut imported, threads, wake_ups, events, sleeps } = self;
-        imported.notes.push(format!("{events} events of the scheduler without stacks: code is named by threads"));
+        let events = plural(events.into(), "scheduler event", "scheduler events");
+        imported.notes.push(format!("{events} without call stacks: code is named after threads"));
         match wake_ups {
             WakeUps::Waking => {}
             WakeUps::Wakeup => imported.notes.push(
-                "the trace has no events sched_waking: wakers are those of sched_wakeup, which is often recorded on the processor of \
-                    the woken thread instead"
+                "the trace has no events sched_waking: wakers are taken from sched_wakeup, which often occurs on the processor of the \
+                    woken thread instead"
                     .into(),
             ),
             WakeUps::Missing => imported.notes.push(format!(
-                "the trace has no events sched_waking or sched_wakeup, so nothing says who ended its {sleeps} sleeps: record \
-                    sched_waking, too"
+                "the trace has no events sched_waking or sched_wakeup, so it does not tell who ended its {}. Record sched_waking as well",
+                plural(sleeps.into(), "sleep", "sleeps")
             )),
         }
         for (id, thread) in threads {
             let label = Some(format!("{} {id}", thread.name));
             let name = LocationName { process: id, label, ..LocationName::default() };
-            // Objects are threads, of all processes at once.
+            // Objects stand for threads, which any process may wake, so they belong to one common process.
             let process = ProcessId(0);
             imported.locations.push(ImportedLocation { name, process, begin_ns: thread.begin_ns, events: thread.events });
         }
@@ -178,5 +177,10 @@ impl Scheduler {
 }
 
 fn thread<'a>(threads: &'a mut BTreeMap<u32, Thread>, id: u32, name: &str, time_ns: u64) -> &'a mut Thread {
-    threads.entry(id).or_insert_with(|| Thread { name: name.to_owned(), doing: Doing::Running, begin_ns: time_ns, events: Vec::new() })
+    threads.entry(id).or_insert_with(|| Thread {
+        name: name.to_owned(),
+        state: ThreadState::Running,
+        begin_ns: time_ns,
+        events: Vec::new(),
+    })
 }
