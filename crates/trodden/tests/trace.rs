@@ -341,7 +341,7 @@ fn a_profile_of_a_trace_has_its_paths() {
 fn limits_and_secrets() {
     let folder = Folder::new();
     let output = folder.record(&["--runs", "1", "--collector", "ptrace", "--max-size", "1k"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
-    assert!(errors(&output).contains("ended by its limit"), "{}", errors(&output));
+    assert!(errors(&output).contains("a limit or a request ended the trace"), "{}", errors(&output));
     assert!(output.status.success(), "{}", errors(&output));
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(std::fs::metadata(folder.path("t.trace")).unwrap().permissions().mode() & 0o777, 0o600);
@@ -355,7 +355,7 @@ fn what_cannot_be_traced_is_named() {
         assert_eq!(output.status.code(), Some(2), "{program:?}");
         assert!(errors(&output).contains(text), "{program:?}: {}", errors(&output));
     };
-    says(&["./nothing-here"], "there is no program `./nothing-here`");
+    says(&["./nothing-here"], "cannot find the program `./nothing-here`");
     says(&["./input"], "is no ELF file");
     std::fs::write(folder.path("script"), "#!/bin/sh\n").unwrap();
     says(&["./script"], "give its interpreter's program");
