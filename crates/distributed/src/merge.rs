@@ -194,7 +194,7 @@ impl<'a> Hits<'a> {
             block: self.code.code.block_at(*at),
             is_jump: self.jumps.binary_search(at).is_ok(),
             last_target: NOWHERE,
-            behind: None,
+            target_block: None,
         };
         let sites = if self.steps { Vec::new() } else { self.sites.iter().map(about).collect() };
         let Hits { code, sites: addresses, steps, .. } = *self;
@@ -209,7 +209,7 @@ struct SiteState {
     /// The most recent target of the jump.
     last_target: u64,
     /// The block at that target, if it is an unwatched piece after a call: only the target shows that it was entered.
-    behind: Option<TraceBlock>,
+    target_block: Option<TraceBlock>,
 }
 
 /// A replay in progress.
@@ -230,16 +230,16 @@ impl HitReplay<'_> {
             self.threads.push((Replay::new(self.code, ThreadNumber(self.threads.len() as u32)), None));
         }
         let (replay, jump) = &mut self.threads[number];
-        let (block, behind) = match (self.steps, jump.take()) {
+        let (block, target_block) = match (self.steps, jump.take()) {
             (true, _) => (self.code.code.block_at(symbol & !(TRANSFER | RESUMED)), None),
             (false, Some(site)) => {
                 let about = &mut self.sites[site];
                 if symbol != about.last_target {
                     about.last_target = symbol;
-                    about.behind = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
+                    about.target_block = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
                     self.targets.extend((symbol != NOWHERE).then(|| (self.addresses[site], symbol)));
                 }
-                (about.block, about.behind)
+                (about.block, about.target_block)
             }
             (false, None) => {
                 let about = &self.sites[symbol as usize];
@@ -250,7 +250,7 @@ impl HitReplay<'_> {
                 (about.block, None)
             }
         };
-        block.into_iter().chain(behind).try_for_each(|block| replay.see_block(block, &mut |event| writer.push(thread, event)))
+        block.into_iter().chain(target_block).try_for_each(|block| replay.see_block(block, &mut |event| writer.push(thread, event)))
     }
 
     /// Writes how the threads ended, and returns what the replay found out.

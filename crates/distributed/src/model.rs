@@ -75,7 +75,7 @@ impl Unwinding {
 
     /// All sites, in ascending order.
     pub fn sites(&self) -> Vec<u64> {
-        let twice = self.twice.iter().flat_map(|(behind, (call, entry))| [*behind, *call, *entry]);
+        let twice = self.twice.iter().flat_map(|(after, (call, entry))| [*after, *call, *entry]);
         let all: BTreeSet<u64> = self.pads.iter().chain(&self.throws).copied().chain(twice).collect();
         all.into_iter().collect()
     }
@@ -318,7 +318,7 @@ impl ModelBuilder<'_> {
         for call in graph.calls_in(index) {
             match call.kind {
                 CallKind::Call => match self.call(graph, call, at, parts) {
-                    Some(behind) => at = behind,
+                    Some(after) => at = after,
                     None => return,
                 },
                 CallKind::TailCall => {
@@ -372,16 +372,16 @@ impl ModelBuilder<'_> {
         if self.unwinds {
             parts.unwinding.push(at);
         }
-        let behind = call.return_address.filter(|_| call.returns != Returns::Never)?;
+        let after = call.return_address.filter(|_| call.returns != Returns::Never)?;
         // A block that starts there gets its edge from the successor list.
-        let starts_block = graph.block_starting_at(behind).is_some();
-        let twice = call.returns == Returns::Twice && self.unwinds && self.may_land_at(behind);
-        if twice && let Some(block) = graph.block_starting_at(behind) {
+        let starts_block = graph.block_starting_at(after).is_some();
+        let twice = call.returns == Returns::Twice && self.unwinds && self.may_land_at(after);
+        if twice && let Some(block) = graph.block_starting_at(after) {
             parts.second_returns.push(Node(block.0));
         }
         match (is_branch || twice || pad.is_some()) && !starts_block {
             true => {
-                let next = parts.node(NodeKind::Continuation, Some(behind));
+                let next = parts.node(NodeKind::Continuation, Some(after));
                 parts.edge(at, next, WitnessEdgeKind::Flow);
                 if twice {
                     parts.second_returns.push(next);

@@ -41,11 +41,11 @@ fn cuts(
     let mut cuts: Cuts = calls.filter_map(|c| Some((c.return_address.filter(|r| is_inside(*r))?, c.address))).collect();
     if further.range(block.start + 1..block.end_address()).next().is_some() {
         let mut at = block.start;
-        while let Some(behind) = next(at).filter(|behind| is_inside(*behind)) {
-            if further.contains(&behind) {
-                cuts.insert(behind, at);
+        while let Some(after) = next(at).filter(|after| is_inside(*after)) {
+            if further.contains(&after) {
+                cuts.insert(after, at);
             }
-            at = behind;
+            at = after;
         }
     }
     cuts
@@ -69,9 +69,9 @@ impl<'f> Pieces<'f> {
         let mut all: Vec<(CodeBlock, usize)> = Vec::new();
         for (number, (block, cuts)) in old.iter().zip(cuts).enumerate() {
             let mut start = block.start;
-            for (&behind, &last) in cuts {
-                all.push((CodeBlock { start, size: behind - start, last, end: BlockEnd::FallThrough }, number));
-                start = behind;
+            for (&after, &last) in cuts {
+                all.push((CodeBlock { start, size: after - start, last, end: BlockEnd::FallThrough }, number));
+                start = after;
             }
             all.push((CodeBlock { start, size: block.end_address() - start, ..*block }, number));
         }
@@ -114,9 +114,9 @@ impl<'f> Pieces<'f> {
         }
         for (block, cuts) in self.old.iter().zip(self.cuts) {
             let mut start = block.start;
-            for &behind in cuts.keys() {
-                edges.push((CodeEdge { from: self.index(start), to: self.index(behind), kind: CodeEdgeKind::FallThrough }, 1.0));
-                start = behind;
+            for &after in cuts.keys() {
+                edges.push((CodeEdge { from: self.index(start), to: self.index(after), kind: CodeEdgeKind::FallThrough }, 1.0));
+                start = after;
             }
         }
         edges.sort_by_key(|(edge, _)| *edge);
@@ -153,7 +153,7 @@ pub fn unwatched_pieces(
     let mut unwatched = pieces.clone();
     for (function, call) in graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |call| (f, call))) {
         if !shows_its_return(call, image, unwinds, returns) {
-            call.return_address.into_iter().for_each(|behind| _ = unwatched.remove(&behind));
+            call.return_address.into_iter().for_each(|after| _ = unwatched.remove(&after));
         }
         if unwinds && may_leave_unseen(call, image, returns) {
             unwatched.remove(&function.block(call.block).start);

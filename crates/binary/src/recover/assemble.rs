@@ -1,8 +1,7 @@
-//! Blocks, edges and calls of what was explored.
+//! Construction of blocks, edges and calls from an exploration.
 //!
-//! A block starts at an entry, a branch target, a landing pad, or behind a branch or return that something reaches; it
-//! runs until the next instruction starts another block, or nothing follows. Where code jumps into an instruction, two
-//! blocks overlap, and run on together.
+//! A block starts at an entry, a branch target, a landing pad, or after a branch or return. It ends where another block starts or control
+//! does not continue. If code jumps into the middle of an instruction, two blocks overlap and share their end.
 
 use super::explore::{CodeFlow, Explored, LOCK_PREFIX, Resolution};
 use super::padding;
@@ -11,7 +10,7 @@ use crate::graph::*;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Makes the graphs.
+/// Builds the graphs of all functions.
 pub fn assemble(explored: &Explored, families: &Families) -> ProgramGraph {
     let mut doubts: HashMap<u64, Vec<Uncertainty>> = HashMap::new();
     for uncertain in &explored.uncertain {
@@ -33,7 +32,7 @@ pub fn assemble(explored: &Explored, families: &Families) -> ProgramGraph {
     ProgramGraph { functions, stubs, stub_ranges, code_ranges, unknown_ranges, observations: explored.known.observations.clone() }
 }
 
-/// Code that no function has and no unwind table describes, without padding.
+/// Ranges of code, apart from padding, that no function contains and no unwind entry describes.
 fn unknown(explored: &Explored, functions: &[FunctionGraph], code: &[Range<u64>]) -> Vec<Range<u64>> {
     let described = explored.frames.frames.iter().map(|f| f.start..f.end);
     let mut known: Vec<Range<u64>> = functions.iter().flat_map(|f| f.ranges.clone()).chain(described).collect();
@@ -61,7 +60,7 @@ struct Function<'e, 'k, 'a> {
     doubts: Vec<Uncertainty>,
 }
 
-/// Control that leaves an instruction.
+/// A transfer of control out of an instruction.
 enum Transfer {
     Edge(u64, CodeEdgeKind),
     Call(CallKind, CodeCallee),
@@ -122,13 +121,13 @@ impl Function<'_, '_, '_> {
         self.ranges.iter().any(|r| r.contains(&address))
     }
 
-    /// Where the function is entered; the main entry first.
+    /// The entries of the function, the main one first.
     fn entries(&self) -> Vec<u64> {
         let is_cold_part = |at: &u64| self.explored.known.symbols.get(at).is_some_and(|name| is_cold(name));
         let mut entries: BTreeSet<u64> = self.regions.iter().copied().filter(|at| self.explored.is_function_start(*at)).collect();
         entries.extend(self.ranges.iter().flat_map(|r| self.explored.called.range(r.clone())));
         entries.retain(|at| self.explored.instructions.contains_key(at) && !is_cold_part(at));
-        // Without symbols a cold part that leaves the stack as it is looks like a function. Nothing calls it or keeps its address.
+        // Without symbols, a cold part at entry stack depth looks like a function, but nothing calls it or takes its address.
         if entries.iter().any(|at| self.explored.is_used_as_function(*at)) {
             entries.retain(|at| self.explored.is_used_as_function(*at));
         }
@@ -137,7 +136,7 @@ impl Function<'_, '_, '_> {
             let first = first.or_else(|| self.reached().next().map(|(at, _)| at));
             entries.insert(first.unwrap_or(self.regions[0]));
         }
-        // A function with a symbol gives the name.
+        // An entry with a symbol becomes the main one.
         let mut entries: Vec<u64> = entries.into_iter().collect();
         if let Some(named) = entries.iter().position(|at| self.explored.known.names.contains_key(at)) {
             entries[..=named].rotate_right(1);
@@ -181,7 +180,7 @@ impl Function<'_, '_, '_> {
         starts
     }
 
-    /// A call that was seen to return.
+    /// Whether an observation is the return of a call.
     fn is_return(&self, seen: &GraphObservation) -> bool {
         let reached = self.explored.instructions.get(&seen.from);
         reached.is_some_and(|r| matches!(r.flow, CodeFlow::Call(_) | CodeFlow::CallIndirect) && seen.from + u64::from(r.size) == seen.to)
@@ -288,7 +287,7 @@ impl Function<'_, '_, '_> {
         }
     }
 
-    /// Control goes to an address: inside by an edge, outside by a tail call.
+    /// A transfer to an address: an edge within the function, or else a call.
     fn to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
         if self.is_inside(to) && self.explored.instructions.contains_key(&to) {
             return Transfer::Edge(to, kind);
@@ -332,7 +331,7 @@ impl Function<'_, '_, '_> {
         self.doubts.extend(overlaps);
     }
 
-    /// Notes bytes of described code that nothing reaches and that are no padding.
+    /// Records unreached bytes in described code that are not padding.
     fn note_unreached(&mut self, covered: &[Range<u64>]) {
         let mut gaps = Vec::new();
         for range in self.ranges.iter().filter(|r| self.explored.frames.at(r.start).is_some()) {
@@ -355,7 +354,7 @@ impl Function<'_, '_, '_> {
     }
 }
 
-/// Addresses that blocks cover, ascending and joined.
+/// The address ranges covered by blocks, ascending, with adjacent ranges joined.
 fn covered(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for block in blocks {

@@ -240,11 +240,11 @@ impl<'a> Recording<'a> {
     /// What the first run has shown, as input for the model of the runs that repeat it.
     fn observed_in(&self, first: &FirstRun) -> ObservedCalls {
         let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
-        let behind = landed.first().copied().filter(|_| landed.len() == 1);
+        let after = landed.first().copied().filter(|_| landed.len() == 1);
         let twice = Unwinding::from_graphs(&self.graphs).twice;
         let once = |place: &u64| twice.get(place).is_some_and(|(_, entry)| first.entered_once.contains(entry));
         let ended_before = first.outcome.followed.stack.first().copied();
-        ObservedCalls { only_landing: behind.filter(once), targets, throws, landed, ended_before }
+        ObservedCalls { only_landing: after.filter(once), targets, throws, landed, ended_before }
     }
 
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<u8> {

@@ -202,7 +202,7 @@ impl KnownCode {
     }
 
     fn has(&self, address: u64) -> bool {
-        let behind = self.covered.partition_point(|range| range.start <= address);
-        self.covered[..behind].last().is_some_and(|range| range.contains(&address))
+        let after = self.covered.partition_point(|range| range.start <= address);
+        self.covered[..after].last().is_some_and(|range| range.contains(&address))
     }
 }
