@@ -14,8 +14,7 @@ use object::{Object, ObjectSection};
 const SECTION_TYPE: u32 = 0x6fff_4c0a;
 /// The section's usual name, for messages.
 const SECTION: &str = ".llvm_bb_addr_map";
-/// Supported versions.
-const VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
+const SUPPORTED_VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
 
 /// Properties of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -188,7 +187,7 @@ impl Features {
 fn function(reader: &mut Reader) -> Result<MapFunction, String> {
     let start = reader.at;
     let version = reader.byte()?;
-    if !VERSIONS.contains(&version) {
+    if !SUPPORTED_VERSIONS.contains(&version) {
         return Err(format!("byte {start}: version {version} is not supported (only 2 to 5 are): build with LLVM 19 to 22"));
     }
     let features = Features(if version < 5 { u16::from(reader.byte()?) } else { u16::from_le_bytes(reader.take()?) });

@@ -52,7 +52,6 @@ impl Loadable for Binary {
     }
 }
 
-/// A mapping.
 #[derive(Clone, Copy, Debug)]
 struct Mapped {
     start: u64,

@@ -10,8 +10,8 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use std::path::{Path, PathBuf};
 
 /// Offsets in `struct elf_prstatus`: the thread ID, and the saved instruction pointer.
-const THREAD_AT: usize = 32;
-const INSTRUCTION_AT: usize = 112 + 16 * 8;
+const THREAD_ID_OFFSET: usize = 32;
+const INSTRUCTION_POINTER_OFFSET: usize = 112 + 16 * 8;
 
 /// A core file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,8 +85,8 @@ impl CoreFile {
 }
 
 fn thread(status: &[u8]) -> Option<CoreThread> {
-    let thread = status.get(THREAD_AT..THREAD_AT + 4)?;
-    Some(CoreThread { thread: u32::from_le_bytes(thread.try_into().ok()?), address: u64_at(status, INSTRUCTION_AT)? })
+    let thread = status.get(THREAD_ID_OFFSET..THREAD_ID_OFFSET + 4)?;
+    Some(CoreThread { thread: u32::from_le_bytes(thread.try_into().ok()?), address: u64_at(status, INSTRUCTION_POINTER_OFFSET)? })
 }
 
 /// Parses `NT_FILE`: a count, the page size, for each file its addresses and its offset in pages, and then the file names.

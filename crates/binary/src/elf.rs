@@ -71,9 +71,6 @@ impl Binary {
     }
 
     /// Parses the content of a file. `path` is used in messages.
-    ///
-    /// # Errors
-    /// See [`Binary::read`].
     pub fn parse(path: &Path, data: Arc<[u8]>) -> Result<Binary, BinaryError> {
         check_header(path, &data)?;
         let data = crate::headerless::with_sections(&data).map_or(data, Arc::from);
@@ -174,7 +171,6 @@ impl Binary {
     }
 }
 
-/// Parses the ELF headers.
 pub(crate) fn parsed<'a>(path: &Path, data: &'a [u8]) -> Result<ElfFile64<'a>, BinaryError> {
     ElfFile64::parse(data).map_err(|e| BinaryError::damaged(path, format!("ELF header: {e}")))
 }

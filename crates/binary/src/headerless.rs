@@ -22,7 +22,6 @@ const RIP_RELATIVE_JUMP: [u8; 2] = [0xff, 0x25];
 const AFTER_STUB_JUMP: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// A reconstructed section header.
 struct Section {
     name: &'static str,
     kind: u32,
@@ -89,14 +88,12 @@ impl Image<'_> {
         self.data.get(start..(segment.offset + segment.size) as usize)
     }
 
-    /// The entries of the dynamic section by tag.
     fn dynamic(&self, at: &Range<u64>) -> BTreeMap<u64, u64> {
         let Some(bytes) = self.bytes(at.start) else { return BTreeMap::new() };
         let entries = bytes.chunks_exact(16).take(((at.end - at.start) / 16) as usize);
         entries.filter_map(|e| Some((u64_at(e, 0)?, u64_at(e, 8)?))).take_while(|(tag, _)| *tag != 0).collect()
     }
 
-    /// Adds the sections for the loader's tables.
     fn tables(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<Section>) {
         const WRITABLE: u64 = 3;
         let tag = |tag: u64| tags.get(&tag).copied();
@@ -220,7 +217,6 @@ impl Image<'_> {
         runs
     }
 
-    /// The file with the section headers appended.
     fn with_headers(&self, sections: &[Section]) -> Vec<u8> {
         let mut names = vec![0];
         let place = |name: &str| sections.iter().position(|s| s.name == name).map_or(0, |at| at as u32 + 1);

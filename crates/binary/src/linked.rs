@@ -43,7 +43,6 @@ impl ProgramGraph {
         all
     }
 
-    /// Adds an offset to all addresses.
     fn shift(&mut self, by: u64) {
         self.functions.iter_mut().for_each(|f| f.shift(by));
         for stub in &mut self.stubs {

@@ -69,9 +69,6 @@ const MAX_INFERRED_BLOCKS: usize = 2;
 
 impl ProbeGraph {
     /// Builds the graph of a function of an image.
-    ///
-    /// # Errors
-    /// The function's map is damaged.
     pub fn new(image: &ProbedImage, function: ProbedFunction) -> Result<ProbeGraph, MapError> {
         let map = image.map(function);
         let (graph, dag) = (map.graph()?, map.dag()?);

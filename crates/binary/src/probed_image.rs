@@ -65,7 +65,6 @@ pub struct ProbedImage {
     fixed: bool,
 }
 
-/// A function symbol.
 struct Symbol {
     name: String,
     file: String,

@@ -1,12 +1,10 @@
-//! The section `.pseudo_probe` as LLVM 22 writes it.
-//!
+//! The section `.pseudo_probe` as LLVM 22 writes it (`MCPseudoProbe.h`). Numbers are LEB128. A body that is not inlined begins with a
+//! sentinel probe, whose eight bytes are the hash of the symbol that deltas start from. The symbol is known otherwise.
 //! ```text
 //! body     function u64 | number of probes | number of inlined bodies | probes | inlined bodies, each after its call's probe number
 //! probe    number | byte: type 4 bits, attribute 3 bits, delta flag 1 bit | address | discriminator, if the attribute says so
 //! address  signed delta from the previous probe, or eight bytes
 //! ```
-//! Numbers are LEB128. A body that is not inlined begins with a sentinel probe, whose eight bytes are the hash of the symbol that deltas
-//! start from. The hash is ignored, since the symbol is known otherwise. Source: LLVM's `MCPseudoProbe.h`.
 
 use gimli::{EndianSlice, LittleEndian, Reader};
 

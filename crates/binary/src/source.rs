@@ -149,7 +149,6 @@ fn content<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String
     }
 }
 
-/// Possible paths of a binary's separate debug file.
 fn debug_files(binary: &Binary) -> Vec<PathBuf> {
     let mut files = Vec::new();
     if let Some((first, rest)) = binary.build_id().and_then(|id| id.split_at_checked(2)) {

@@ -9,7 +9,6 @@ use std::process::Command;
 use tempfile::TempDir;
 use trodden_binary::{AddressMap, MapBlock};
 
-/// The map as `llvm-readobj` reads it.
 fn by_llvm(file: &Path) -> Vec<Value> {
     let output =
         Command::new("llvm-readobj-22").args(["--elf-output-style=JSON", "--bb-addr-map"]).arg(file).output().expect("llvm-readobj-22");
@@ -17,7 +16,6 @@ fn by_llvm(file: &Path) -> Vec<Value> {
     all[0]["BBAddrMap"].as_array().expect("functions").iter().map(|f| f["Function"].clone()).collect()
 }
 
-/// The content of the section.
 fn content(file: &Path) -> Vec<u8> {
     let data = std::fs::read(file).unwrap();
     let file = object::File::parse(&*data).unwrap();

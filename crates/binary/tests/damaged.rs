@@ -6,7 +6,6 @@ use tempfile::TempDir;
 use trodden_binary::graph::ProgramGraph;
 use trodden_binary::{AddressMap, Binary};
 
-/// A pseudo-random number generator (xorshift).
 struct Random(u64);
 
 impl Random {

@@ -17,7 +17,6 @@ use trodden_binary::{AddressMap, Binary, MapBlock, recover};
 /// Percentage of the reachable starts and edges that must be found.
 const MIN_PERCENT_FOUND: f64 = 99.9;
 
-/// The result of a comparison.
 struct Compared {
     starts: usize,
     starts_found: usize,

@@ -8,7 +8,6 @@ use anyhow::{Result, ensure};
 use std::collections::HashSet;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
-/// Checks that a trace has a thread.
 pub(crate) fn check_thread(trace: &TraceFile, thread: Option<u32>) -> Result<()> {
     let last = trace.threads().saturating_sub(1);
     ensure!(thread.is_none_or(|t| t <= last), "the trace has no thread {}: its threads are 0 to {last}", thread.unwrap_or(0));
@@ -51,9 +50,6 @@ pub enum CallStep {
 }
 
 /// Calls `see` with each step of a thread and the number of the thread's blocks before it. Calls still open at the end are closed there.
-///
-/// # Errors
-/// The trace cannot be read, or `see` failed.
 pub fn walk(trace: &TraceFile, thread: ThreadNumber, left_out: &LeftOut, mut see: impl FnMut(CallStep, u64) -> Result<()>) -> Result<()> {
     // Whether each open call is shown; `None` if it has not reached its first block yet.
     let mut open: Vec<Option<bool>> = Vec::new();

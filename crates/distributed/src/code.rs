@@ -86,9 +86,6 @@ impl Code {
     }
 
     /// All blocks, for the trace, and the source files that their lines refer to.
-    ///
-    /// # Errors
-    /// The line tables are damaged.
     pub fn blocks_about(&self, traced: &Files) -> Result<(Vec<BlockAbout>, Vec<String>)> {
         let sources = traced.sources()?;
         let mut files: HashMap<String, u32> = HashMap::new();
@@ -128,7 +125,6 @@ impl Code {
     }
 }
 
-/// The lines of a block's instructions.
 fn lines_of(source: &SourceLocations, binary: &Binary, address: u64, size: u64) -> Vec<(String, u32)> {
     let mut lines = Vec::new();
     let mut at = address;

@@ -31,7 +31,6 @@ struct Cursor<'a> {
 /// A key that is equal for blocks considered equal.
 type Key = u64;
 
-/// A step in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Block(Key),

@@ -8,7 +8,6 @@ use trodden_witness::WitnessKind;
 use trodden_witness::automaton::{AutomatonState, StateAction};
 use trodden_witness::pushdown::Pushdown;
 
-/// A call in progress.
 struct Frame {
     call: AutomatonState,
     parent: Stack,
@@ -31,7 +30,7 @@ pub struct MissingStep {
 }
 
 /// The first step that the model lacks in an execution, given by the addresses of its blocks; `None` if it has all.
-pub fn first_missing(model: &Model, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
+pub fn first_missing_step(model: &Model, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
     let pushdown = Pushdown::new(&model.program, WitnessKind::Nodes);
     let mut possible: Vec<(AutomatonState, Stack)> = vec![(pushdown.root(), None)];
     let mut from = None;

@@ -20,18 +20,12 @@ struct File {
 
 impl Files {
     /// Reads the files of a trace again.
-    ///
-    /// # Errors
-    /// One can no longer be read.
     pub fn of_trace(trace: &TraceFile) -> Result<Files> {
         let about = trace.about();
         Files::read([&about.image].into_iter().chain(&about.libraries).map(Path::new))
     }
 
     /// Reads files, the program first.
-    ///
-    /// # Errors
-    /// A file cannot be read, or is damaged.
     pub fn read<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<Self> {
         let read = |path: &Path| {
             let binary = Binary::read(path)?;

@@ -213,8 +213,8 @@ pub fn leaves_frames(name: &str) -> bool {
 /// Whether a function of another file may switch to another stack, as coroutine libraries do. Functions of the C and C++ runtimes are
 /// recognised by their symbol versions; among these, only the context functions do so.
 pub fn import_switches_stacks(name: &str) -> bool {
-    const OF_LANGUAGES: &[&str] = &["@GLIBC_", "@GLIBCXX_", "@CXXABI_", "@GCC_"];
-    matches!(unversioned(name), "swapcontext" | "setcontext") || !OF_LANGUAGES.iter().any(|version| name.contains(version))
+    const RUNTIME_VERSIONS: &[&str] = &["@GLIBC_", "@GLIBCXX_", "@CXXABI_", "@GCC_"];
+    matches!(unversioned(name), "swapcontext" | "setcontext") || !RUNTIME_VERSIONS.iter().any(|version| name.contains(version))
 }
 
 /// A symbol name without its version.

@@ -29,8 +29,8 @@ pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Resu
 /// Finds a library by its full name, such as `libz.so.1`, or its stem, such as `libz`.
 fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
     let loaded = match process {
-        Some(process) => of_process(process)?,
-        None => of_program(program)?,
+        Some(process) => libraries_of_process(process)?,
+        None => libraries_of_program(program)?,
     };
     let fits = |file: &str| file == name || file.strip_prefix(name).is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'));
     let found = loaded.iter().find(|(called, path)| fits(called) || path.file_name().is_some_and(|n| fits(&n.to_string_lossy())));
@@ -49,7 +49,7 @@ fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
 }
 
 /// Names and files of the libraries that the program's loader would load.
-fn of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
+fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     let binary = Binary::read(program)?;
     let (_, loader) = binary.section(".interp").with_context(|| {
         format!("{} names no loader, so its libraries cannot be looked up: pass the path of the library", program.display())
@@ -68,7 +68,7 @@ fn of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
 }
 
 /// Names and paths of the files that a process has mapped.
-fn of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
+fn libraries_of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("there is no process {process}"))?;
     let mut files: Vec<PathBuf> = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..]))).collect();
     files.dedup();

@@ -8,7 +8,6 @@ use trodden_trace::{Sink, SinkFlow, ThreadNumber};
 
 /// Number of hits in a chunk; the last chunk of a thread may be shorter.
 const CHUNK_SIZE: usize = 1 << 16;
-/// Maximum number of chunks in the queue.
 const MAX_QUEUED_CHUNKS: usize = 16;
 
 /// Chunks of hits, in order within each thread.

@@ -146,7 +146,7 @@ pub fn describe_witness(model: &Model, code: &Code, witness: Witness) -> String 
 }
 
 /// The input for replaying a single run that watched every block of every thread, or every instruction.
-pub struct Hits<'a> {
+pub struct RunHits<'a> {
     /// The replayed code.
     pub code: &'a ReplayedCode<'a>,
     /// The sites of the run.
@@ -165,11 +165,8 @@ pub struct Replayed {
     pub switches: u64,
 }
 
-impl<'a> Hits<'a> {
+impl<'a> RunHits<'a> {
     /// Writes the trace. `stacks` has the call stacks of threads when they ended, as far as they are known.
-    ///
-    /// # Errors
-    /// The hits cannot be read, or the trace cannot be written.
     pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
         let mut replay = self.begin();
         for thread in (0..partial.threads()).map(ThreadNumber) {
@@ -197,12 +194,11 @@ impl<'a> Hits<'a> {
             target_block: None,
         };
         let sites = if self.steps { Vec::new() } else { self.sites.iter().map(about).collect() };
-        let Hits { code, sites: addresses, steps, .. } = *self;
+        let RunHits { code, sites: addresses, steps, .. } = *self;
         HitReplay { code, addresses, steps, sites, threads: Vec::new(), targets: BTreeSet::new() }
     }
 }
 
-/// What is known about a site.
 struct SiteState {
     block: Option<TraceBlock>,
     is_jump: bool,

@@ -245,7 +245,6 @@ fn dispatcher_function(callees: &[WitnessFunctionId]) -> Result<WitnessFunction>
     Ok(dispatcher)
 }
 
-/// Translates the functions of the graphs.
 struct ModelBuilder<'a> {
     graphs: &'a ProgramGraph,
     image: &'a ImportingImage,
@@ -261,7 +260,6 @@ struct ModelBuilder<'a> {
     assumption: Assumption,
 }
 
-/// A function under construction.
 struct FunctionParts {
     nodes: Vec<(NodeKind, Option<u64>)>,
     /// Nodes with calls that may unwind, and nodes after calls that may return twice.

@@ -31,9 +31,6 @@ pub struct Occurrences {
 }
 
 /// Finds the executions of a place in one thread or in all, and describes up to `top` of them.
-///
-/// # Errors
-/// The trace cannot be read, or has no such thread.
 pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<Occurrences> {
     check_thread(trace, thread)?;
     let (mut found, mut seen) = (Vec::new(), 0);

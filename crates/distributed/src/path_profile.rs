@@ -30,7 +30,7 @@ const MAX_PATHS: u64 = 1 << 24;
 /// The trace cannot be read, or has no complete path.
 pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
     let seen = ObservedFlow::find(trace)?;
-    let functions = functions(trace, &seen)?;
+    let functions = number_functions(trace, &seen)?;
     let counts = count(trace, &functions)?;
     ensure!(!counts.is_empty(), "the trace has no complete path, so there is nothing to count");
     let ending = match trace.end().ending {
@@ -71,7 +71,6 @@ struct ObservedFlow {
     exits: BTreeMap<TraceBlock, EdgeKind>,
 }
 
-/// A step inside a frame.
 enum Step {
     Enter(TraceBlock),
     Edge(TraceBlock, TraceBlock),
@@ -131,7 +130,6 @@ impl ObservedFlow {
     }
 }
 
-/// A function with its path numbering.
 struct NumberedFunction {
     map: FunctionMap,
     /// Index of its file; counters are numbered per file.
@@ -143,8 +141,7 @@ struct NumberedFunction {
     function: TraceFunction,
 }
 
-/// Numbers the executed functions.
-fn functions(trace: &TraceFile, seen: &ObservedFlow) -> Result<Vec<NumberedFunction>> {
+fn number_functions(trace: &TraceFile, seen: &ObservedFlow) -> Result<Vec<NumberedFunction>> {
     let about = trace.about();
     let mut blocks: BTreeMap<TraceFunction, Vec<TraceBlock>> = BTreeMap::new();
     for (number, block) in (0..).zip(&about.blocks).filter(|(_, b)| seen.executed.contains(&b.function)) {

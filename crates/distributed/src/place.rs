@@ -54,7 +54,7 @@ impl TraceLocation {
         }
         match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
             Some((file, line)) => Ok(Self { what: LocationKind::Blocks(blocks_of_line(trace, file, line)?), nth }),
-            None => bail!("the trace has no function `{name}`: `trodden report` lists those that were called. A line is FILE:LINE"),
+            None => bail!("the trace has no function `{name}`: `trodden report` lists those that were called. Write a line as FILE:LINE"),
         }
     }
 
@@ -170,10 +170,9 @@ pub fn address_in_file(trace: &TraceFile, address: u64) -> (u64, Option<&str>) {
     (in_file(address).1, (!trace.about().libraries.is_empty()).then(|| file_of(trace, address)))
 }
 
-/// The name of the file that contains an address.
 fn file_of(trace: &TraceFile, address: u64) -> &str {
     let about = trace.about();
-    short(in_file(address).0.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image))
+    base_name(in_file(address).0.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image))
 }
 
 /// A function's name without the `@FILE` that is appended to names that several files have.
@@ -194,13 +193,13 @@ pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
         _ => format!("{}-{:#x}", function.name, -offset),
     };
     let text = match data.lines.first() {
-        Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), short(&about.files[*file as usize])),
+        Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), base_name(&about.files[*file as usize])),
         None => format!("{} {place}", address(trace, data.address)),
     };
     escape::line(&text)
 }
 
-fn short(file: &str) -> &str {
+fn base_name(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 

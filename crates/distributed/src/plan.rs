@@ -89,7 +89,6 @@ impl std::error::Error for UnrealizablePlan {}
 #[derive(Debug, Serialize, Deserialize)]
 struct DistributionFile {
     schema_version: Option<u32>,
-    /// Hash of the image.
     hash: Option<String>,
     /// For each run, its blocks: `0xADDRESS`, or a function's name for its entry block.
     profiles: Vec<Vec<String>>,
@@ -136,7 +135,7 @@ impl Planner<'_> {
     pub fn plan(&self) -> Result<Plan> {
         let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
         let (distribution, repaired) = match &self.options.distribution {
-            Some(path) => (self.read(path)?, 0),
+            Some(path) => (self.read_distribution(path)?, 0),
             None => self.distribute()?,
         };
         self.check(&structure, &distribution)?;
@@ -187,8 +186,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Reads a distribution that the user wrote.
-    fn read(&self, path: &Path) -> Result<Distribution> {
+    fn read_distribution(&self, path: &Path) -> Result<Distribution> {
         let text = std::fs::read(path).with_context(|| {
             format!("cannot read the distribution {} (`trodden-lab with --plan=json -- trace record` prints one)", path.display())
         })?;

@@ -90,7 +90,6 @@ struct Route {
     step: Step,
 }
 
-/// Which functions a call may enter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EnterableFunctions {
     Nothing,
@@ -129,7 +128,7 @@ impl<'a> Replay<'a> {
                 self.switch_stack(block, push)?
             }
             Some(route) => self.follow_route(route, block, push)?,
-            None => self.unexplained(block, switches, push)?,
+            None => self.handle_unexplained(block, switches, push)?,
         }
         push(TraceEvent::Block(block))?;
         Ok(())
@@ -246,7 +245,6 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Cached [`Replay::step`].
     fn cached_step(&self, key: StepKey) -> Step {
         let (frame, block, enters, has_returned) = key;
         let mixed = (frame.block.0 as usize).wrapping_mul(0x9e37_79b1) ^ (block.0 as usize).wrapping_mul(0x85eb_ca6b) ^ frame.calls << 2;
@@ -309,7 +307,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Handles a block that no step explains: a call from outside, unwinding, another stack, or an edge that the graph lacks.
-    fn unexplained(&mut self, block: TraceBlock, switches: bool, push: Push) -> Result<()> {
+    fn handle_unexplained(&mut self, block: TraceBlock, switches: bool, push: Push) -> Result<()> {
         let (to, index) = self.code.graph_of(block);
         let is_entry = to.block(index).start == to.entry;
         if !is_entry && self.unwind(block, push)? {

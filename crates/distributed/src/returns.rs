@@ -51,8 +51,7 @@ fn cuts(
     cuts
 }
 
-/// The start of the piece that contains an address.
-fn piece_of(block: &CodeBlock, cuts: &Cuts, address: u64) -> u64 {
+fn piece_containing(block: &CodeBlock, cuts: &Cuts, address: u64) -> u64 {
     cuts.range(..=address).next_back().map_or(block.start, |(start, _)| *start)
 }
 
@@ -88,7 +87,7 @@ impl<'f> Pieces<'f> {
 
     /// The index of the piece of an old block that contains an address.
     fn piece(&self, of: BlockIndex, address: u64) -> BlockIndex {
-        self.index(piece_of(&self.old[of.0 as usize], &self.cuts[of.0 as usize], address))
+        self.index(piece_containing(&self.old[of.0 as usize], &self.cuts[of.0 as usize], address))
     }
 
     /// The edges between pieces, each with its probability.

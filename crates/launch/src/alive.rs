@@ -13,14 +13,12 @@ use std::path::{Path, PathBuf};
 /// Environment variable with the path of the lock file. It is only set for tasks that run on the launcher's machine.
 pub const ALIVE_VARIABLE: &str = "LAUNCH_ALIVE";
 
-/// The launcher's lock, held until this is dropped.
 pub(crate) struct Alive {
     path: PathBuf,
     _locked: File,
 }
 
 impl Alive {
-    /// Creates and locks the file of a job.
     pub(crate) fn from_job(job: &LaunchJob) -> Result<Alive, Error> {
         let path = job.folder.join("alive");
         let failed = |source| Error::File { path: path.clone(), source };
@@ -29,7 +27,6 @@ impl Alive {
         Ok(Alive { path, _locked: file })
     }
 
-    /// The path of the lock file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

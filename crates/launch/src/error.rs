@@ -86,8 +86,8 @@ pub enum Error {
     Interrupted,
     /// The command template has no placeholder for the script.
     #[error(
-        "the command `{0}` contains neither {{script}}, {{index}} nor {{each}}: insert the place of a task's script (`ssh host{{index}} \
-            sh {{script}}`)"
+        "the command `{0}` contains neither {{script}}, {{index}} nor {{each}}: put one where a task's script goes (`ssh \
+            host{{index}} sh {{script}}`)"
     )]
     NoPlaceholder(String),
 }

@@ -59,7 +59,6 @@ spec:
     )
 }
 
-/// Writes the manifest, and waits for the results.
 pub(crate) fn run(
     job: &LaunchJob,
     kubernetes: &Kubernetes,

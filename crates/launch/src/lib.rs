@@ -135,16 +135,12 @@ pub struct LaunchStop {
     handlers: Vec<signal_hook::SigId>,
 }
 
-/// Number of [`LaunchStop`]s that exist.
 static STOP_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Set while no [`LaunchStop`] exists, so that signals have their default effect, which unregistering a handler would not restore.
 static USE_DEFAULT_ACTION: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl LaunchStop {
     /// Starts to catch the signals.
-    ///
-    /// # Errors
-    /// The handlers cannot be installed.
     pub fn new() -> Result<LaunchStop, Error> {
         if USE_DEFAULT_ACTION.get().is_none() {
             let idle = Arc::new(AtomicBool::new(false));
@@ -164,9 +160,6 @@ impl LaunchStop {
     }
 
     /// Fails if a signal has asked this process to end.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`].
     pub fn check(&self) -> Result<(), Error> {
         if self.flag.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }

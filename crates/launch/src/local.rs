@@ -35,7 +35,6 @@ impl Default for Local {
     }
 }
 
-/// Runs a job.
 pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let alive = Alive::from_job(job)?;
     let cores = cores();

@@ -26,7 +26,7 @@ pub fn not_run(program: impl AsRef<OsStr>, error: io::Error) -> Error {
         io::ErrorKind::NotFound => {
             ": check the path, and the interpreter in the program's first line. A name without a slash is searched for in PATH"
         }
-        io::ErrorKind::PermissionDenied => ": make the file executable with `chmod +x`, on a file system that allows programs",
+        io::ErrorKind::PermissionDenied => ": make the file executable with `chmod +x`; its file system must not be mounted with noexec",
         io::ErrorKind::ArgumentListTooLong => ": pass the arguments in a file, if the program can read them from one",
         _ if error.raw_os_error() == Some(8) => {
             ": it is not a program for this machine. A script needs `#!` and an interpreter in its first line"

@@ -14,9 +14,6 @@ const RANK_VARIABLES: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RAN
 
 impl LaunchJob {
     /// Writes the scripts of all tasks.
-    ///
-    /// # Errors
-    /// The folder cannot be written.
     pub fn write(&self) -> Result<(), Error> {
         fs::create_dir_all(&self.folder).map_err(|source| Error::File { path: self.folder.clone(), source })?;
         for (at, task) in self.tasks.iter().enumerate() {
@@ -43,7 +40,7 @@ impl LaunchJob {
     fn text_of_each(&self) -> Vec<u8> {
         let number = RANK_VARIABLES.iter().rev().fold(String::new(), |inner, name| format!("${{{name}:-{inner}}}"));
         let mut text = b"#!/bin/sh\nexec sh ".to_vec();
-        text.extend(quoted(self.folder.as_os_str()));
+        text.extend(shell_quoted(self.folder.as_os_str()));
         text.extend(format!("/task-\"{number}\".sh\n").bytes());
         text
     }
@@ -66,17 +63,17 @@ fn text(task: &LaunchTask) -> Vec<u8> {
         parts.iter().for_each(|p| text.extend(*p));
         text.push(b'\n');
     };
-    let (directory, result) = (quoted(task.directory.as_os_str()), quoted(task.result.as_os_str()));
+    let (directory, result) = (shell_quoted(task.directory.as_os_str()), shell_quoted(task.result.as_os_str()));
     line(&[b"cd ", &directory, b" || exit 125"]);
     for (name, value) in &task.environment {
-        line(&[b"export ", name.as_bytes(), b"=", &quoted(value)]);
+        line(&[b"export ", name.as_bytes(), b"=", &shell_quoted(value)]);
     }
     line(&[b"test -z \"$", MEMORY_VARIABLE.as_bytes(), b"\" || ulimit -v \"$", MEMORY_VARIABLE.as_bytes(), b"\" || exit 125"]);
     line(&[b"result=", &result]);
     line(&[b"new=\"$result.new.$(uname -n).$$\""]);
     line(&[b"export ", RESULT_VARIABLE.as_bytes(), b"=\"$new\""]);
-    let words: Vec<Vec<u8>> = task.command.iter().map(|w| quoted(w)).collect();
-    let input = task.input.as_ref().map_or(b"/dev/null".to_vec(), |i| quoted(i.as_os_str()));
+    let words: Vec<Vec<u8>> = task.command.iter().map(|w| shell_quoted(w)).collect();
+    let input = task.input.as_ref().map_or(b"/dev/null".to_vec(), |i| shell_quoted(i.as_os_str()));
     line(&[&words.join(&b" "[..]), b" < ", &input]);
     line(&[b"status=$?"]);
     line(&[b"if [ $status -ne 0 ]; then rm -f \"$new\"; exit $status; fi"]);
@@ -91,7 +88,7 @@ fn text(task: &LaunchTask) -> Vec<u8> {
 }
 
 /// Quotes a word for the shell.
-pub(crate) fn quoted(word: &OsStr) -> Vec<u8> {
+pub(crate) fn shell_quoted(word: &OsStr) -> Vec<u8> {
     let mut out = vec![b'\''];
     for byte in word.as_bytes() {
         match byte {
@@ -103,7 +100,7 @@ pub(crate) fn quoted(word: &OsStr) -> Vec<u8> {
     out
 }
 
-/// As [`quoted`], for use in a command line.
-pub(crate) fn quoted_word(word: &OsStr) -> OsString {
-    OsString::from_vec(quoted(word))
+/// As [`shell_quoted`], for use in a command line.
+pub(crate) fn shell_word(word: &OsStr) -> OsString {
+    OsString::from_vec(shell_quoted(word))
 }

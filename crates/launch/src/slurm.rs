@@ -3,7 +3,7 @@
 //! Slurm requeues tasks of lost nodes (`--requeue`). A task is done only if its result exists; tasks that end without one are submitted
 //! again. The queue is polled here, since `sbatch --wait` polls less and less often.
 
-use crate::script::quoted;
+use crate::script::shell_quoted;
 use crate::{Error, JobEvent, LaunchJob, LaunchStop};
 use std::ffi::OsString;
 use std::fs;
@@ -51,7 +51,6 @@ impl Drop for Submitted {
     }
 }
 
-/// Runs a job.
 pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=slurm.retries {
@@ -74,7 +73,7 @@ pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &LaunchStop, report: &mu
 fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, Error> {
     let path: PathBuf = job.folder.join("slurm.sh");
     let mut text = b"#!/bin/sh\nexec sh ".to_vec();
-    text.extend(quoted(job.folder.as_os_str()));
+    text.extend(shell_quoted(job.folder.as_os_str()));
     // `each.sh` would not do here: if this job was submitted by another job, it may inherit other launchers' numbers.
     text.extend(b"/task-\"$SLURM_ARRAY_TASK_ID\".sh\n");
     fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
@@ -88,7 +87,7 @@ fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, E
         remedy: "run this where Slurm jobs can be submitted (package slurm-client)",
     })?;
     if !output.status.success() {
-        return Err(refused("sbatch", &output));
+        return Err(refused_by("sbatch", &output));
     }
     // The output is `ID` or `ID;CLUSTER`.
     let id = String::from_utf8_lossy(&output.stdout).trim().split(';').next().unwrap_or_default().to_owned();
@@ -101,7 +100,7 @@ fn pattern_of_logs(job: &LaunchJob) -> OsString {
     OsString::from_vec(folder.chain(*b"/task-%a.log").collect())
 }
 
-fn refused(program: &str, output: &Output) -> Error {
+fn refused_by(program: &str, output: &Output) -> Error {
     Error::Refused { program: program.into(), message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }
 }
 
@@ -154,6 +153,6 @@ fn queued(id: &str) -> Result<bool, Error> {
         true => Ok(!output.stdout.trim_ascii().is_empty()),
         // The job ended long ago.
         false if text.contains("Invalid job id") => Ok(false),
-        false => Err(refused("squeue", &output)),
+        false => Err(refused_by("squeue", &output)),
     }
 }

@@ -5,7 +5,7 @@
 //! MPI launcher assigns). With `{script}` or `{index}`, the command runs once per task, otherwise once for all tasks.
 
 use crate::local::run_commands;
-use crate::script::quoted_word;
+use crate::script::shell_word;
 use crate::{Error, JobEvent, LaunchJob, LaunchStop};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,18 +22,17 @@ pub struct Template {
     pub retries: u32,
 }
 
-/// Runs a job.
 pub(crate) fn run(job: &LaunchJob, template: &Template, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
-    let one_by_one = template.line.contains("{script}") || template.line.contains("{index}");
-    if !one_by_one && !template.line.contains("{each}") {
+    let runs_per_task = template.line.contains("{script}") || template.line.contains("{index}");
+    if !runs_per_task && !template.line.contains("{each}") {
         return Err(Error::NoPlaceholder(template.line.clone()));
     }
     let start = |task: usize, _: usize| {
         let mut command = Command::new("sh");
-        command.arg("-c").arg(filled(job, &template.line, task));
+        command.arg("-c").arg(expand(job, &template.line, task));
         command
     };
-    if one_by_one {
+    if runs_per_task {
         return run_commands(job, template.parallel, template.retries, &start, stop, report);
     }
     run_all_at_once(job, template, &start, stop, report)
@@ -71,8 +70,8 @@ fn run_all_at_once(
     Ok(attempts)
 }
 
-fn filled(job: &LaunchJob, line: &str, task: usize) -> OsString {
-    let word = |path: std::path::PathBuf| quoted_word(path.as_os_str()).into_vec();
+fn expand(job: &LaunchJob, line: &str, task: usize) -> OsString {
+    let word = |path: std::path::PathBuf| shell_word(path.as_os_str()).into_vec();
     let values: [(&str, Vec<u8>); 5] = [
         ("{script}", word(job.script(task))),
         ("{index}", task.to_string().into_bytes()),

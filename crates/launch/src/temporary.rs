@@ -18,17 +18,11 @@ static SIGNALS_ARE_TAKEN: AtomicBool = AtomicBool::new(false);
 static SIGNAL_HANDLER: OnceLock<fn(i32) -> bool> = OnceLock::new();
 
 /// Creates a folder in `base` that only its owner can read.
-///
-/// # Errors
-/// The folder cannot be created.
 pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
     TemporaryFolder::create_in(base, prefix, 0o700).map_err(|source| Error::TemporaryFolder { base: base.to_owned(), source })
 }
 
 /// Creates a folder in `base` with the permissions of `base`.
-///
-/// # Errors
-/// The folder cannot be created.
 pub fn folder_of_users(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
     private::temporary_folder_in(base, prefix).map_err(|source| Error::NotWritable { folder: base.to_owned(), source })
 }

@@ -46,7 +46,7 @@ pub struct BranchRecording {
 pub fn run(what: &RecordedCommand, job: &BranchRecording, around: &Surroundings) -> Result<ExitCode> {
     let folder = around.temporary_folder("trodden-branches-")?;
     let data = folder.path().join("branches.data");
-    try_out(job, &folder.path().join("trial.data"))?;
+    check_recording_works(job, &folder.path().join("trial.data"))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let mut command = recording(job, &data);
@@ -77,7 +77,7 @@ fn recording(job: &BranchRecording, data: &Path) -> Command {
 }
 
 /// Checks that recording works, by recording a trivial program.
-fn try_out(job: &BranchRecording, data: &Path) -> Result<()> {
+fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
     let mut command = recording(job, data);
     let output =
         command.args(["--", "true"]).stdin(Stdio::null()).output().with_context(|| format!("cannot run {}", job.perf.display()))?;
@@ -107,17 +107,22 @@ fn remedy(kind: BranchKind) -> &'static str {
 fn keep(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, around: &Surroundings) -> Result<()> {
     ensure!(data.is_file(), "perf recorded nothing");
     let name = Path::new("the recording of perf");
-    let programs = printed(job, data, &["-F", "pid,tid"], |text| Ok(marked_programs(text, name, around.units.as_ref())?))?;
+    let programs = run_perf_script(job, data, &["-F", "pid,tid"], |text| Ok(marked_programs(text, name, around.units.as_ref())?))?;
     let fields: &[&str] = match job.kind {
         BranchKind::Records => &["-F", "pid,tid,ip,brstack"],
         BranchKind::Trace => &["--itrace=b", "-F", "pid,tid,ip,addr", "--show-task-events"],
     };
-    let imported = printed(job, data, fields, |text| import::profile_of(text, name, &programs, run, around))?;
+    let imported = run_perf_script(job, data, fields, |text| import::profile_of(text, name, &programs, run, around))?;
     import::store(imported, name, &what.destination, around)
 }
 
 /// Runs `perf script` with the given fields and memory mappings, and passes its output to `read`.
-fn printed<T>(job: &BranchRecording, data: &Path, fields: &[&str], read: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
+fn run_perf_script<T>(
+    job: &BranchRecording,
+    data: &Path,
+    fields: &[&str],
+    read: impl FnOnce(BufReader<ChildStdout>) -> Result<T>,
+) -> Result<T> {
     let mut script = Command::new(&job.perf);
     script.arg("script").arg("-i").arg(data).args(fields).arg("--show-mmap-events").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = script.spawn().with_context(|| format!("cannot run {}", job.perf.display()))?;

@@ -58,9 +58,6 @@ impl BurstFiles {
     }
 
     /// The files that exist now.
-    ///
-    /// # Errors
-    /// A folder cannot be read.
     pub fn list(&self) -> Result<Vec<PathBuf>> {
         let mut all = self.single.clone();
         for folder in &self.folders {
@@ -136,7 +133,6 @@ struct BurstController {
     by_processor: bool,
     waiting: Waiting,
     last_reading: Instant,
-    /// Processor time at the last reading.
     processor_at_reading: u64,
     /// Estimated delay with which bursts end, in seconds.
     late: f64,
@@ -275,7 +271,6 @@ fn lateness(before: f64, asked: Duration, took: Duration) -> f64 {
     (before + late * SHARE).clamp(0.0, asked.as_secs_f64())
 }
 
-/// Processor time of the calling thread.
 fn processor_time_of_thread() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
@@ -286,7 +281,6 @@ pub fn report(sampling: &Sampled) {
     log::info!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
 }
 
-/// A pseudo-random number generator (xorshift).
 struct Random(u64);
 
 impl Random {

@@ -33,9 +33,6 @@ pub struct Delivered {
 
 impl Delivered {
     /// Fails if anything is missing.
-    ///
-    /// # Errors
-    /// There were problems.
     pub fn check(self) -> Result<()> {
         ensure!(self.problems == 0, "the profile is incomplete: see {} above", plural(self.problems as u128, "problem", "problems"));
         Ok(())

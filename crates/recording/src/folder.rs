@@ -18,9 +18,6 @@ pub struct RunFolder {
 
 impl RunFolder {
     /// Creates a folder in `base`. It is removed when dropped, and if a signal ends the command.
-    ///
-    /// # Errors
-    /// `base` cannot be written.
     pub fn create_in(base: &Path) -> Result<RunFolder> {
         let folder = temporary::folder_of_users(base, RAW)?;
         let locked = fs::File::open(folder.path()).with_context(|| format!("cannot write to {}", base.display()))?;
@@ -46,9 +43,6 @@ impl RunFolder {
     }
 
     /// Checks that the folder still exists.
-    ///
-    /// # Errors
-    /// It was deleted.
     pub fn check(&self) -> Result<()> {
         let number = |there: fs::Metadata| (there.dev(), there.ino());
         ensure!(

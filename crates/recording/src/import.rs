@@ -36,7 +36,6 @@ fn remedy(samples: u64) -> &'static str {
     }
 }
 
-/// Reports what was imported and what was lost.
 fn report(imported: &BranchImport, sampling: &BranchSampling) {
     log::info!("{}", sampling.summary());
     let losses = &sampling.losses;
@@ -69,8 +68,8 @@ fn report(imported: &BranchImport, sampling: &BranchSampling) {
 }
 
 fn listed(functions: &[(String, u64)]) -> String {
-    const SHOWN: usize = 5;
+    const MAX_SHOWN: usize = 5;
     let mut names: Vec<&(String, u64)> = functions.iter().collect();
     names.sort_by_key(|(name, times)| (std::cmp::Reverse(*times), name));
-    words::listed(&names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>(), SHOWN)
+    words::listed(&names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>(), MAX_SHOWN)
 }

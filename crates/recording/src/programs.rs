@@ -33,9 +33,6 @@ use trodden_wire::stream::STREAM_VARIABLE;
 
 /// Records the programs of a command as runs of a suite, with their streams if `streams` is given. Returns the exit status of the command.
 /// The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
-///
-/// # Errors
-/// The command cannot be started or followed, or its counts cannot be stored.
 pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, around: &Surroundings) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", around), folder.path().to_owned());
@@ -131,7 +128,6 @@ fn drain(recorder: &mut Recorder, programs: &Receiver<StartedProgram>, whole: &S
     }
 }
 
-/// The folder for the files of a program.
 fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
     folder.join(program.0.to_string())
 }
@@ -151,13 +147,11 @@ fn keep_files(folder: &Path, program: ProgramId, process: u32) {
     }
 }
 
-/// Stores programs as runs.
 struct ProgramRecorder {
     store: RunStore,
     units: Option<UnitCache>,
     folder: PathBuf,
     suite: String,
-    /// Whether streams are recorded.
     is_streamed: bool,
     /// Problems already reported, since many runs may have the same ones.
     reported: BTreeSet<String>,

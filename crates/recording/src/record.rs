@@ -23,9 +23,6 @@ use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
 /// Records a command with all its processes as one run. Returns the exit status of the command. `must_sample` says that some program is
 /// expected to be built with `--sample`.
-///
-/// # Errors
-/// The command cannot be started, or its counts cannot be stored.
 pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &Surroundings) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
     // Without a process ID in the name, all processes share the file of an image.
@@ -123,7 +120,6 @@ struct Counted {
 }
 
 impl Counted {
-    /// Makes the profile of the raw files.
     fn collect(self, folder: &Path, around: &Surroundings) -> Result<Collected> {
         let files = raw_files(folder)?;
         let mut collected = collect(files, self.run, around.units.as_ref());
@@ -181,7 +177,6 @@ fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
     }
 }
 
-/// Makes the profile and delivers it.
 fn keep(what: &RecordedCommand, must_sample: bool, counted: Counted, folder: &Path, around: &Surroundings) -> Result<Delivered> {
     if raw_files(folder)?.is_empty() {
         nothing_counted(&what.command[0]);

@@ -30,7 +30,7 @@ pub struct Sample {
 /// # Errors
 /// There is no such program or file, it was not built with `--sample`, or its counts cannot be read.
 pub fn attach(job: &Sample, around: &Surroundings) -> Result<()> {
-    let (files, processes) = subjects(&job.subjects)?;
+    let (files, processes) = resolve_subjects(&job.subjects)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())?;
@@ -71,7 +71,7 @@ pub fn attach(job: &Sample, around: &Surroundings) -> Result<()> {
 }
 
 /// Resolves names to raw files, and to the processes among them.
-fn subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
+fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
     let (mut files, mut processes) = (BurstFiles::default(), Vec::new());
     for name in names {
         let number = name.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|_| !name.exists());
@@ -93,7 +93,6 @@ fn subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
     Ok((files, processes))
 }
 
-/// The raw files that a process has mapped.
 fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
     ensure!(Path::new(&format!("/proc/{process}")).exists(), "there is no process {process}: has it ended?");
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("cannot examine process {process}"))?;

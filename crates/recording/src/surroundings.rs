@@ -32,9 +32,6 @@ impl Surroundings {
     }
 
     /// Creates a temporary folder that only its owner can read.
-    ///
-    /// # Errors
-    /// The folder cannot be created.
     pub fn temporary_folder(&self, prefix: &str) -> Result<TemporaryFolder> {
         Ok(folder_in(&self.temporary, prefix)?)
     }

@@ -3,7 +3,7 @@
 //! A block starts at an entry, a branch target, a landing pad, or after a branch or return. It ends where another block starts or control
 //! does not continue. If code jumps into the middle of an instruction, two blocks overlap and share their end.
 
-use super::explore::{CodeFlow, Explored, LOCK_PREFIX, Resolution};
+use super::explore::{CodeFlow, Exploration, LOCK_PREFIX, Resolution};
 use super::padding;
 use super::regions::{Families, is_cold};
 use crate::graph::*;
@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 /// Builds the graphs of all functions.
-pub fn assemble(explored: &Explored, families: &Families) -> ProgramGraph {
+pub fn assemble(explored: &Exploration, families: &Families) -> ProgramGraph {
     let mut doubts: HashMap<u64, Vec<Uncertainty>> = HashMap::new();
     for uncertain in &explored.uncertain {
         let region = explored.region_of(uncertain.address);
@@ -28,12 +28,12 @@ pub fn assemble(explored: &Explored, families: &Families) -> ProgramGraph {
     let stub_ranges = explored.code.stub_ranges.clone();
     let sections = explored.code.sections.iter().map(|s| s.range.clone());
     let code_ranges: Vec<Range<u64>> = sections.filter(|range| !stub_ranges.contains(range)).collect();
-    let unknown_ranges = unknown(explored, &functions, &code_ranges);
+    let unknown_ranges = find_unknown_ranges(explored, &functions, &code_ranges);
     ProgramGraph { functions, stubs, stub_ranges, code_ranges, unknown_ranges, observations: explored.known.observations.clone() }
 }
 
 /// Ranges of code, apart from padding, that no function contains and no unwind entry describes.
-fn unknown(explored: &Explored, functions: &[FunctionGraph], code: &[Range<u64>]) -> Vec<Range<u64>> {
+fn find_unknown_ranges(explored: &Exploration, functions: &[FunctionGraph], code: &[Range<u64>]) -> Vec<Range<u64>> {
     let described = explored.frames.frames.iter().map(|f| f.start..f.end);
     let mut known: Vec<Range<u64>> = functions.iter().flat_map(|f| f.ranges.clone()).chain(described).collect();
     known.sort_by_key(|range| (range.start, range.end));
@@ -54,7 +54,7 @@ fn unknown(explored: &Explored, functions: &[FunctionGraph], code: &[Range<u64>]
 }
 
 struct Function<'e, 'k, 'a> {
-    explored: &'e Explored<'k, 'a>,
+    explored: &'e Exploration<'k, 'a>,
     regions: Vec<u64>,
     ranges: Vec<Range<u64>>,
     doubts: Vec<Uncertainty>,
@@ -76,7 +76,7 @@ impl Function<'_, '_, '_> {
         let (mut edges, mut calls) = (Vec::new(), Vec::new());
         for (place, block) in blocks.iter().enumerate() {
             let from = BlockIndex(place as u32);
-            self.leave(&blocks, from, block, &mut edges, &mut calls);
+            self.add_edges_and_calls(&blocks, from, block, &mut edges, &mut calls);
         }
         edges.sort_unstable();
         edges.dedup();
@@ -85,7 +85,7 @@ impl Function<'_, '_, '_> {
         let seen = self.explored.known.observations.iter().filter(|o| blocks.iter().any(|b| b.contains(o.from)));
         let amended: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::Amended { target: o.to } }).collect();
         self.doubts.extend(amended);
-        let mut ranges = covered(&blocks);
+        let mut ranges = covered_ranges(&blocks);
         self.note_unreached(&ranges);
         ranges.dedup();
         let name = self.explored.known.names.get(&entry);
@@ -212,8 +212,14 @@ impl Function<'_, '_, '_> {
         }
     }
 
-    /// Adds the edges and calls of a block.
-    fn leave(&self, blocks: &[CodeBlock], from: BlockIndex, block: &CodeBlock, edges: &mut Vec<CodeEdge>, calls: &mut Vec<CallSite>) {
+    fn add_edges_and_calls(
+        &self,
+        blocks: &[CodeBlock],
+        from: BlockIndex,
+        block: &CodeBlock,
+        edges: &mut Vec<CodeEdge>,
+        calls: &mut Vec<CallSite>,
+    ) {
         let mut at = block.start;
         loop {
             let reached = self.explored.instructions[&at];
@@ -332,11 +338,11 @@ impl Function<'_, '_, '_> {
     }
 
     /// Records unreached bytes in described code that are not padding.
-    fn note_unreached(&mut self, covered: &[Range<u64>]) {
+    fn note_unreached(&mut self, covered_ranges: &[Range<u64>]) {
         let mut gaps = Vec::new();
         for range in self.ranges.iter().filter(|r| self.explored.frames.at(r.start).is_some()) {
             let mut at = range.start;
-            for part in covered.iter().filter(|c| c.start < range.end && c.end > range.start) {
+            for part in covered_ranges.iter().filter(|c| c.start < range.end && c.end > range.start) {
                 gaps.push(at..part.start.max(at));
                 at = at.max(part.end);
             }
@@ -355,7 +361,7 @@ impl Function<'_, '_, '_> {
 }
 
 /// The address ranges covered by blocks, ascending, with adjacent ranges joined.
-fn covered(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
+fn covered_ranges(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for block in blocks {
         match ranges.last_mut() {

@@ -57,7 +57,7 @@ fn table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumP
         if u64::from(instruction.memory_index_scale()) == size && instruction.memory_index() != Register::None {
             return Some((at, number(instruction.memory_index())?));
         }
-        let [before] = body.before(at) else { return None };
+        let [before] = body.predecessors(at) else { return None };
         at = *before;
     }
     None
@@ -99,10 +99,10 @@ fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, 
         if !seen.insert((at, tracked.clone(), constant)) {
             continue;
         }
-        if seen.len() > MAX_CHECKED_INSTRUCTIONS || body.before(at).is_empty() {
+        if seen.len() > MAX_CHECKED_INSTRUCTIONS || body.predecessors(at).is_empty() {
             return None;
         }
-        for &before in body.before(at) {
+        for &before in body.predecessors(at) {
             let part = match bounds_of_edge(body, before, at, &tracked, constant).filter(|part| part.end() - part.start() < max) {
                 Some(part) => part,
                 None => match step_back(body, before, &tracked, constant)? {
@@ -261,7 +261,6 @@ fn compared(body: &FunctionBody, compare: SumPosition, tracked: &Tracked) -> Opt
     (compared == followed).then(|| offset.wrapping_sub(own))
 }
 
-/// The value, if there is exactly one.
 fn single_value(values: Vec<SumValue>) -> Option<SumValue> {
     let mut values = values.into_iter();
     values.next().filter(|_| values.next().is_none())
@@ -271,7 +270,7 @@ fn single_value(values: Vec<SumValue>) -> Option<SumValue> {
 fn compare_before(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) -> Option<(SumPosition, u32)> {
     let mut at = jump;
     for _ in 0..12 {
-        let [before] = body.before(at) else { return None };
+        let [before] = body.predecessors(at) else { return None };
         at = *before;
         let instruction = &body.instructions[at as usize];
         match instruction.mnemonic() {

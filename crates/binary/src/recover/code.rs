@@ -55,7 +55,7 @@ impl<'a> Code<'a> {
     pub fn read(binary: &'a Binary) -> Result<Code<'a>, BinaryError> {
         let file = parsed(binary.path(), binary.data())?;
         let sections = sections(binary, &file);
-        let words = words(binary, &file);
+        let words = relocated_words(binary, &file);
         let starts_main = |word: &CodeWord| matches!(word, CodeWord::Import(name) if name.split('@').next() == Some("__libc_start_main"));
         let is_static = file.dynamic_symbols().next().is_none();
         let mut code = Code {
@@ -184,7 +184,7 @@ fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
     sections
 }
 
-fn words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord> {
+fn relocated_words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord> {
     let mut words: BTreeMap<u64, CodeWord> = relative_words(binary, file).into_iter().map(|(at, to)| (at, CodeWord::Address(to))).collect();
     let names: HashMap<object::SymbolIndex, (String, u64)> = file
         .dynamic_symbols()

@@ -78,7 +78,7 @@ pub struct KnownCode {
 }
 
 /// The state of an exploration.
-pub struct Explored<'k, 'a> {
+pub struct Exploration<'k, 'a> {
     pub code: &'a Code<'a>,
     pub frames: &'a Frames<'a>,
     pub known: &'k KnownCode,
@@ -110,10 +110,10 @@ pub struct Explored<'k, 'a> {
     work: Vec<u64>,
 }
 
-impl<'k, 'a> Explored<'k, 'a> {
+impl<'k, 'a> Exploration<'k, 'a> {
     /// Explores the code reachable from all known entries.
-    pub fn new(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> Explored<'k, 'a> {
-        let mut explored = Explored {
+    pub fn new(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> Exploration<'k, 'a> {
+        let mut explored = Exploration {
             code,
             frames,
             known,
@@ -342,7 +342,6 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
-    /// Records the addresses that occur in an instruction.
     fn note_operands(&mut self, instruction: &Instruction) {
         if instruction.is_ip_rel_memory_operand() {
             let to = instruction.memory_displacement64();

@@ -26,7 +26,7 @@ use crate::elf::Binary;
 use crate::error::BinaryError;
 use crate::graph::{Doubt, GraphObservation, ProgramGraph, Uncertainty};
 use code::Code;
-use explore::{CodeFlow, Explored, KnownCode, Resolution};
+use explore::{CodeFlow, Exploration, KnownCode, Resolution};
 use frames::Frames;
 use regions::Families;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -39,9 +39,6 @@ const MAX_ROUNDS: usize = 12;
 
 impl ProgramGraph {
     /// Builds the graphs of a file's functions, from the compiler's address map where available and otherwise by recovery.
-    ///
-    /// # Errors
-    /// The file is damaged.
     pub fn from_binary(binary: &Binary) -> Result<ProgramGraph, BinaryError> {
         let map = AddressMap::read(binary)?;
         recover(binary, map.as_ref(), &[])
@@ -51,9 +48,6 @@ impl ProgramGraph {
     ///
     /// The graph is rebuilt with all observations, so blocks and functions may be renumbered. `map` must be the map that the graph was
     /// built with.
-    ///
-    /// # Errors
-    /// The file is damaged.
     pub fn amend(&mut self, binary: &Binary, map: Option<&AddressMap>, seen: GraphObservation) -> Result<bool, BinaryError> {
         if self.observations.contains(&seen) {
             return Ok(false);
@@ -69,9 +63,6 @@ impl ProgramGraph {
 
 /// Builds the graphs of a file's functions, from the compiler's map for functions that it contains and by recovery for the others, and
 /// with observed transfers of control.
-///
-/// # Errors
-/// The file is damaged.
 pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphObservation]) -> Result<ProgramGraph, BinaryError> {
     let code = Code::read(binary)?;
     let frames = Frames::read(&code);
@@ -108,8 +99,8 @@ fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Know
 }
 
 /// Follows code and resolves indirect jumps until nothing new is reached.
-fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> (Explored<'k, 'a>, Families) {
-    let mut explored = Explored::new(code, frames, known);
+fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> (Exploration<'k, 'a>, Families) {
+    let mut explored = Exploration::new(code, frames, known);
     let mut doubts: HashMap<u64, Doubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();
     // The targets of a decided jump may contain further jumps.
@@ -129,13 +120,13 @@ fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownC
 }
 
 /// Unresolved jumps without a recorded doubt.
-fn undecided(explored: &Explored, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
+fn undecided(explored: &Exploration, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
     let open = explored.jumps.iter().filter(|(jump, resolution)| **resolution == Resolution::Unknown && !doubts.contains_key(*jump));
     open.map(|(jump, _)| *jump).collect()
 }
 
 /// Alternates between resolving jumps and following their targets.
-fn resolve_all(explored: &mut Explored, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) {
+fn resolve_all(explored: &mut Exploration, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) {
     for _ in 0..MAX_ROUNDS {
         let families = Families::new(explored);
         let before = explored.instructions.len();
@@ -148,12 +139,12 @@ fn resolve_all(explored: &mut Explored, doubts: &mut HashMap<u64, Doubt>, unboun
 }
 
 /// The address ranges of a family's regions.
-fn ranges_of(explored: &Explored, regions: &[u64]) -> Vec<Range<u64>> {
+fn ranges_of(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {
     regions.iter().map(|&start| explored.region_range(start)).collect()
 }
 
 /// Resolves unresolved jumps, and retries those whose table may now have a better known end. Returns whether any changed.
-fn resolve_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> bool {
+fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> bool {
     let open = |jump: &u64, resolution: &Resolution| *resolution == Resolution::Unknown || unbounded.contains(jump);
     let mut by_family: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (&jump, resolution) in &explored.jumps {
@@ -186,7 +177,7 @@ fn resolve_jumps(explored: &mut Explored, families: &Families, doubts: &mut Hash
 }
 
 /// Whether a jump table of a family may lead to an address: within the family, or in cold code that only jumps can reach.
-fn is_target(explored: &Explored, families: &Families, ranges: &[Range<u64>], family: u64, to: u64) -> bool {
+fn is_target(explored: &Exploration, families: &Families, ranges: &[Range<u64>], family: u64, to: u64) -> bool {
     if !explored.code.is_code(to) || explored.code.is_stub(to) {
         return false;
     }
@@ -201,7 +192,7 @@ fn is_target(explored: &Explored, families: &Families, ranges: &[Range<u64>], fa
 }
 
 /// Decides jumps that no table explains: they lead to labels whose address is taken, leave by a tail call, or stay unresolved.
-fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
+fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
     let open: Vec<u64> = explored.jumps.iter().filter(|(_, r)| **r == Resolution::Unknown).map(|(j, _)| *j).collect();
     let all = families.families();
     for jump in open {
@@ -249,7 +240,7 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
     }
 }
 
-fn with_observed(explored: &Explored, resolution: Resolution, to: u64) -> Resolution {
+fn with_observed(explored: &Exploration, resolution: Resolution, to: u64) -> Resolution {
     let is_function = explored.region_of(to) == to && explored.is_function_start(to);
     match resolution {
         Resolution::Within(mut targets) if !targets.contains(&to) => {
@@ -264,7 +255,7 @@ fn with_observed(explored: &Explored, resolution: Resolution, to: u64) -> Resolu
 
 /// Functions whose entry cannot reach a return. This is the least fixed point: a function may return if it contains a return instruction,
 /// or jumps to something that may return.
-fn never_returning(explored: &Explored, families: &Families) -> HashSet<u64> {
+fn never_returning(explored: &Exploration, families: &Families) -> HashSet<u64> {
     let mut returning: HashSet<u64> = HashSet::new();
     let mut callers: HashMap<u64, Vec<u64>> = HashMap::new();
     let all = families.families();
@@ -315,7 +306,7 @@ enum Departure {
     To(u64),
 }
 
-fn departure(explored: &Explored, ranges: &[Range<u64>], to: u64) -> Departure {
+fn departure(explored: &Exploration, ranges: &[Range<u64>], to: u64) -> Departure {
     if let Some(stub) = explored.code.stubs.get(&to) {
         let never = stub.import.as_deref().is_some_and(imports::never_returns);
         return if never { Departure::Stays } else { Departure::Returns };

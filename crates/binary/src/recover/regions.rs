@@ -4,11 +4,11 @@
 //! which gets an entry of its own and is reached by jumps. A jump joins two regions if it leads into the middle of another region, or to
 //! the start of one that cannot be a function: its stack is deeper than at an entry, or its symbol ends in `.cold`.
 
-use super::explore::{CodeFlow, Explored, Resolution};
+use super::explore::{CodeFlow, Exploration, Resolution};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-impl Explored<'_, '_> {
+impl Exploration<'_, '_> {
     /// The start of the region that contains an address.
     pub fn region_of(&self, address: u64) -> u64 {
         if let Some(frame) = self.frames.at(address) {
@@ -56,7 +56,7 @@ impl Explored<'_, '_> {
 }
 
 /// Starts of code without unwind information that several functions jump to. Such code counts as a function of its own.
-fn shared_tails(explored: &Explored) -> BTreeSet<u64> {
+fn shared_tails(explored: &Exploration) -> BTreeSet<u64> {
     let mut first: BTreeMap<u64, u64> = BTreeMap::new();
     let mut shared = BTreeSet::new();
     for (&from, reached) in &explored.instructions {
@@ -86,7 +86,7 @@ pub struct Families {
 
 impl Families {
     /// Joins the regions of an exploration.
-    pub fn new(explored: &Explored) -> Families {
+    pub fn new(explored: &Exploration) -> Families {
         let mut starts: Vec<u64> = Vec::new();
         let mut end = 0;
         for &address in explored.instructions.keys() {
@@ -126,7 +126,7 @@ impl Families {
     }
 
     /// Joins functions with the cold code that holds their landing pads.
-    fn join_landing_pads(&mut self, explored: &Explored) {
+    fn join_landing_pads(&mut self, explored: &Exploration) {
         for frame in &explored.frames.frames {
             for pad in frame.protected.iter().map(|p| p.landing_pad).filter(|pad| !(frame.start..frame.end).contains(pad)) {
                 self.join(explored, frame.start, pad);
@@ -134,14 +134,14 @@ impl Families {
         }
     }
 
-    fn join_by_jump(&mut self, explored: &Explored, from: u64, to: u64) {
+    fn join_by_jump(&mut self, explored: &Exploration, from: u64, to: u64) {
         if !explored.instructions.contains_key(&to) || (explored.region_of(to) == to && explored.is_function_start(to)) {
             return;
         }
         self.join(explored, from, to);
     }
 
-    fn join(&mut self, explored: &Explored, from: u64, to: u64) {
+    fn join(&mut self, explored: &Exploration, from: u64, to: u64) {
         let (Some(a), Some(b)) = (self.place(explored.region_of(from)), self.place(explored.region_of(to))) else { return };
         let (a, b) = (self.root(a), self.root(b));
         self.regions[a.max(b)].1 = a.min(b);

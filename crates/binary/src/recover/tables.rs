@@ -6,7 +6,7 @@
 
 use super::bounds::{Bounds, bounds};
 use super::code::CodeWord;
-use super::explore::{CodeFlow, Explored, Resolution, flow};
+use super::explore::{CodeFlow, Exploration, Resolution, flow};
 use super::sums::{Atom, SumPosition, SumValue};
 use super::values::FunctionBody;
 use crate::graph::Doubt;
@@ -26,7 +26,6 @@ pub struct ResolvedJump {
     pub unbounded: bool,
 }
 
-/// A jump table.
 struct Table {
     address: u64,
     /// The address that four-byte offsets are relative to; `None` if entries are eight-byte addresses.
@@ -35,7 +34,7 @@ struct Table {
 }
 
 /// Resolves the jump at an address. `is_inside` tells whether an address belongs to the jump's function.
-pub fn resolve(explored: &Explored, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
+pub fn resolve(explored: &Exploration, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
     body.refuel();
     let at = body.position(jump)?;
     // This is a return to an address that was stored on the stack.
@@ -81,7 +80,7 @@ fn combine(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
 }
 
 fn resolve_value(
-    explored: &Explored,
+    explored: &Exploration,
     body: &FunctionBody,
     at: SumPosition,
     target: &SumValue,
@@ -139,7 +138,7 @@ fn scaled_index(address: &SumValue, size: u64) -> Option<SumValue> {
 }
 
 fn read_table(
-    explored: &Explored,
+    explored: &Exploration,
     body: &FunctionBody,
     at: SumPosition,
     table: &Table,
@@ -184,7 +183,7 @@ struct Entries {
     functions: bool,
 }
 
-fn entries(explored: &Explored, table: &Table, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> Entries {
+fn entries(explored: &Exploration, table: &Table, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> Entries {
     let size = if table.base.is_some() { 4 } else { 8 };
     let mut found = Entries { targets: Vec::new(), functions: false };
     let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);

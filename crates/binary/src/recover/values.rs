@@ -6,7 +6,7 @@
 //! Stores through pointers are assumed not to alias, which is unsound. The results are therefore checked (table entries must lead into the
 //! function) or marked as uncertain. Searches are bounded by [`MAX_SEARCHED_INSTRUCTIONS`] and [`FUEL`].
 
-use super::explore::{CodeFlow, Explored};
+use super::explore::{CodeFlow, Exploration};
 use super::sums::{Atom, SumLocation, SumPosition, SumValue, is_from_table, unextended};
 use crate::graph::Returns;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -32,26 +32,24 @@ pub struct FunctionBody {
     pub flows: Vec<CodeFlow>,
     /// Bit sets of the registers that each instruction writes.
     writes: Vec<u16>,
-    /// Predecessors of each instruction.
-    before: Vec<Vec<SumPosition>>,
+    predecessors: Vec<Vec<SumPosition>>,
     /// Searches left for the current jump.
     fuel: Cell<u32>,
-    /// Results of earlier searches.
-    searched: RefCell<HashMap<(SumLocation, SumPosition), Rc<Definitions>>>,
+    search_cache: RefCell<HashMap<(SumLocation, SumPosition), Rc<Definitions>>>,
 }
 
 impl FunctionBody {
     /// Collects the instructions in the given ranges.
-    pub fn new(explored: &Explored, ranges: &[Range<u64>]) -> FunctionBody {
+    pub fn new(explored: &Exploration, ranges: &[Range<u64>]) -> FunctionBody {
         let reached: Vec<_> = ranges.iter().flat_map(|r| explored.instructions.range(r.clone())).collect();
         let mut body = FunctionBody {
             addresses: Vec::new(),
             instructions: Vec::new(),
             flows: Vec::new(),
             writes: Vec::new(),
-            before: vec![Vec::new(); reached.len()],
+            predecessors: vec![Vec::new(); reached.len()],
             fuel: Cell::new(FUEL),
-            searched: RefCell::default(),
+            search_cache: RefCell::default(),
         };
         let mut factory = InstructionInfoFactory::new();
         for (&address, reached) in reached {
@@ -82,11 +80,11 @@ impl FunctionBody {
     }
 
     /// The predecessors of an instruction.
-    pub fn before(&self, at: SumPosition) -> &[SumPosition] {
-        &self.before[at as usize]
+    pub fn predecessors(&self, at: SumPosition) -> &[SumPosition] {
+        &self.predecessors[at as usize]
     }
 
-    fn connect(&mut self, explored: &Explored, at: usize) {
+    fn connect(&mut self, explored: &Exploration, at: usize) {
         let address = self.addresses[at];
         let next = self.instructions[at].next_ip();
         let mut to: Vec<u64> = Vec::new();
@@ -104,12 +102,12 @@ impl FunctionBody {
         }
         for target in to {
             if let Some(position) = self.position(target) {
-                self.before[position as usize].push(at as SumPosition);
+                self.predecessors[position as usize].push(at as SumPosition);
             }
         }
     }
 
-    fn connect_landing_pads(&mut self, explored: &Explored, range: &Range<u64>) {
+    fn connect_landing_pads(&mut self, explored: &Exploration, range: &Range<u64>) {
         let Some(frame) = explored.frames.at(range.start) else { return };
         for protected in &explored.frames.frames[frame].protected {
             let Some(pad) = self.position(protected.landing_pad) else { continue };
@@ -117,7 +115,7 @@ impl FunctionBody {
             let end = self.addresses.partition_point(|a| *a < protected.end);
             let calls = (first..end).filter(|&at| matches!(self.flows[at], CodeFlow::Call(_) | CodeFlow::CallIndirect));
             let calls: Vec<SumPosition> = calls.map(|at| at as SumPosition).collect();
-            self.before[pad as usize].extend(calls);
+            self.predecessors[pad as usize].extend(calls);
         }
     }
 
@@ -251,7 +249,7 @@ impl FunctionBody {
             Mnemonic::Sub => combine(&self.operand(at, 0, depth), &second(), |a, b| a.plus(&b.times(u64::MAX))),
             Mnemonic::Inc => combine(&self.operand(at, 0, depth), &[SumValue::constant(1)], |a, b| a.plus(b)),
             Mnemonic::Dec => combine(&self.operand(at, 0, depth), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
-            Mnemonic::Xor if clears(instruction, target) => vec![SumValue::constant(0)],
+            Mnemonic::Xor if clears_register(instruction, target) => vec![SumValue::constant(0)],
             Mnemonic::And => match immediate() {
                 Some(bits) => self.operand(at, 0, depth).into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect(),
                 None => opaque(),
@@ -267,17 +265,17 @@ impl FunctionBody {
 
     /// The definitions of a location that reach an instruction.
     fn definitions(&self, location: SumLocation, at: SumPosition) -> Rc<Definitions> {
-        if let Some(found) = self.searched.borrow().get(&(location, at)) {
+        if let Some(found) = self.search_cache.borrow().get(&(location, at)) {
             return found.clone();
         }
-        let mut found = Definitions { at: Vec::new(), from_entry: self.before[at as usize].is_empty() };
+        let mut found = Definitions { at: Vec::new(), from_entry: self.predecessors[at as usize].is_empty() };
         if self.fuel.get() == 0 {
             found.from_entry = true;
             return Rc::new(found);
         }
         self.fuel.set(self.fuel.get() - 1);
         let mut seen = HashSet::new();
-        let mut work: Vec<SumPosition> = self.before[at as usize].clone();
+        let mut work: Vec<SumPosition> = self.predecessors[at as usize].clone();
         while let Some(position) = work.pop() {
             if !seen.insert(position) {
                 continue;
@@ -290,13 +288,13 @@ impl FunctionBody {
                 found.at.push(position);
                 continue;
             }
-            let before = &self.before[position as usize];
+            let before = &self.predecessors[position as usize];
             found.from_entry |= before.is_empty();
             work.extend(before);
         }
         found.at.sort_unstable();
         let found = Rc::new(found);
-        self.searched.borrow_mut().insert((location, at), found.clone());
+        self.search_cache.borrow_mut().insert((location, at), found.clone());
         found
     }
 
@@ -373,6 +371,6 @@ fn registers_written(factory: &mut InstructionInfoFactory, instruction: &Instruc
 }
 
 /// Whether an `xor` has the same register as both operands.
-fn clears(instruction: &Instruction, target: Register) -> bool {
+fn clears_register(instruction: &Instruction, target: Register) -> bool {
     instruction.op1_kind() == OpKind::Register && instruction.op1_register() == target
 }

@@ -78,7 +78,7 @@ impl ModelBuilder<'_> {
         };
         let never = call.returns == Returns::Never;
         let tail = call.kind != CallKind::Call;
-        // A tail call has another outcome than to end the run if it may return, and its callbacks go after the function's return.
+        // If a tail-called function may return, it is assumed not to end the run, and its callbacks go after this function's return.
         let by_jump = |o: Opaque| Opaque { calls_back: o.calls_back && !o.returns, ends_run: o.ends_run && !o.returns, ..o };
         let other = other.map(|o| if tail { by_jump(o) } else { o });
         let ended = self.observed.is_some_and(|o| o.ended_before.is_some() && o.ended_before == call.return_address);

@@ -23,7 +23,6 @@ use trodden_trace::{CollectorKind, RunLog, RunOutcome};
 #[derive(Serialize, Deserialize)]
 struct Spec {
     options: RunOptions,
-    /// The program's file.
     program: PathBuf,
     environment: Vec<(OsString, OsString)>,
     collector: CollectorKind,

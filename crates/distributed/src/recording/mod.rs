@@ -16,7 +16,7 @@ pub use machines::work;
 pub use options::{OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
 
 use crate::code::Code;
-use crate::explain::{MissingStep, first_missing};
+use crate::explain::{MissingStep, first_missing_step};
 use crate::files::Files;
 use crate::imports::{Assumption, ImportingImage};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable};
@@ -53,7 +53,7 @@ const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that
      another path than it does without trodden. Pass `--no-repeat time` to leave the vDSO visible";
 
 /// Rejects options that only make sense for several runs.
-fn for_several_runs(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
+fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
     let plan = &options.plan;
     let asked = [
         ("--limit", plan.limit.is_some()),
@@ -110,7 +110,6 @@ pub struct Recording<'a> {
     host: &'a RecordingHost<'a>,
     subject: RepeatedProgram<'a>,
     kind: CollectorKind,
-    /// Whether one run watches all blocks.
     is_single: bool,
     files: Files,
     image: ImportingImage,
@@ -160,7 +159,7 @@ impl<'a> Recording<'a> {
         let (observed, extra_cuts) = (BTreeSet::new(), BTreeSet::new());
         let (graphs, pieces) = cut_graphs(&files, &image, &observed, &extra_cuts)?;
         match has_one_run {
-            true => for_several_runs(options, host)?,
+            true => reject_multi_run_options(options, host)?,
             // The first run uses breakpoints.
             false => PtraceBreakpoints.suits(&subject.executable, &subject.libraries)?,
         }
@@ -192,7 +191,6 @@ impl<'a> Recording<'a> {
         show(&planner, &plan)
     }
 
-    /// Rebuilds the graphs with what runs have shown.
     fn rebuild_graphs(&mut self) -> Result<()> {
         (self.graphs, self.pieces) = cut_graphs(&self.files, &self.image, &self.observed, &self.extra_cuts)?;
         Ok(())
@@ -323,7 +321,7 @@ impl<'a> Recording<'a> {
         let partial = PartialTrace::open(&result.partial)?;
         let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
         let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
-        Ok(match first_missing(model, addresses) {
+        Ok(match first_missing_step(model, addresses) {
             Some(MissingStep { position, from: Some(from), to }) => {
                 let shown = |address: u64| format!("{:#x} in {}", in_file(address).1, name(address));
                 format!("block {position}, {}, follows {}", shown(to), shown(from))

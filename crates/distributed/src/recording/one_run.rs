@@ -2,11 +2,11 @@
 //! reaches code that the graphs lack, single-stepped instructions still reveal that code afterwards; otherwise the code's blocks are
 //! missing, and the trace says so.
 
-use super::words::{list_opaque, missing_blocks, new_targets, other_stacks, unplaced_code};
+use super::words::{list_opaque, missing_blocks, new_targets, stack_switches, unplaced_code};
 use super::{Assumption, Recording, run_about};
 use crate::code::Code;
 use crate::jumps::{has_edge, is_uncertain_jump, may_switch_stacks, switching, uncertain_jumps};
-use crate::merge::{Hits, Merged, Replayed};
+use crate::merge::{Merged, Replayed, RunHits};
 use crate::model::ObservedCalls;
 use crate::replay::ReplayedCode;
 use crate::returns::{cut_blocks, unwatched_pieces};
@@ -36,7 +36,7 @@ impl Recording<'_> {
         } else {
             let mut writer = self.writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, Some(watched), None);
-            let hits = Hits { code: &known, sites: &sites, jumps: &jumps, steps };
+            let hits = RunHits { code: &known, sites: &sites, jumps: &jumps, steps };
             let replay;
             (result, replay) = self.subject.live_run(collector, (&sites, &jumps), shows, |live| hits.replay_live(live, &mut writer))?;
             let followed = &result.outcome.followed;
@@ -58,7 +58,7 @@ impl Recording<'_> {
         if written.is_none() {
             let mut writer = self.writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
-            let hits = Hits { code: &known, sites: &sites, jumps: &jumps, steps };
+            let hits = RunHits { code: &known, sites: &sites, jumps: &jumps, steps };
             let replayed = hits.replay(&partial, &followed.stacks, &mut writer)?;
             written = Some((writer, replayed));
         }
@@ -94,7 +94,7 @@ impl Recording<'_> {
         let unknown: Vec<(u64, u64)> = replayed.targets.into_iter().filter(is_missing).collect();
         let missing = (!unknown.is_empty()).then(|| missing_blocks(code, &unknown));
         let unplaced = (!unplaced.is_empty()).then(|| unplaced_code(unplaced));
-        missing.into_iter().chain(unplaced).chain((replayed.switches > 0).then(|| other_stacks(replayed.switches))).collect()
+        missing.into_iter().chain(unplaced).chain((replayed.switches > 0).then(|| stack_switches(replayed.switches))).collect()
     }
 
     /// The input for replaying a run that watched the blocks at some addresses, or single-stepped if `watched` is `None`. `followed` is
@@ -141,14 +141,14 @@ impl Recording<'_> {
                 let leads = symbol & RESUMED == 0 && last.is_none_or(|last| last & TRANSFER != 0);
                 let from = last.map_or(address, |last| last & !(TRANSFER | RESUMED));
                 last = Some(symbol);
-                if known.starts.contains(&address) {
+                if known.block_starts.contains(&address) {
                     let is_edge = |from: u64| returns.contains(&address) || has_edge(&self.graphs, (from, address));
                     if jumps.binary_search(&from).is_ok() && !is_edge(from) {
                         new += usize::from(self.observed.insert(GraphObservation { from, to: address }));
                     }
                     continue;
                 }
-                let is_inside = known.has(address);
+                let is_inside = known.contains(address);
                 let follows = !leads && from < address && address - from <= LONGEST_INSTRUCTION;
                 if follows || (!leads && is_inside) || self.graphs.is_stub(address) {
                     continue;
@@ -171,7 +171,6 @@ impl Recording<'_> {
     }
 }
 
-/// Rejects more sites than a collector can watch.
 fn check_site_count(sites: usize, collector: &dyn Collector) -> Result<()> {
     let (name, most) = (collector.name(), collector.most_sites().unwrap_or(usize::MAX));
     ensure!(sites <= most, "the collector `{name}` can watch {most} of the {sites} blocks in one run: pass `--collector ptrace`");
@@ -180,8 +179,7 @@ fn check_site_count(sites: usize, collector: &dyn Collector) -> Result<()> {
 
 /// An index of the code that is in the graphs.
 struct KnownCode {
-    /// Where blocks start.
-    starts: HashSet<u64>,
+    block_starts: HashSet<u64>,
     /// The ranges covered by blocks, ascending, with adjacent ranges joined.
     covered: Vec<Range<u64>>,
 }
@@ -198,10 +196,10 @@ impl KnownCode {
                 _ => covered.push(range),
             }
         }
-        Self { starts: blocks().map(|b| b.start).collect(), covered }
+        Self { block_starts: blocks().map(|b| b.start).collect(), covered }
     }
 
-    fn has(&self, address: u64) -> bool {
+    fn contains(&self, address: u64) -> bool {
         let after = self.covered.partition_point(|range| range.start <= address);
         self.covered[..after].last().is_some_and(|range| range.contains(&address))
     }

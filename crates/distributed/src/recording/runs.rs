@@ -30,13 +30,11 @@ use trodden_trace::{
     wait_child,
 };
 
-/// Standard input of a run.
 enum Input {
     /// The command's own, for a single run, which then also has the command's output.
     Inherited,
     /// A file, read by each run from the same offset.
     File {
-        /// The open file.
         file: File,
         /// Offset in bytes.
         at: u64,
@@ -151,7 +149,6 @@ impl Sink for TargetSink<'_> {
     }
 }
 
-/// A sink that counts the executions of each site.
 struct CountSink(Vec<u64>);
 
 impl Sink for CountSink {
@@ -296,9 +293,6 @@ impl<'a> RepeatedProgram<'a> {
     }
 
     /// As [`Self::single_run`], with `replay` consuming the hits during the run.
-    ///
-    /// # Errors
-    /// The run or `replay` failed.
     pub fn live_run<T: Send>(
         &self,
         collector: &dyn Collector,

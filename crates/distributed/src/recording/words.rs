@@ -36,7 +36,7 @@ pub(super) fn unplaced_code(places: &BTreeSet<u64>) -> String {
 }
 
 /// A note about switches of stacks, after which resumed functions appear as new calls.
-pub(super) fn other_stacks(switches: u64) -> String {
+pub(super) fn stack_switches(switches: u64) -> String {
     let times = plural(switches.into(), "time", "times");
     format!(
         "a thread continued on another stack {times}, as coroutines and goroutines do: the callers there are not known, and a resumed \

@@ -2,7 +2,7 @@
 
 use super::CopyContext;
 use super::before::CopyInput;
-use super::launching::{CopyRun, Runner, launch, one_by_one, program, results, spec};
+use super::launching::{CopyRun, Runner, launch, one_at_a_time, program, results, spec};
 use super::outcomes::outcomes;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -27,9 +27,6 @@ impl Determinism {
 }
 
 /// Runs a program several times the way copies run, and once more with randomised addresses.
-///
-/// # Errors
-/// The program cannot be run, or is not instrumented.
 pub fn determinism(command: &[OsString], runs: u32, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<Determinism> {
     let program = program(&command[0], context)?;
     let input = input()?;
@@ -42,7 +39,7 @@ pub fn determinism(command: &[OsString], runs: u32, context: CopyContext, input:
     let _job = spec.write(folder.path())?;
     // All runs share the working folder.
     let all: Vec<usize> = (0..=runs).collect();
-    launch(folder.path(), &all, &Runner { engine: one_by_one(None), stop: &stop, context })?;
+    launch(folder.path(), &all, &Runner { engine: one_at_a_time(None), stop: &stop, context })?;
     drop(stop);
     let mut copies = results(folder.path(), &all, context)?;
     let moved = copies.pop().context("there is no run")?;

@@ -86,7 +86,7 @@ fn make_in(job: &DistributedOptions, partition: PathPartition, stop: &LaunchStop
 fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
     let units = program.units();
     let profile = job.profile.map(named::load).transpose()?;
-    let by = |profile: &str| format!("{}, divided by the profile {profile}", job.program.display());
+    let by = |profile: &str| format!("cannot base the partition of {} on the profile {profile}", job.program.display());
     let mut measured = known(units, profile.as_ref()).with_context(|| job.profile.map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy == PartitionStrategy::P3 {
         add_call_sites(units, &mut measured);
@@ -140,9 +140,6 @@ pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProg
 }
 
 /// The identities of a copy's image and of one of its units.
-///
-/// # Errors
-/// The program is not a copy.
 pub fn identity(program: &Path, store: Option<&UnitCache>) -> Result<(Identity, Identity)> {
     let LoadedProgram { image, units, .. } = LoadedProgram::read(program, store)?;
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
@@ -156,7 +153,6 @@ pub fn identity(program: &Path, store: Option<&UnitCache>) -> Result<(Identity, 
     }
 }
 
-/// A program with its maps.
 struct LoadedProgram {
     file: PathBuf,
     image: Image,

@@ -71,7 +71,6 @@ fn link_all_but(name: &OsStr, from: &Path, to: &Path) -> std::io::Result<()> {
     others.into_iter().try_for_each(|entry| symlink(entry.path(), to.join(entry.file_name())))
 }
 
-/// Copies the content of a folder into another.
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from.join(".")).arg(to).status().context("cannot run cp")?;
     ensure!(status.success(), "cannot copy {} to {}", from.display(), to.display());

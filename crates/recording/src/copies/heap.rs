@@ -10,13 +10,11 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Size of a page in bytes.
 const PAGE: u64 = 4096;
 /// `p_type` of a loadable segment, and `p_flags` of a writable one.
 const PT_LOAD: u64 = 1;
 const PF_W: u64 = 2;
 
-/// The last loadable segment of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastSegment {
     /// Offset of its program header in the file.

@@ -10,7 +10,7 @@ use super::before::CopyInput;
 use super::shared::{self, Divided, Partition, divide};
 use super::spec::file;
 use super::units::units;
-use super::weights::recent;
+use super::weights::recent_profile;
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,10 +24,8 @@ use trodden_text::words::{plural, shell_word};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
 
-/// The unit and the name of a function.
 type Key = (String, String);
 
-/// Counts by path number.
 type Counts = BTreeMap<u64, u64>;
 
 /// Records a run with copies that share the functions whose streams they write.
@@ -35,9 +33,7 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     shared::run(job, context, input, |program| IterationPartition::new(program, job, context))
 }
 
-/// Which copy records which function.
 struct IterationPartition {
-    /// The functions of each copy.
     copies: Vec<KnownPaths>,
     /// The path limit of the original program.
     max_paths: u64,
@@ -47,7 +43,7 @@ impl IterationPartition {
     fn new(program: &Path, job: &CopyJob, context: CopyContext) -> Result<IterationPartition> {
         let units: Vec<UnitMap> = units(program, context.around.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
         let image = Image::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
-        let profile = recent(image.identity, &job.what.command, context)?;
+        let profile = recent_profile(image.identity, &job.what.command, context)?;
         let executed = executions(profile.as_ref());
         let functions: Vec<(&UnitMap, &FunctionMap)> = units.iter().flat_map(|u| u.functions.iter().map(move |f| (u, f))).collect();
         ensure!(!functions.is_empty(), "{} has no instrumented functions: build it with trodden", program.display());
@@ -81,7 +77,6 @@ fn key(unit: &UnitMap, function: &FunctionMap) -> Key {
     (unit.source.clone(), function.name.clone())
 }
 
-/// Path executions by function.
 fn executions(profile: Option<&Profile>) -> HashMap<Key, u64> {
     let mut executions: HashMap<Key, u64> = HashMap::new();
     for (_, unit, function) in profile.iter().flat_map(|profile| profile.functions()) {

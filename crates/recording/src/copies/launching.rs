@@ -63,7 +63,7 @@ pub fn run_all(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRu
 }
 
 /// The local engine with one task at a time.
-pub fn one_by_one(memory: Option<u64>) -> Engine {
+pub fn one_at_a_time(memory: Option<u64>) -> Engine {
     Engine::Local(Local { parallel: 1, memory, ..Local::default() })
 }
 

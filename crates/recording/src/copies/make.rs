@@ -27,7 +27,6 @@ pub const COPY_PREFIX: &str = "copy-";
 pub struct CopiedProgram {
     /// The program in the form that merging needs.
     pub divided: PartitionedProgram,
-    /// Its distinct units.
     units: Vec<(Frame, UnitMap)>,
     /// Settings that all copies share.
     settings: Settings,
@@ -61,7 +60,6 @@ impl CopiedProgram {
         self.settings.known.is_some()
     }
 
-    /// Divides the counting of edges.
     fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<PathPartition> {
         ensure!(!self.is_residual(), "{} counts unknown paths only: pass a program that counts all to --divide edges", self.divided.path);
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
@@ -108,9 +106,6 @@ impl CopiedProgram {
     }
 
     /// As [`CopiedProgram::bounded`], for a given number of copies. Copies that are not needed count nothing.
-    ///
-    /// # Errors
-    /// More copies are needed, or [`CopiedProgram::bounded`] fails.
     pub fn divide_bounded(&self, procedures: &[Procedure], most: usize, options: &PartitionOptions) -> Result<PartitionPlan> {
         let mut plan = self.bounded(procedures, most, options.measure)?;
         let needed = plan.copies.len();
@@ -156,7 +151,6 @@ impl CopiedProgram {
 pub struct PathPartition {
     /// The program in the form that merging needs.
     pub program: PartitionedProgram,
-    /// Its distinct units.
     units: Vec<(Frame, UnitMap)>,
     /// For each copy, its part of each function of the units, in order.
     pub copies: Vec<CopyPlan>,
@@ -179,7 +173,9 @@ impl PathPartition {
             return program.divide_edges(options.copies, weights.map(|w| &w.profile));
         }
         ensure!(!options.count_hits || !program.is_residual(), "only copies that count all paths can count hits: leave out --count-hits");
-        let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
+        let by = || {
+            format!("cannot base the partition of {} on {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"))
+        };
         let mut procedures = procedures::known(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
         let strategy = options.strategy;
         if strategy == PartitionStrategy::P3 {
@@ -268,9 +264,6 @@ impl PathPartition {
     }
 
     /// The functions with their executions in a profile of the program, in the order of the plans.
-    ///
-    /// # Errors
-    /// A map is damaged.
     pub fn measured(&self, profile: &Profile) -> Result<Vec<Procedure>> {
         // The first image is the program's own; libraries may contain units of the same object.
         let counted: Vec<_> = profile.images.iter().take(1).flat_map(|i| &i.units).collect();

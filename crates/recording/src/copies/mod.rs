@@ -30,7 +30,7 @@ pub use worker::work;
 use crate::{RecordedCommand, Surroundings, deliver, run_metadata};
 use anyhow::{Context, Result};
 use before::{CopiesFailed, WorkFolder};
-use launching::{CopyRun, PRISTINE, Runner, launch, one_by_one, program, results, run_all, spec};
+use launching::{CopyRun, PRISTINE, Runner, launch, one_at_a_time, program, results, run_all, spec};
 use make::{CopiedProgram, PathPartition};
 use outcomes::{explain, outcomes, report_differences, report_interrupted, status};
 use spec::{CopyOutcome, Spec, file};
@@ -190,13 +190,11 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
 struct Counted {
     profile: Profile,
     measurements: CopyMeasurements,
-    /// Differences between the copies.
     differences: Vec<String>,
     /// The outcome of the first copy.
     outcome: CopyOutcome,
 }
 
-/// Makes and runs the copies.
 fn count(job: &CopyJob, runner: &Runner, program: CopiedProgram, mut spec: Spec, work: &Path) -> Result<Counted> {
     let options = &job.options;
     spec.ignore_output = options.ignore_output;
@@ -284,7 +282,7 @@ fn baseline(
     measurements: &mut CopyMeasurements,
 ) -> Result<Vec<String>> {
     let both = [options.copies, options.copies + 1];
-    launch(folder, &both, &Runner { engine: one_by_one(options.memory), stop: runner.stop, context: runner.context })?;
+    launch(folder, &both, &Runner { engine: one_at_a_time(options.memory), stop: runner.stop, context: runner.context })?;
     let base = results(folder, &both, runner.context)?;
     measurements.baseline = Some([base[0].times.clone(), base[1].times.clone()]);
     Ok(match measurements.edges {

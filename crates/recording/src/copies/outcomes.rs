@@ -8,7 +8,6 @@ use trodden_profile::ProcessEnding;
 use trodden_profile::copies::{CopiesError, MergedCopies};
 use trodden_text::words::plural;
 
-/// Explanation of differing copies.
 const EXPLANATION: &str = "run `trodden repeatable -- COMMAND` to see whether the program is deterministic, and whether its paths depend \
     on addresses (tables of pointers), since code and static data of copies are at different addresses";
 
@@ -31,7 +30,6 @@ pub fn outcomes(copies: &[CopyRun]) -> Vec<String> {
     out
 }
 
-/// Describes how a program ended.
 fn ending(ending: ProcessEnding) -> String {
     match ending {
         ProcessEnding::Exit(code) => format!("status {code}"),
@@ -63,7 +61,7 @@ pub fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Erro
 
 /// Reports inconsistent counts if a signal ended all copies.
 pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
-    const SHOWN: usize = 5;
+    const MAX_SHOWN: usize = 5;
     if merged.profile.run.interrupted > 0 {
         log::warn!(
             "{} ended all copies, each at a different place: counts of different functions are inconsistent, and the profile is marked \
@@ -73,19 +71,19 @@ pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
     } else if matches!(end, ProcessEnding::Signal(_)) {
         log::info!("{} ended the program: the path in progress may be counted as if it were finished", ending(end));
     }
-    merged.interrupted.iter().take(SHOWN).for_each(|at| log::info!("{} ended the program in the middle of a path: {at}", ending(end)));
-    if merged.interrupted.len() > SHOWN {
-        log::info!("and in {}", plural((merged.interrupted.len() - SHOWN) as u128, "more place", "more places"));
+    merged.interrupted.iter().take(MAX_SHOWN).for_each(|at| log::info!("{} ended the program in the middle of a path: {at}", ending(end)));
+    if merged.interrupted.len() > MAX_SHOWN {
+        log::info!("and in {}", plural((merged.interrupted.len() - MAX_SHOWN) as u128, "more place", "more places"));
     }
 }
 
 /// Warns that the copies did not execute the same, and reports their differences.
 pub fn report_differences(differences: &[String]) {
-    const SHOWN: usize = 10;
+    const MAX_SHOWN: usize = 10;
     log::warn!("the copies did not execute the same paths, so the profile is not exact:");
-    differences.iter().take(SHOWN).for_each(|text| log::warn!("{text}"));
-    if differences.len() > SHOWN {
-        log::warn!("and {}", plural((differences.len() - SHOWN) as u128, "more difference", "more differences"));
+    differences.iter().take(MAX_SHOWN).for_each(|text| log::warn!("{text}"));
+    if differences.len() > MAX_SHOWN {
+        log::warn!("and {}", plural((differences.len() - MAX_SHOWN) as u128, "more difference", "more differences"));
     }
     log::warn!("{}", EXPLANATION);
 }

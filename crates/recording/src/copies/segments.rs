@@ -24,7 +24,6 @@ use trodden_unit::{SegmentSet, Settings};
 /// Maximum number of pairs of contexts and paths of a function for which a set of all pairs is spelled out, so that they can be divided.
 const MAX_SPELLED_OUT: u64 = 1 << 20;
 
-/// The unit and the name of a function.
 type Key = (String, String);
 /// Executions of segments, each given by unit, function and path number of its parts.
 type NamedCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
@@ -45,7 +44,6 @@ struct SegmentPartition {
     checked: BTreeSet<u32>,
 }
 
-/// A function that can be divided.
 struct DividedFunction {
     number: u32,
     /// Its paths as edges of the procedure's graph, with their executions.
@@ -130,7 +128,7 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
         let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are damaged", function.name))?;
         let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
-        let (own, place) = spanned(&dag, &paths);
+        let (own, place) = subgraph(&dag, &paths);
         // Without known executions, each path counts as one.
         let executions = |path: u64| match function.executions.is_empty() {
             true => 1,
@@ -149,7 +147,7 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
 }
 
 /// The subgraph of the edges on the given paths, and the mapping of edges to it.
-fn spanned(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
+fn subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
     let used: BTreeSet<DagEdgeId> = paths.iter().flat_map(|(_, edges)| edges.iter().copied()).collect();
     let edges: Vec<DagEdge> = used.iter().map(|edge| dag.edge(*edge)).collect();
     let own = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).expect("whole paths of an acyclic graph are one");

@@ -21,7 +21,6 @@ use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_stored::named;
 use trodden_unit::Identity;
 
-/// Name of the folder of the first run.
 const FIRST_RUN_FOLDER: &str = "first";
 /// Name of the folder of a first run with full counting.
 const FULL_RUN_FOLDER: &str = "first-whole";
@@ -42,7 +41,7 @@ pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, 
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
     }
-    if let Some(profile) = recent(program.divided.identity, &job.what.command, runner.context)? {
+    if let Some(profile) = recent_profile(program.divided.identity, &job.what.command, runner.context)? {
         return Ok(Some(Weights { profile, same_input: false }));
     }
     if options.no_first_run || program.is_residual() {
@@ -56,10 +55,7 @@ pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, 
 
 /// Merges the latest runs of a build in the run store, since a single one may be untypical. All have the same weight, whatever their
 /// length.
-///
-/// # Errors
-/// The run store cannot be read.
-pub fn recent(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
+pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
     let Ok(store) = RunStore::find(&context.around.directory) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
@@ -97,7 +93,6 @@ pub fn recent(identity: Identity, command: &[OsString], context: CopyContext) ->
     Ok(merge_with_equal_weights(profiles, identity))
 }
 
-/// Describes a run.
 fn name(run: &RunEntry) -> String {
     match (&run.run.test, &run.run.suite) {
         (Some(test), _) => format!("test {test}"),

@@ -85,7 +85,6 @@ fn keep_logs(place: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
     move_logs(&logs, &kept)
 }
 
-/// The folders of one run.
 struct RunFolders {
     raw: TemporaryFolder,
     /// Its private working folder, if it has one.

@@ -49,9 +49,6 @@ impl StreamOptions {
 }
 
 /// Runs a command with flight recorders, which keep the last paths of each thread. Returns its exit status.
-///
-/// # Errors
-/// The command cannot be started, or its streams cannot be stored.
 pub fn record_last(arguments: &[OsString], last: u64, around: &Surroundings) -> Result<ExitCode> {
     let store = around.run_store()?;
     let folder = place::new_last(store.folder())?;
@@ -82,9 +79,6 @@ pub fn record_last(arguments: &[OsString], last: u64, around: &Surroundings) -> 
 }
 
 /// Runs a command and records its whole streams. Returns its exit status.
-///
-/// # Errors
-/// The command cannot be started, or its streams cannot be stored.
 pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &Surroundings) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
     let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, around);
@@ -123,7 +117,6 @@ pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnc
     })
 }
 
-/// Drains chunks until the command is over.
 fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<Drained> {
     let mut pause = MIN_PAUSE;
     while !is_over.load(Ordering::Relaxed) {
@@ -195,7 +188,7 @@ pub fn fold(path: &Path) -> Result<u64> {
 /// # Errors
 /// A file cannot be read, the run cannot be stored, or events are lost.
 pub fn collect(given: &[PathBuf], destination: &Destination, around: &Surroundings) -> Result<()> {
-    let (streams, counted) = streams_in(given)?;
+    let (streams, counted) = find_streams(given)?;
     let folder = run_folder(destination, around)?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
@@ -224,7 +217,7 @@ pub fn collect(given: &[PathBuf], destination: &Destination, around: &Surroundin
 }
 
 /// The stream files among the given files and folders, and the raw files in those folders of programs that only counted.
-fn streams_in(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (mut streams, mut counted) = (Vec::new(), Vec::new());
     for path in given {
         if !path.is_dir() {

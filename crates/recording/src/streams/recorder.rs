@@ -15,7 +15,6 @@ use trodden_wire::LostThreads;
 pub const MIN_PAUSE: Duration = Duration::from_micros(500);
 /// Longest pause between polls when no chunks arrive.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
-/// Interval between searches for new stream files.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The next pause after one in which no chunk arrived.
@@ -95,7 +94,6 @@ impl<'a> Recorder<'a> {
         self.drains.values_mut().for_each(|(drain, _)| drain.set_bounds(bounds));
     }
 
-    /// Starts draining new files.
     fn start_new_drains(&mut self, folder: &Path) -> Result<()> {
         for file in with_extension(folder, STREAM)? {
             // The file may just be moved, or not be initialised yet; then it is looked at again.

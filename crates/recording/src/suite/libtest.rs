@@ -16,7 +16,6 @@ use std::process::{Command, ExitCode};
 use trodden_launch::process::not_run;
 use trodden_text::words::plural;
 
-/// Options to pass on to each test.
 const FORWARDED_OPTIONS: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
 /// Exit status of a test binary with a failed test.
 const TEST_FAILED: u8 = 101;
@@ -35,9 +34,6 @@ pub struct TestBinary {
 }
 
 /// Runs a test binary, and reports on its tests to `out`.
-///
-/// # Errors
-/// The binary cannot be run, or its counts cannot be stored.
 pub fn step(job: &TestBinary, around: &Surroundings, out: &mut dyn Write) -> Result<ExitCode> {
     let command = &job.command[..];
     let (binary, arguments) = command.split_first().context("no test binary was given")?;
@@ -52,7 +48,7 @@ pub fn step(job: &TestBinary, around: &Surroundings, out: &mut dyn Write) -> Res
         let name = name.map_or(crate_name.clone(), |name| format!("{crate_name}::{name}"));
         return run_single(&recorder, &name, command);
     }
-    let Some(names) = listed(binary, arguments)? else {
+    let Some(names) = selected_tests(binary, arguments)? else {
         return run_single(&recorder, &crate_name, command);
     };
     let forwarded: Vec<OsString> = arguments.iter().filter(|a| FORWARDED_OPTIONS.iter().any(|k| a == k)).cloned().collect();
@@ -90,7 +86,7 @@ fn threads(arguments: &[OsString], from_environment: Option<String>) -> usize {
 }
 
 /// The tests that a binary would run with these arguments. `None` if it cannot list them.
-fn listed(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String>>> {
+fn selected_tests(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String>>> {
     let Some(mut names) = list(binary, arguments, &[])? else { return Ok(None) };
     // The list includes ignored tests, unless only those are requested.
     if !arguments.iter().any(|a| a == "--ignored" || a == "--include-ignored") {
@@ -136,7 +132,7 @@ mod tests {
         let arguments = |more: &[&str]| -> Vec<OsString> {
             [binary.as_os_str().to_owned()].into_iter().chain(more.iter().map(OsString::from)).collect()
         };
-        let of = |more: &[&str]| listed(&"sh".into(), &arguments(more)).unwrap().unwrap();
+        let of = |more: &[&str]| selected_tests(&"sh".into(), &arguments(more)).unwrap().unwrap();
         assert_eq!(of(&[]), ["a"]);
         assert_eq!(of(&["--include-ignored"]), ["a", "b"]);
         assert_eq!(of(&["--ignored"]), ["b"]);

@@ -59,7 +59,7 @@ pub fn tests(source: &TestSource) -> Result<Vec<TestCommand>> {
 
 /// Parses shell commands, one per line, and checks that names are unique.
 fn commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
-    let tests = listed(text);
+    let tests = parse_commands(text);
     ensure!(!tests.is_empty(), "{} has no commands: put one on each line", file.display());
     let mut names = BTreeSet::new();
     if let Some(twice) = tests.iter().find(|t| !names.insert(&t.name)) {
@@ -68,7 +68,7 @@ fn commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
     Ok(tests)
 }
 
-fn listed(text: &str) -> Vec<TestCommand> {
+fn parse_commands(text: &str) -> Vec<TestCommand> {
     let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
     let test = |line: &str| {
         let (name, command) = line.split_once('\t').unwrap_or((line, line));
@@ -137,18 +137,12 @@ pub struct SuiteOutcome {
 }
 
 /// Fails if the counts of any tests are lost. `lost` is their number.
-///
-/// # Errors
-/// `lost` is not 0.
 pub fn all_kept(lost: usize) -> Result<()> {
     ensure!(lost == 0, "the suite is incomplete: the counts of {} cannot be decoded", plural(lost as u128, "test", "tests"));
     Ok(())
 }
 
 /// Runs tests, `jobs` at a time.
-///
-/// # Errors
-/// A test cannot be run, or its counts cannot be stored.
 pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> Result<SuiteOutcome> {
     let next = AtomicUsize::new(0);
     let outcome = Mutex::new(SuiteOutcome::default());
@@ -184,9 +178,6 @@ pub struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// Creates a recorder for a suite in the run store of a project.
-    ///
-    /// # Errors
-    /// The run store cannot be created.
     pub fn new(suite: &str, project: &Path, around: &'a Surroundings) -> Result<Recorder<'a>> {
         let store = RunStore::create(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
@@ -194,9 +185,6 @@ impl<'a> Recorder<'a> {
     }
 
     /// Runs a test. Returns its exit status, and what happened to its counts.
-    ///
-    /// # Errors
-    /// The test cannot be run, or its counts cannot be stored.
     pub fn run(&self, name: &str, arguments: &[OsString]) -> Result<(ExitStatus, TestCounts)> {
         let raw = RunFolder::create_in(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
@@ -242,7 +230,7 @@ mod tests {
 
     #[test]
     fn tab_separates_test_name_from_command() {
-        let tests = listed("# tests\n\n./prog a  b\nsecond test\t./prog 'x'  \n");
+        let tests = parse_commands("# tests\n\n./prog a  b\nsecond test\t./prog 'x'  \n");
         assert_eq!(tests.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["./prog a  b", "second test"]);
         assert_eq!(tests[1].arguments, ["sh", "-c", "./prog 'x'"]);
     }

@@ -1,13 +1,13 @@
 //! Addresses in code that may be functions although nothing calls them directly.
 
-use super::{ALIGNMENT, CodeFlow, Explored, flow};
+use super::{ALIGNMENT, CodeFlow, Exploration, flow};
 use crate::elf::Binary;
 use crate::instruction::decode;
 use crate::recover::imports;
 use iced_x86::{Instruction, Mnemonic, Register};
 use std::collections::{BTreeSet, HashSet};
 
-impl Explored<'_, '_> {
+impl Exploration<'_, '_> {
     /// Follows addresses in data that look like functions, in code without unwind information. Returns whether that added code. Called
     /// after jump tables are resolved, since their entries are such addresses as well.
     ///
@@ -44,7 +44,7 @@ impl Explored<'_, '_> {
 
     /// Whether the code at an address is plausible: it decodes, and ends in returns, traps, or jumps to known code.
     pub(super) fn looks_like_function(&self, start: u64) -> bool {
-        const LIMIT: usize = 20_000;
+        const MAX_INSTRUCTIONS: usize = 20_000;
         let mut seen: HashSet<u64> = HashSet::new();
         let mut work = vec![start];
         while let Some(mut at) = work.pop() {
@@ -55,7 +55,7 @@ impl Explored<'_, '_> {
                 let inside_known = self.frames.at(at).is_some_and(|f| self.frames.frames[f].start != at);
                 let decoded = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
                 let Some(instruction) = decoded.filter(|i| !inside_known && !is_unlikely(i)) else { return false };
-                if seen.len() > LIMIT {
+                if seen.len() > MAX_INSTRUCTIONS {
                     return false;
                 }
                 at = instruction.next_ip();

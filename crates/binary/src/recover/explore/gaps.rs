@@ -3,7 +3,7 @@
 //!
 //! Such bytes are followed last, and only if everything they lead to looks like code, since tables may lie between instructions.
 
-use super::{CodeFlow, Explored, flow};
+use super::{CodeFlow, Exploration, flow};
 use crate::graph::Returns;
 use crate::instruction::decode;
 use crate::recover::padding;
@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Maximum number of instructions decoded to decide whether bytes are code.
 const MAX_TRIAL: usize = 20_000;
 
-impl Explored<'_, '_> {
+impl Exploration<'_, '_> {
     /// Follows the code in gaps. Returns whether there was any.
     pub fn follow_gaps(&mut self) -> bool {
         let before = self.instructions.len();
