@@ -158,7 +158,7 @@ impl ProbedImage {
         for (at, start) in present.into_iter().zip(places) {
             let name = self.units[at.0].1.functions[at.1].plain_name().to_owned();
             match (start, &found[&at][..]) {
-                (None, _) => self.without.push(format!("`{name}`: there are several functions of that name, which cannot be told apart")),
+                (None, _) => self.without.push(format!("`{name}`: several functions of that name cannot be distinguished")),
                 (Some(start), [body]) => self.add(at, start, ends[&start], body),
                 (Some(_), _) => self.without.push(format!("`{name}`: its code is split into several parts")),
             }

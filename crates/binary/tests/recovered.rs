@@ -226,7 +226,7 @@ fn pads(compiler: &str, source: &str) -> (usize, usize) {
 }
 
 #[test]
-fn bypassable_landing_pads_are_told_apart() {
+fn bypassable_landing_pads_are_distinguished() {
     // Rust cleans up, catches everything, or aborts.
     let (lands, passes) = pads("rustc", "evaluator.rs");
     assert!(lands > 50 && passes == 0, "{lands} {passes}");

@@ -29,7 +29,7 @@ const MAX_PATHS: u64 = 1 << 24;
 /// # Errors
 /// The trace cannot be read, or has no complete path.
 pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
-    let seen = ObservedFlow::find(trace)?;
+    let seen = TraceFlow::find(trace)?;
     let functions = number_functions(trace, &seen)?;
     let counts = count(trace, &functions)?;
     ensure!(!counts.is_empty(), "the trace has no complete path, so there is nothing to count");
@@ -43,7 +43,7 @@ pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
 }
 
 /// One image for each file with executed functions, since function names are unique only within a file.
-fn images(trace: &TraceFile, functions: Vec<NumberedFunction>, mut counts: PathCounts) -> Vec<ImageProfile> {
+fn images(trace: &TraceFile, functions: Vec<NumberedGraph>, mut counts: PathCounts) -> Vec<ImageProfile> {
     let about = trace.about();
     let mut files: BTreeMap<usize, Vec<FunctionMap>> = BTreeMap::new();
     for function in functions {
@@ -65,7 +65,7 @@ type PathCounts = BTreeMap<usize, BTreeMap<u64, u64>>;
 
 /// Control flow that the trace shows.
 #[derive(Default)]
-struct ObservedFlow {
+struct TraceFlow {
     executed: BTreeSet<TraceFunction>,
     edges: BTreeSet<(TraceBlock, TraceBlock)>,
     exits: BTreeMap<TraceBlock, EdgeKind>,
@@ -116,7 +116,7 @@ fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize,
     Ok(())
 }
 
-impl ObservedFlow {
+impl TraceFlow {
     fn find(trace: &TraceFile) -> Result<Self> {
         let mut seen = Self { edges: trace.about().edges.iter().copied().collect(), ..Self::default() };
         for thread in (0..trace.threads()).map(ThreadNumber) {
@@ -130,7 +130,7 @@ impl ObservedFlow {
     }
 }
 
-struct NumberedFunction {
+struct NumberedGraph {
     map: FunctionMap,
     /// Index of its file; counters are numbered per file.
     file: usize,
@@ -141,7 +141,7 @@ struct NumberedFunction {
     function: TraceFunction,
 }
 
-fn number_functions(trace: &TraceFile, seen: &ObservedFlow) -> Result<Vec<NumberedFunction>> {
+fn number_functions(trace: &TraceFile, seen: &TraceFlow) -> Result<Vec<NumberedGraph>> {
     let about = trace.about();
     let mut blocks: BTreeMap<TraceFunction, Vec<TraceBlock>> = BTreeMap::new();
     for (number, block) in (0..).zip(&about.blocks).filter(|(_, b)| seen.executed.contains(&b.function)) {
@@ -162,13 +162,7 @@ fn number_functions(trace: &TraceFile, seen: &ObservedFlow) -> Result<Vec<Number
     Ok(numbered)
 }
 
-fn number(
-    trace: &TraceFile,
-    seen: &ObservedFlow,
-    function: TraceFunction,
-    blocks: &[TraceBlock],
-    first_counter: u64,
-) -> Result<NumberedFunction> {
+fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: &[TraceBlock], counter: u64) -> Result<NumberedGraph> {
     let node: HashMap<TraceBlock, Node> = (0..).zip(blocks).map(|(n, b)| (*b, Node(n))).collect();
     let exit = Node(blocks.len() as u32);
     let (mut flow, mut edges) = (Vec::new(), HashMap::new());
@@ -205,7 +199,7 @@ fn number(
         position: map_blocks.first().and_then(|b| b.positions.first().copied()),
         shape: shape(&map_blocks, &flow),
         code: digest(&trace.about().hash.to_le_bytes()),
-        first_counter,
+        first_counter: counter,
         counters: numbering.paths(),
         storage: Storage::Array,
         blocks: map_blocks,
@@ -217,7 +211,7 @@ fn number(
         calls: Vec::new(),
     };
     let file = in_file(trace.block(blocks[0]).address).0;
-    Ok(NumberedFunction { map, file, dag, edges, entry: blocks[0], function })
+    Ok(NumberedGraph { map, file, dag, edges, entry: blocks[0], function })
 }
 
 fn block_of_map(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
@@ -261,8 +255,8 @@ fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> U
     }
 }
 
-fn count(trace: &TraceFile, functions: &[NumberedFunction]) -> Result<PathCounts> {
-    let by_function: HashMap<TraceFunction, &NumberedFunction> = functions.iter().map(|f| (f.function, f)).collect();
+fn count(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCounts> {
+    let by_function: HashMap<TraceFunction, &NumberedGraph> = functions.iter().map(|f| (f.function, f)).collect();
     let mut counts = PathCounts::new();
     for thread in (0..trace.threads()).map(ThreadNumber) {
         // The path sum of each open frame; `None` if the beginning of its path was not seen.
@@ -290,7 +284,7 @@ fn count(trace: &TraceFile, functions: &[NumberedFunction]) -> Result<PathCounts
 }
 
 /// Adds an edge to the path of a frame. At a cut, the path is counted and another one begins; `ends` counts the last one.
-fn take_edge(function: &NumberedFunction, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut PathCounts) {
+fn take_edge(function: &NumberedGraph, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut PathCounts) {
     let value = |id: trodden_flow::dag::DagEdgeId| function.map.values[id.index()];
     let mut finish = |sum: Option<i64>| {
         if let Some(path) = sum.and_then(|s| u64::try_from(s).ok()).filter(|p| *p < function.map.counters) {

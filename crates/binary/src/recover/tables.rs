@@ -33,7 +33,7 @@ struct Table {
     index: SumValue,
 }
 
-/// Resolves the jump at an address. `is_inside` tells whether an address belongs to the jump's function.
+/// Resolves the jump at an address. `is_inside` says whether an address belongs to the jump's function.
 pub fn resolve(explored: &Exploration, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
     body.refuel();
     let at = body.position(jump)?;

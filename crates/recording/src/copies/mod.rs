@@ -181,7 +181,7 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     let counted = spec.and_then(|spec| count(job, &runner, program, spec, work.path()));
     let Counted { profile, measurements, differences, outcome } = counted.map_err(|error| work.end_with(error, &stop))?;
     drop(stop);
-    // The profile is stored before anything that may fail later, such as writing output that nobody reads any more.
+    // The profile is stored before anything that may fail later, such as writing output to a closed pipe.
     deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.around)?;
     Ok(CopiesRecorded::new(job, work, outcome, differences, Some(measurements), context))
 }
