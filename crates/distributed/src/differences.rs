@@ -141,7 +141,7 @@ impl<'a> Cursor<'a> {
         Self { trace, events, ahead: VecDeque::new(), frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }
     }
 
-    /// The next event up to the last block. Returns after that are left out, since not every collector records them.
+    /// The next event. Return events after the last block are dropped, since not every collector records them.
     fn event(&mut self) -> Result<Option<TraceEvent>> {
         while self.ahead.back().is_none_or(|last| !matches!(last, TraceEvent::Block(_))) {
             match self.events.next() {

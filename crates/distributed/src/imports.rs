@@ -170,7 +170,7 @@ pub struct ImportingImage {
     /// Functions that other files can call by name.
     pub exports: BTreeMap<String, u64>,
     /// Whether the image raises exceptions through the unwinder itself, as language runtimes do. The personality function that the unwinder
-    /// then calls is the image's.
+    /// then calls belongs to the image.
     pub raises: bool,
     /// Whether the image may leave frames and bypass landing pads or handlers, by `longjmp` or by ending a thread.
     pub jumps: bool,

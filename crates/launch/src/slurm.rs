@@ -37,7 +37,7 @@ impl Default for Slurm {
     }
 }
 
-/// A submitted array, which is cancelled when this is dropped unless it is done.
+/// A submitted array. Dropping this cancels the array unless it is done.
 struct Submitted {
     id: String,
     done: bool,

@@ -66,7 +66,7 @@ impl ModelBuilder<'_> {
                 self.observed_callees(call, self.observed.expect("it is there"))
             }
             CodeCallee::Indirect => match opaque("", self.assumption) {
-                // Callbacks include everything that could be called directly, and look the same.
+                // The functions that may be called back include all possible direct callees, and the trace shows both alike.
                 other if other.calls_back => (Vec::new(), Some(Self::unwinding(other, self.unwinds))),
                 other => (vec![self.dispatcher], Some(other)),
             },

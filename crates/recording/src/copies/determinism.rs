@@ -53,7 +53,7 @@ pub fn determinism(command: &[OsString], runs: u32, context: CopyContext, input:
     Ok(Determinism { differences: found, by_addresses })
 }
 
-/// Differences of a run with randomised addresses. Copies differ in code size, so some of their addresses differ as well.
+/// Differences of a run with randomised addresses. They matter because copies differ in code size and so in some addresses.
 fn by_addresses(fixed: &CopyRun, moved: &CopyRun) -> Vec<String> {
     let mut differences = differences(&fixed.profile, &moved.profile);
     if fixed.outcome != moved.outcome {
