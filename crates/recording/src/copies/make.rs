@@ -290,7 +290,7 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         if let Some(choice) = unshareable_choice(map) {
             let (source, what) = (&map.source, choice.spelling());
             let remedy = match choice {
-                // Copies are divided by the edges at which paths end. Uninteresting paths end there too, so several copies would count them.
+                // Copies are divided by the edges at which paths end. Uninteresting paths end there too, and would be counted repeatedly.
                 ExperimentChoice::Interesting => "record it without --copies, or pass the program that counts all paths",
                 _ => "build it with default parameters",
             };
