@@ -1,41 +1,33 @@
-//! The compiler's own map of a program's blocks: the section `.llvm_bb_addr_map`, versions 2 to 5, with the analysis of
-//! profiles (PGO analysis map).
+//! The compiler's map of basic blocks: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
 //!
-//! clang writes it with `-fbasic-block-address-map`, rustc with `-C llvm-args=--basic-block-address-map`; frequencies
-//! come with `-mllvm -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map changes no code, so that it may come
-//! from a byte-identical side build. Source: LLVM's description of its extensions of ELF ("`SHT_LLVM_BB_ADDR_MAP`
-//! Section"). Blocks are LLVM's machine blocks: a block may begin where nothing branches to, and may be empty.
-//!
-//! An entry is: version (1 byte); features (1 byte, from version 5 on 2); where the function lies in several ranges,
-//! their number; for each range its address (8 bytes), the number of blocks, and for each block its id, its distance
-//! from the end of the block before, the ends of calls in it (by feature), its size (of what is behind the last call)
-//! and its properties, and by feature a hash; then by feature the function's entry count, and for each block its
-//! frequency and the probabilities of its successors. Numbers are ULEB128.
+//! clang writes it with `-fbasic-block-address-map`, rustc with `-C llvm-args=--basic-block-address-map`; frequencies are added by `-mllvm
+//! -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map does not affect the code, so it may come from a side build with the same
+//! code. Blocks are LLVM's machine blocks, which may be empty and may begin where no branch leads. Format: LLVM, "Extensions",
+//! "`SHT_LLVM_BB_ADDR_MAP` Section (basic block address map)"; numbers are ULEB128.
 
 use crate::elf::{Binary, parsed};
 use crate::error::BinaryError;
 use object::read::elf::SectionHeader;
 use object::{Object, ObjectSection};
 
-/// Type of the section (`SHT_LLVM_BB_ADDR_MAP`).
+/// The section's type (`SHT_LLVM_BB_ADDR_MAP`).
 const SECTION_TYPE: u32 = 0x6fff_4c0a;
-/// Its usual name, in messages.
+/// The section's usual name, for messages.
 const SECTION: &str = ".llvm_bb_addr_map";
-/// Versions that are understood.
-const VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
+const SUPPORTED_VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
 
 /// Properties of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MapProperties {
-    /// It ends with a return.
+    /// Whether it ends with a return.
     pub returns: bool,
-    /// It ends with a tail call.
+    /// Whether it ends with a tail call.
     pub tail_call: bool,
-    /// It receives exceptions.
+    /// Whether it is a landing pad.
     pub landing_pad: bool,
-    /// Control may reach the block behind it.
+    /// Whether control may run on into the next block.
     pub falls_through: bool,
-    /// It ends with an indirect jump.
+    /// Whether it ends with an indirect jump.
     pub indirect_jump: bool,
 }
 
@@ -46,28 +38,28 @@ pub struct MapSuccessor {
     pub id: u32,
     /// Probability, in units of 2^-31.
     pub probability: u32,
-    /// How often the edge was executed, if the map is of a program that was laid out by a profile (version 5).
+    /// Execution count of the edge, if the program was laid out with a profile (version 5).
     pub frequency: Option<u64>,
 }
 
 /// A block of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapBlock {
-    /// Its id in its function.
+    /// Id within its function.
     pub id: u32,
     /// Address of its first byte.
     pub address: u64,
-    /// Bytes; 0 of an empty block.
+    /// Size in bytes; 0 if the block is empty.
     pub size: u64,
-    /// Properties.
+    /// Properties of its end.
     pub properties: MapProperties,
-    /// Addresses behind its calls, if the map has them (version 3).
+    /// Return addresses of its calls, if the map has them (version 3).
     pub call_ends: Vec<u64>,
-    /// Hash of its instructions, if the map has it (version 4).
+    /// Hash of its instructions, if the map has one (version 4).
     pub hash: Option<u64>,
-    /// Relative frequency, if the map has it.
+    /// Relative frequency, if the map has one.
     pub frequency: Option<u64>,
-    /// How often it was executed, if the map is of a program that was laid out by a profile (version 5).
+    /// Execution count, if the program was laid out with a profile (version 5).
     pub executed: Option<u64>,
     /// Successors, if the map has them.
     pub successors: Option<Vec<MapSuccessor>>,
@@ -76,28 +68,28 @@ pub struct MapBlock {
 /// A function of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapFunction {
-    /// Version of its entry.
+    /// Format version of its entry.
     pub version: u8,
-    /// Its entry.
+    /// Entry address.
     pub address: u64,
-    /// Entries by a profile, if the map has them.
+    /// Number of entries according to a profile, if the map has it.
     pub entry_count: Option<u64>,
-    /// Its blocks, in the order of the map: range after range, ascending in each.
+    /// Blocks in the order of the map: range by range, ascending within each.
     pub blocks: Vec<MapBlock>,
 }
 
-/// The map of a program.
+/// The address map of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressMap {
-    /// Its functions, ascending by address.
+    /// Functions in order of address.
     pub functions: Vec<MapFunction>,
 }
 
 impl AddressMap {
-    /// The map of a file; `None` if it has none.
+    /// Reads the map of a file. `None` if it has none.
     ///
     /// # Errors
-    /// The map is damaged, or of a version that is not known.
+    /// The map is damaged or of an unsupported version.
     pub fn read(binary: &Binary) -> Result<Option<AddressMap>, BinaryError> {
         let file = parsed(binary.path(), binary.data())?;
         let endian = file.endian();
@@ -113,15 +105,15 @@ impl AddressMap {
             );
         }
         functions.sort_by_key(|f| f.address);
-        // Functions that the linker dropped have their entries at address 0.
+        // Entries of functions that the linker dropped have address 0.
         functions.retain(|f| binary.is_code(f.address));
         Ok(found.then_some(AddressMap { functions }))
     }
 
-    /// The map of a side build, for a file whose code is the same.
+    /// Reads the map of a side build whose code is the same as that of `binary`.
     ///
     /// # Errors
-    /// The code differs, or the side build has no map, or a damaged one.
+    /// The code differs, or the side build has no valid map.
     pub fn from_side_build(binary: &Binary, side: &Binary) -> Result<AddressMap, BinaryError> {
         if let Some(address) = first_difference(binary, side) {
             let what = format!("its code differs from that of {} from address {address:#x} on", binary.path().display());
@@ -131,10 +123,10 @@ impl AddressMap {
             .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION}") })
     }
 
-    /// Reads the content of the section.
+    /// Parses the content of the section.
     ///
     /// # Errors
-    /// Says at which byte it is damaged, and how.
+    /// The content is damaged; the text names the byte and the problem.
     pub fn parse(data: &[u8]) -> Result<AddressMap, String> {
         let mut reader = Reader { data, at: 0 };
         let mut functions = Vec::new();
@@ -144,13 +136,13 @@ impl AddressMap {
         Ok(AddressMap { functions })
     }
 
-    /// The function with this entry.
+    /// The function with this entry address.
     pub fn function_at(&self, address: u64) -> Option<&MapFunction> {
         self.functions.binary_search_by_key(&address, |f| f.address).ok().map(|at| &self.functions[at])
     }
 }
 
-/// The first address at which two files' code is not the same.
+/// The first address at which the code of two files differs.
 fn first_difference(a: &Binary, b: &Binary) -> Option<u64> {
     let code = |binary: &Binary| -> Vec<(u64, Vec<u8>)> {
         let segments = binary.segments().iter().filter(|s| s.executable);
@@ -172,7 +164,7 @@ fn first_difference(a: &Binary, b: &Binary) -> Option<u64> {
     rest.map(|(at, _)| *at)
 }
 
-/// What an entry has besides addresses and sizes.
+/// Flags for the optional parts of an entry.
 #[derive(Clone, Copy)]
 struct Features(u16);
 
@@ -195,13 +187,13 @@ impl Features {
 fn function(reader: &mut Reader) -> Result<MapFunction, String> {
     let start = reader.at;
     let version = reader.byte()?;
-    if !VERSIONS.contains(&version) {
-        return Err(format!("byte {start}: version {version} is not known (2 to 5 are): build with LLVM 19 to 22"));
+    if !SUPPORTED_VERSIONS.contains(&version) {
+        return Err(format!("byte {start}: version {version} is not supported (only 2 to 5 are): build with LLVM 19 to 22"));
     }
     let features = Features(if version < 5 { u16::from(reader.byte()?) } else { u16::from_le_bytes(reader.take()?) });
     let too_new = [(Features::CALLS, 3), (Features::HASH, 4), (Features::EXECUTED, 5)];
     if features.0 & !Features::KNOWN != 0 || too_new.iter().any(|(feature, since)| features.has(*feature) && version < *since) {
-        return Err(format!("byte {start}: features {:#x} are not known in version {version}", features.0));
+        return Err(format!("byte {start}: features {:#x} are not supported in version {version}", features.0));
     }
     let ranges = if features.has(Features::RANGES) { reader.number()? } else { 1 };
     if ranges == 0 {
@@ -218,7 +210,7 @@ fn function(reader: &mut Reader) -> Result<MapFunction, String> {
             blocks(reader, features, address, count, &mut function.blocks)?;
         }
     }
-    analysis(reader, features, &mut function)?;
+    pgo_analysis(reader, features, &mut function)?;
     Ok(function)
 }
 
@@ -227,15 +219,15 @@ fn blocks(reader: &mut Reader, features: Features, address: u64, count: u64, int
     for _ in 0..count {
         let id = reader.id()?;
         let start = end.wrapping_add(reader.number()?);
-        let mut behind = start;
+        let mut after = start;
         let mut call_ends = Vec::new();
         if features.has(Features::CALLS) {
             for _ in 0..reader.number()? {
-                behind = behind.wrapping_add(reader.number()?);
-                call_ends.push(behind);
+                after = after.wrapping_add(reader.number()?);
+                call_ends.push(after);
             }
         }
-        end = behind.wrapping_add(reader.number()?);
+        end = after.wrapping_add(reader.number()?);
         let bits = reader.number()?;
         if bits >= 1 << 5 || end < start {
             return Err(format!("byte {}: block {id} has impossible properties or size", reader.at));
@@ -250,7 +242,7 @@ fn blocks(reader: &mut Reader, features: Features, address: u64, count: u64, int
     Ok(())
 }
 
-fn analysis(reader: &mut Reader, features: Features, function: &mut MapFunction) -> Result<(), String> {
+fn pgo_analysis(reader: &mut Reader, features: Features, function: &mut MapFunction) -> Result<(), String> {
     if features.has(Features::ENTRY_COUNT) {
         function.entry_count = Some(reader.number()?);
     }
@@ -282,7 +274,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], String> {
         let bytes = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
-        let bytes = bytes.ok_or_else(|| format!("byte {}: it ends in the middle of an entry", self.at))?;
+        let bytes = bytes.ok_or_else(|| format!("byte {}: the section ends in the middle of an entry", self.at))?;
         self.at += N;
         Ok(bytes)
     }
@@ -318,14 +310,14 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    /// Version 2 with all that it can have: two ranges, an entry count, frequencies, probabilities.
+    /// A version 2 entry with all features: two ranges, an entry count, frequencies, probabilities.
     const SAMPLE: [u8; 46] = [
         2, 0b1111, 2, 0, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 4, 8, 1, 2, 6, 1, 0, 0x20, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 4, 100, 50, 1, 1, 9, 25,
         0, 12, 1, 2, 0xe5, 0x8e, 0x26,
     ];
 
     #[test]
-    fn all_of_version_2() {
+    fn version_2_with_all_features_is_read() {
         let map = AddressMap::parse(&SAMPLE).unwrap();
         let [function] = &map.functions[..] else { panic!("one function") };
         let places: Vec<(u32, u64, u64)> = function.blocks.iter().map(|b| (b.id, b.address, b.size)).collect();
@@ -342,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_and_never_a_panic() {
+    fn damage_is_reported_without_panic() {
         assert!(AddressMap::parse(&[1, 0]).unwrap_err().contains("version 1"));
         assert!(AddressMap::parse(&[2, 0x20, 0]).unwrap_err().contains("features 0x20"));
         assert!(AddressMap::parse(&[5, 0, 1]).unwrap_err().contains("features 0x100"));

@@ -1,60 +1,60 @@
-//! Core files: where each thread of a process was when the file was written, and which files lay where in its memory.
+//! Core files: where each thread of a process was, and which files were mapped.
 //!
-//! Source: core(5), elf(5); the layouts of `NT_PRSTATUS` (`struct elf_prstatus`) and `NT_FILE` are Linux's, of x86-64.
+//! Source: core(5), elf(5). The layouts of `NT_PRSTATUS` (`struct elf_prstatus`) and `NT_FILE` are those of Linux on x86-64.
 
 use crate::BinaryError;
-use crate::headerless::word;
+use crate::headerless::u64_at;
 use object::Endianness;
 use object::elf::{ET_CORE, FileHeader64, NT_FILE, NT_PRSTATUS};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::path::{Path, PathBuf};
 
-/// In `struct elf_prstatus`: the thread's number, and the instruction pointer among its registers.
-const THREAD_AT: usize = 32;
-const INSTRUCTION_AT: usize = 112 + 16 * 8;
+/// Offsets in `struct elf_prstatus`: the thread ID, and the saved instruction pointer.
+const THREAD_ID_OFFSET: usize = 32;
+const INSTRUCTION_POINTER_OFFSET: usize = 112 + 16 * 8;
 
 /// A core file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreFile {
-    /// Threads, the one first that the signal ended.
+    /// Threads; the one that the signal killed is first.
     pub threads: Vec<CoreThread>,
-    /// Files in the memory of the process.
+    /// Files mapped into the process.
     pub files: Vec<FileInMemory>,
 }
 
 /// A thread of a core file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreThread {
-    /// Its number.
+    /// Thread ID.
     pub thread: u32,
-    /// Address of the instruction that it was at: not yet executed, or the one that failed.
+    /// Address of the instruction to be executed next, or of the one that faulted.
     pub address: u64,
 }
 
-/// A part of a file in memory.
+/// A mapped part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInMemory {
-    /// Its first address.
+    /// First address.
     pub start: u64,
-    /// The address behind it.
+    /// The address after the last byte.
     pub end: u64,
-    /// Where in the file it begins.
+    /// Offset in the file.
     pub offset: u64,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
 impl CoreFile {
-    /// Reads one.
+    /// Reads a core file.
     ///
     /// # Errors
-    /// It cannot be read, or is no core file of a 64-bit process of this platform.
+    /// It cannot be read, or is not a core file of a 64-bit process.
     pub fn read(path: &Path) -> Result<CoreFile, BinaryError> {
         let data = std::fs::read(path).map_err(|source| BinaryError::Read { path: path.to_owned(), source })?;
         CoreFile::parse(&data).map_err(|what| BinaryError::Core { path: path.to_owned(), what })
     }
 
-    /// The part of a file that holds an address.
+    /// The mapping that contains an address.
     pub fn file_at(&self, address: u64) -> Option<&FileInMemory> {
         self.files.iter().find(|f| (f.start..f.end).contains(&address))
     }
@@ -64,7 +64,7 @@ impl CoreFile {
         let header = FileHeader64::<Endianness>::parse(data).map_err(damaged)?;
         let endian = header.endian().map_err(damaged)?;
         if header.e_type(endian) != ET_CORE {
-            return Err("no core file".into());
+            return Err("not a core file".into());
         }
         let mut core = CoreFile::default();
         for segment in header.program_headers(endian, data).map_err(damaged)? {
@@ -78,27 +78,32 @@ impl CoreFile {
             }
         }
         if core.threads.is_empty() {
-            return Err("a core file without threads".into());
+            return Err("the core file has no threads".into());
         }
         Ok(core)
     }
 }
 
 fn thread(status: &[u8]) -> Option<CoreThread> {
-    let thread = status.get(THREAD_AT..THREAD_AT + 4)?;
-    Some(CoreThread { thread: u32::from_le_bytes(thread.try_into().ok()?), address: word(status, INSTRUCTION_AT)? })
+    let thread = status.get(THREAD_ID_OFFSET..THREAD_ID_OFFSET + 4)?;
+    Some(CoreThread { thread: u32::from_le_bytes(thread.try_into().ok()?), address: u64_at(status, INSTRUCTION_POINTER_OFFSET)? })
 }
 
-/// A count, the size of a page, for each file its addresses and its place in pages; then their names.
+/// Parses `NT_FILE`: a count, the page size, for each file its addresses and its offset in pages, and then the file names.
 fn files(note: &[u8]) -> Option<Vec<FileInMemory>> {
-    let (count, page) = (usize::try_from(word(note, 0)?).ok()?, word(note, 8)?);
+    let (count, page) = (usize::try_from(u64_at(note, 0)?).ok()?, u64_at(note, 8)?);
     let names = note.get(16usize.checked_add(count.checked_mul(24)?)?..)?;
     let mut names = names.split(|byte| *byte == 0);
     (0..count)
         .map(|index| {
             let at = 16 + 24 * index;
             let path = PathBuf::from(String::from_utf8_lossy(names.next()?).into_owned());
-            Some(FileInMemory { start: word(note, at)?, end: word(note, at + 8)?, offset: word(note, at + 16)?.checked_mul(page)?, path })
+            Some(FileInMemory {
+                start: u64_at(note, at)?,
+                end: u64_at(note, at + 8)?,
+                offset: u64_at(note, at + 16)?.checked_mul(page)?,
+                path,
+            })
         })
         .collect()
 }
@@ -108,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_files_is_read_or_damaged() {
+    fn damaged_list_of_files_is_rejected() {
         let words: Vec<u8> = [2u64, 4096, 0x1000, 0x3000, 0, 0x3000, 0x4000, 2].iter().flat_map(|w| w.to_le_bytes()).collect();
         let note = [&words[..], b"/bin/a\0/lib/b\0"].concat();
         let found = files(&note).unwrap();
@@ -118,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_no_core_file() {
+    fn program_is_not_a_core_file() {
         let own = std::env::current_exe().unwrap();
-        assert!(CoreFile::read(&own).unwrap_err().to_string().contains("no core file"));
+        assert!(CoreFile::read(&own).unwrap_err().to_string().contains("not a core file"));
     }
 }

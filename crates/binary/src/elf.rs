@@ -1,7 +1,6 @@
-//! An executable or shared library on disk: where its code lies and what its functions are called.
+//! ELF executables and shared libraries (x86-64 only): segments, code, function symbols.
 //!
-//! Addresses are those of the file (ELF virtual addresses). A process adds the load bias, which [`Binary::load_bias`]
-//! computes from a mapping. Only x86-64 ELF files are taken.
+//! Addresses are ELF virtual addresses. A process adds the load bias, which [`Binary::load_bias`] computes from a mapping.
 
 use crate::error::BinaryError;
 use object::read::elf::{ElfFile64, FileHeader};
@@ -10,42 +9,42 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A part of the file that is loaded into memory.
+/// A loadable segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadSegment {
     /// First address.
     pub address: u64,
-    /// Size in memory, bytes.
+    /// Size in memory, in bytes.
     pub size: u64,
-    /// Place in the file.
+    /// Offset in the file.
     pub file_offset: u64,
-    /// Bytes that come from the file.
+    /// Size in the file, in bytes.
     pub file_size: u64,
-    /// It holds code.
+    /// Whether it contains code.
     pub executable: bool,
 }
 
-/// Where the name of a function comes from.
+/// The symbol table that a name comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SymbolSource {
     /// The full symbol table, which `strip` removes.
     Full,
-    /// The table for dynamic linking, which is always there.
+    /// The dynamic symbol table, which is always present.
     Dynamic,
 }
 
 /// A function's symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSymbol {
-    /// Name as the linker has it; [`crate::demangled`] makes it readable.
+    /// Linkage name; see [`crate::demangled`].
     pub name: String,
     /// First address.
     pub address: u64,
-    /// Bytes; 0 where the table does not say.
+    /// Size in bytes; 0 if unknown.
     pub size: u64,
-    /// Other files can call it or take its place.
+    /// Whether other files can call it or replace it.
     pub global: bool,
-    /// Which table names it.
+    /// The table that contains it.
     pub source: SymbolSource,
 }
 
@@ -65,16 +64,13 @@ impl Binary {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no x86-64 ELF executable or shared library, or its tables are damaged.
+    /// It cannot be read, is not an x86-64 ELF executable or shared library, or is damaged.
     pub fn read(path: &Path) -> Result<Binary, BinaryError> {
         let data = std::fs::read(path).map_err(BinaryError::read(path))?;
         Binary::parse(path, data.into())
     }
 
-    /// Takes the content of a file; `path` is its name in messages.
-    ///
-    /// # Errors
-    /// As [`Binary::read`].
+    /// Parses the content of a file. `path` is used in messages.
     pub fn parse(path: &Path, data: Arc<[u8]>) -> Result<Binary, BinaryError> {
         check_header(path, &data)?;
         let data = crate::headerless::with_sections(&data).map_or(data, Arc::from);
@@ -94,50 +90,50 @@ impl Binary {
         })
     }
 
-    /// The file's name.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The whole file.
+    /// The content of the file.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// Build id in hexadecimal digits, if the linker wrote one.
+    /// The build ID in hexadecimal, if the linker wrote one.
     pub fn build_id(&self) -> Option<&str> {
         self.build_id.as_deref()
     }
 
-    /// Where execution begins; 0 in most shared libraries.
+    /// The entry point; 0 in most shared libraries.
     pub fn entry(&self) -> u64 {
         self.entry
     }
 
-    /// Whether it can be loaded anywhere (PIE, shared library).
+    /// Whether it can be loaded at any address (PIE or shared library).
     pub fn is_position_independent(&self) -> bool {
         self.position_independent
     }
 
-    /// Loaded parts, ascending by address.
+    /// Loadable segments, in order of address.
     pub fn segments(&self) -> &[LoadSegment] {
         &self.segments
     }
 
-    /// Symbols of functions, ascending by address; of several names for one address, the one of the full table and global ones come first.
+    /// Function symbols in order of address. Of several at one address, those of the full table and global ones come first.
     pub fn functions(&self) -> &[FunctionSymbol] {
         &self.functions
     }
 
-    /// The function's symbol that covers an address: the closest one at or before it whose size reaches it, or is unknown.
+    /// The function symbol that covers an address: the closest one at or before it whose size is sufficient or unknown.
     pub fn function_at(&self, address: u64) -> Option<&FunctionSymbol> {
-        let behind = self.functions.partition_point(|f| f.address <= address);
-        let start = self.functions[..behind].last()?.address;
+        let after = self.functions.partition_point(|f| f.address <= address);
+        let start = self.functions[..after].last()?.address;
         let first = self.functions.partition_point(|f| f.address < start);
-        self.functions[first..behind].iter().find(|f| f.size == 0 || address - f.address < f.size)
+        self.functions[first..after].iter().find(|f| f.size == 0 || address - f.address < f.size)
     }
 
-    /// Bytes from an address to the end of its segment's content in the file, of any loaded segment.
+    /// The bytes from an address to the end of its segment's file content. `None` if no segment contains the address.
     pub fn bytes_at(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|s| address.checked_sub(s.address).is_some_and(|at| at < s.file_size))?;
         let from = usize::try_from(segment.file_offset + (address - segment.address)).ok()?;
@@ -145,17 +141,17 @@ impl Binary {
         self.data.get(from..to.min(self.data.len()))
     }
 
-    /// Code from an address to the end of its segment; `None` where no code is.
+    /// The code from an address to the end of its segment. `None` if the address is not in an executable segment.
     pub fn code_at(&self, address: u64) -> Option<&[u8]> {
         self.is_code(address).then(|| self.bytes_at(address)).flatten()
     }
 
-    /// Whether code lies at an address.
+    /// Whether an address lies in an executable segment.
     pub fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|s| s.executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
     }
 
-    /// Addresses and content of a section; `None` if there is no such section or it cannot be read.
+    /// Addresses and content of a section. `None` if there is no such section or it cannot be read.
     pub fn section(&self, name: &str) -> Option<(Range<u64>, &[u8])> {
         let file = ElfFile64::<object::Endianness>::parse(&*self.data).ok()?;
         let section = file.section_by_name(name)?;
@@ -165,8 +161,8 @@ impl Binary {
         Some((section.address()..section.address().checked_add(section.size())?, content))
     }
 
-    /// What a process adds to the file's addresses when the file's bytes from `offset` on are mapped at `start`; `None`
-    /// if no loaded part lies there.
+    /// The difference between process and file addresses if the file is mapped at `start` from `offset` on. `None` if no segment contains
+    /// that offset.
     pub fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
         let page = |at: u64| at & !0xfff;
         let holds = |s: &&LoadSegment| (page(s.file_offset)..s.file_offset.saturating_add(s.file_size)).contains(&offset);
@@ -175,8 +171,6 @@ impl Binary {
     }
 }
 
-/// Says what a file is that is no 64-bit little-endian x86-64 ELF file.
-/// The file, with its header read.
 pub(crate) fn parsed<'a>(path: &Path, data: &'a [u8]) -> Result<ElfFile64<'a>, BinaryError> {
     ElfFile64::parse(data).map_err(|e| BinaryError::damaged(path, format!("ELF header: {e}")))
 }
@@ -185,6 +179,7 @@ pub(crate) fn hex(id: &[u8]) -> String {
     id.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// Checks that a file is a 64-bit little-endian x86-64 ELF file.
 fn check_header(path: &Path, data: &[u8]) -> Result<(), BinaryError> {
     let foreign = |what: &str| Err(BinaryError::Foreign { path: path.to_owned(), what: what.to_owned() });
     match data {
@@ -248,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn a_program_knows_its_own_functions() {
+    fn own_functions_are_found() {
         let binary = own();
-        let symbol = binary.functions().iter().find(|f| f.name.contains("a_program_knows_its_own_functions") && f.size > 0).unwrap();
+        let symbol = binary.functions().iter().find(|f| f.name.contains("own_functions_are_found") && f.size > 0).unwrap();
         assert_eq!(binary.function_at(symbol.address + symbol.size - 1).unwrap().address, symbol.address);
         assert!(binary.is_code(symbol.address) && binary.code_at(symbol.address).is_some());
         assert!(binary.is_position_independent() && binary.is_code(binary.entry()));
@@ -260,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_load_bias_follows_from_a_mapping() {
+    fn load_bias_follows_from_a_mapping() {
         let binary = own();
         let code = binary.segments().iter().find(|s| s.executable).unwrap();
         let page = code.file_offset & !0xfff;
@@ -270,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_files_are_named() {
+    fn foreign_files_are_described() {
         let parse = |bytes: &[u8]| Binary::parse(Path::new("f"), bytes.to_vec().into()).unwrap_err().to_string();
         assert!(parse(b"#!/bin/sh\n").contains("a script"));
         assert!(parse(b"").contains("not an ELF file"));
@@ -283,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_no_panic() {
+    fn damaged_file_does_not_panic() {
         let whole = own();
         let head = whole.data().len().min(4096);
         for at in 0..head.min(1024) {

@@ -1,41 +1,41 @@
-//! What can go wrong with a binary: each message names the file and what to do.
+//! Errors about binaries. Each message names the file and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A failure in this crate.
+/// An error about a binary.
 #[derive(Debug, thiserror::Error)]
 pub enum BinaryError {
     /// The file cannot be read.
-    #[error("{path}: cannot read: {source}")]
+    #[error("cannot read {path}: {source}")]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is no executable or shared library of this platform.
-    #[error("{path}: {what}; name an x86-64 ELF executable or shared library")]
+    /// The file is not an executable or shared library of this platform.
+    #[error("{path}: {what}; pass an x86-64 ELF executable or shared library")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// What it is instead.
         what: String,
     },
-    /// The file is no core file.
-    #[error("{path}: {what}; name the core file of an x86-64 process (`ulimit -c unlimited`, or `coredumpctl dump`)")]
+    /// The file is not a core file.
+    #[error("{path}: {what}; pass the core file of an x86-64 process (`ulimit -c unlimited`, or `coredumpctl dump`)")]
     Core {
         /// The file.
         path: PathBuf,
-        /// What it is, or what is wrong with it.
+        /// What it is instead, or what is wrong with it.
         what: String,
     },
-    /// A file is no side build of another, from which the map of its blocks could come.
+    /// The file is not a usable side build of another one.
     #[error("{path}: {what}; build the same sources with the same options, and add -fbasic-block-address-map")]
     SideBuild {
         /// The side build.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         what: String,
     },
     /// A part of the file is damaged.
@@ -46,12 +46,12 @@ pub enum BinaryError {
         /// Which part, and what is wrong with it.
         what: String,
     },
-    /// The addresses of the file's blocks are not known.
+    /// The addresses of the file's blocks are unknown.
     #[error("{image}: {what}")]
     Addresses {
         /// The file.
         image: PathBuf,
-        /// Why not, and what to do.
+        /// The reason and the remedy.
         what: String,
     },
 }

@@ -1,33 +1,31 @@
-//! Control-flow graphs of machine code: functions, blocks, edges, calls, and what is not certain about them.
+//! Control-flow graphs of machine code: functions, blocks, edges, calls, and doubts about them.
 //!
-//! A block starts at a function's entry, a branch target, a landing pad, or behind a branch or return; a call ends
-//! none. It ends with the first instruction behind which another block starts or nothing follows. Blocks overlap in
-//! memory only where code jumps into an instruction (over its prefix `lock`, say).
+//! A block starts at a function's entry, a branch target, a landing pad, or after a branch or return, but not after a call. It ends where
+//! another block starts or control does not continue. Blocks overlap only if code jumps into an instruction (past a `lock` prefix, say).
 //!
-//! Invariants: functions ascend by entry; a function's blocks ascend by address and none is empty; edges and calls name
-//! blocks of their own function; every indirect jump has edges, or a call, or an [`Uncertainty`] at its address.
-//! Addresses are those of the file (ELF virtual addresses).
+//! Invariants: functions are in order of entry, the blocks of each in order of address; edges and calls stay within their function; every
+//! indirect jump has edges, a call, or an [`Uncertainty`] at its address. Addresses are ELF virtual addresses of the file.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A function, by its place in [`ProgramGraph::functions`].
+/// An index into [`ProgramGraph::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionIndex(pub u32);
 
-/// A block, by its place in [`FunctionGraph::blocks`].
+/// An index into [`FunctionGraph::blocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockIndex(pub u32);
 
-/// Where a graph comes from.
+/// The origin of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GraphSource {
-    /// The compiler's own map of its blocks, of this version of the format.
+    /// The compiler's address map.
     AddressMap {
-        /// Version of the map.
+        /// Format version of the map.
         version: u8,
     },
-    /// The machine code, unwind tables and relocations.
+    /// Machine code, unwind tables and relocations.
     Recovered,
 }
 
@@ -40,10 +38,10 @@ impl fmt::Display for GraphSource {
     }
 }
 
-/// How a block ends.
+/// How control leaves a block at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockEnd {
-    /// Another block starts behind it.
+    /// Another block follows in memory.
     FallThrough,
     /// A jump to a fixed address.
     Jump,
@@ -53,16 +51,16 @@ pub enum BlockEnd {
     IndirectJump,
     /// A return.
     Return,
-    /// A call that does not return.
+    /// A call that never returns.
     CallWithoutReturn,
-    /// An instruction that traps (`ud2`, `hlt`, `int3`).
+    /// A trapping instruction (`ud2`, `hlt`, `int3`).
     Stop,
-    /// Bytes that are no instruction, or the end of the code: see [`FunctionGraph::uncertain`].
+    /// Undecodable bytes, or the end of the code: see [`FunctionGraph::uncertain`].
     Unknown,
 }
 
 impl BlockEnd {
-    /// Its name in JSON.
+    /// The name used in JSON.
     pub fn name(self) -> &'static str {
         match self {
             BlockEnd::FallThrough => "fall-through",
@@ -77,52 +75,52 @@ impl BlockEnd {
     }
 }
 
-/// Instructions that are executed one after the other.
+/// A sequence of instructions that is entered at its first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeBlock {
     /// Address of the first instruction.
     pub start: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Address of the last instruction.
     pub last: u64,
-    /// How it ends.
+    /// How control leaves it.
     pub end: BlockEnd,
 }
 
 impl CodeBlock {
-    /// The address behind its last byte.
+    /// The address after its last byte.
     pub fn end_address(&self) -> u64 {
         self.start + self.size
     }
 
-    /// Whether a byte at this address belongs to it.
+    /// Whether an address lies in the block.
     pub fn contains(&self, address: u64) -> bool {
         address.checked_sub(self.start).is_some_and(|at| at < self.size)
     }
 }
 
-/// What an edge stands for.
+/// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodeEdgeKind {
-    /// The next instruction in memory follows, without a branch.
+    /// Control runs on to the next instruction in memory.
     FallThrough,
     /// A jump to a fixed address.
     Jump,
-    /// A conditional jump that is taken.
+    /// A conditional jump, taken.
     Taken,
-    /// A conditional jump that is not taken.
+    /// A conditional jump, not taken.
     NotTaken,
-    /// An indirect jump: an entry of a jump table, a label whose address the program keeps, or a target that was observed.
+    /// An indirect jump: to an entry of a jump table, a label whose address is taken, or an observed target.
     Indirect,
-    /// An exception thrown by a call in the block reaches a landing pad. It leaves the block in its middle.
+    /// An exception thrown by a call in the block reaches a landing pad. The edge may leave the block in its middle.
     Unwind,
-    /// Control was observed to go there, against the graph.
+    /// A transfer that was observed although the graph did not contain it.
     Observed,
 }
 
 impl CodeEdgeKind {
-    /// Its name in JSON and DOT.
+    /// The name used in JSON and DOT.
     pub fn name(self) -> &'static str {
         match self {
             CodeEdgeKind::FallThrough => "fall-through",
@@ -136,104 +134,104 @@ impl CodeEdgeKind {
     }
 }
 
-/// Control can go from the end of one block to the start of another.
+/// A possible transfer of control from the end of one block to the start of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CodeEdge {
-    /// From its last instruction (of [`CodeEdgeKind::Unwind`], from a call in it).
+    /// The source block. [`CodeEdgeKind::Unwind`] edges leave from a call in it.
     pub from: BlockIndex,
-    /// To its first instruction.
+    /// The target block.
     pub to: BlockIndex,
-    /// Why.
+    /// The kind of transfer.
     pub kind: CodeEdgeKind,
 }
 
-/// What is called.
+/// The callee of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CodeCallee {
     /// The function with this entry, in the same file.
     Function(u64),
-    /// A function of another file, by name, through the procedure linkage table or the global offset table.
+    /// A function of another file, by name, called through the procedure linkage table or the global offset table.
     Import(String),
-    /// Whatever address a register or a place in memory holds.
+    /// An address from a register or from memory.
     Indirect,
-    /// One of these entries in the same file, by a table.
+    /// One of several entries in the same file, selected by a table.
     OneOf(Vec<u64>),
 }
 
-/// How control gets there.
+/// How a callee is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {
-    /// A call: the callee returns behind it.
+    /// A call, to which the callee returns.
     Call,
-    /// A jump at the end of a function: the callee returns to this function's caller.
+    /// A jump at the end of a function, so that the callee returns to this function's caller.
     TailCall,
-    /// The same by a conditional jump.
+    /// A tail call by a conditional jump.
     ConditionalTailCall,
 }
 
-/// Whether execution goes on behind a call.
+/// Whether a call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Returns {
-    /// It may.
+    /// Possibly.
     Maybe,
-    /// Never, as far as the code shows.
+    /// Never, as far as can be seen from the code.
     Never,
-    /// Perhaps more than once: `setjmp` and its like.
+    /// Possibly more than once, like `setjmp`.
     Twice,
 }
 
 /// A call in a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallSite {
-    /// The block.
+    /// The block that contains it.
     pub block: BlockIndex,
     /// Address of the call or jump.
     pub address: u64,
     /// Address of the next instruction; `None` for tail calls.
     pub return_address: Option<u64>,
-    /// What is called.
+    /// The callee.
     pub callee: CodeCallee,
-    /// How.
+    /// How the callee is entered.
     pub kind: CallKind,
-    /// Whether execution goes on behind it.
+    /// Whether it returns.
     pub returns: Returns,
-    /// Where an exception out of the callee is received.
+    /// The landing pad for exceptions thrown by the callee.
     pub landing_pad: Option<u64>,
-    /// No exception out of the callee passes the landing pad by: it cleans up, or catches everything. Unwinding by `longjmp` does.
+    /// Whether no exception bypasses the landing pad, since it is a cleanup or catches everything. `longjmp` does bypass it.
     pub always_lands: bool,
 }
 
-/// Why part of a graph is not certain.
+/// A reason for doubt about a part of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Doubt {
-    /// Where an indirect jump leads is not known.
+    /// The targets of an indirect jump are unknown.
     UnresolvedJump,
-    /// The number of entries of a jump table was taken from what lies in memory, not from a check in the code.
+    /// The number of entries of a jump table was guessed from the content of memory, for want of a check in the code.
     JumpTableWithoutBound {
         /// Address of the table.
         table: u64,
-        /// Entries that can be targets.
+        /// Number of entries assumed.
         entries: u32,
     },
-    /// The jump is assumed to reach any label of the function whose address the program keeps.
+    /// An indirect jump is assumed to reach every label of its function whose address is taken.
     AnyLabel,
-    /// An indirect jump at the stack depth of the function's entry is taken for a tail call.
+    /// An indirect jump at the stack depth of the function's entry is assumed to be a tail call.
     AssumedTailCall,
     /// Instructions overlap in memory.
     Overlap,
-    /// Bytes that are no instruction are reached.
+    /// Bytes that do not decode are reached.
     Undecodable,
-    /// A branch leads to where no code is.
+    /// A branch leads outside the code.
     OutsideCode {
         /// The target.
         target: u64,
     },
-    /// Bytes of the function that nothing is known to reach, and that are no padding.
+    /// The function has bytes that nothing is known to reach and that are not padding.
     Unreached {
-        /// How many.
+        /// Number of bytes.
         size: u64,
     },
-    /// An execution went there, and the graph did not know it.
+    /// An observed transfer was added to the graph.
     Amended {
         /// The target.
         target: u64,
@@ -241,7 +239,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Its name in JSON.
+    /// The name used in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Doubt::UnresolvedJump => "unresolved-jump",
@@ -260,17 +258,18 @@ impl Doubt {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Doubt::UnresolvedJump => f.write_str("targets of the indirect jump are not known"),
+            Doubt::UnresolvedJump => f.write_str("the targets of the indirect jump are not known"),
             Doubt::JumpTableWithoutBound { table, entries } => {
                 write!(f, "the jump table at {table:#x} has no bounds check: {entries} entries assumed")
             }
             Doubt::AnyLabel => f.write_str("the indirect jump is assumed to reach every label whose address is taken"),
             Doubt::AssumedTailCall => f.write_str("the indirect jump is assumed to be a tail call"),
             Doubt::Overlap => f.write_str("instructions overlap"),
-            Doubt::Undecodable => f.write_str("no instruction"),
-            Doubt::OutsideCode { target } => write!(f, "a branch leads to {target:#x}, where no code is"),
-            Doubt::Unreached { size } => write!(f, "{size} bytes that nothing is known to reach"),
-            Doubt::Amended { target } => write!(f, "an execution went to {target:#x}, which the graph did not have"),
+            Doubt::Undecodable => f.write_str("the bytes are not an instruction"),
+            Doubt::OutsideCode { target } => write!(f, "a branch leads to {target:#x}, which is outside the code"),
+            Doubt::Unreached { size: 1 } => f.write_str("1 byte is not known to be reached"),
+            Doubt::Unreached { size } => write!(f, "{size} bytes are not known to be reached"),
+            Doubt::Amended { target } => write!(f, "a run went to {target:#x}, which was not in the graph"),
         }
     }
 }
@@ -278,53 +277,53 @@ impl fmt::Display for Doubt {
 /// A doubt about the code at an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uncertainty {
-    /// Where.
+    /// Address of the code.
     pub address: u64,
-    /// What.
+    /// The doubt.
     pub doubt: Doubt,
 }
 
-/// Frequencies that the compiler estimated or knew from a profile.
+/// Frequencies from the compiler, estimated or from a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frequencies {
-    /// Entries of the function, if a profile was used.
+    /// Number of entries of the function, if a profile was used.
     pub entry_count: Option<u64>,
-    /// Of each block, relative to the others of the function; empty if the map has none.
+    /// Frequency of each block relative to the others of the function; empty if unknown.
     pub blocks: Vec<u64>,
-    /// Of each edge, the probability that its block leaves by it; empty if the map has none.
+    /// For each edge, the probability that its source block leaves by it; empty if unknown.
     pub edges: Vec<f64>,
 }
 
 /// The graph of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionGraph {
-    /// The symbol's name; `sub_` and the address where there is none.
+    /// The symbol's name, or `sub_` and the address in hexadecimal.
     pub name: String,
-    /// Whether a symbol gave the name.
+    /// Whether the name comes from a symbol.
     pub has_symbol: bool,
     /// Address of the first instruction executed.
     pub entry: u64,
-    /// More addresses at which it is entered (hand-written assembly).
+    /// Additional entry addresses, as in hand-written assembly.
     pub other_entries: Vec<u64>,
-    /// Its code, ascending: more than one range where cold code was split off.
+    /// Address ranges of its code, ascending; several if cold code was split off.
     pub ranges: Vec<Range<u64>>,
-    /// Its blocks, ascending by address.
+    /// Its blocks, in order of address.
     pub blocks: Vec<CodeBlock>,
     /// Its edges, ascending.
     pub edges: Vec<CodeEdge>,
-    /// Its calls, ascending by address.
+    /// Its calls, in order of address.
     pub calls: Vec<CallSite>,
-    /// Addresses of blocks that receive exceptions.
+    /// Addresses of blocks that are landing pads.
     pub landing_pads: Vec<u64>,
-    /// Where the graph comes from.
+    /// The origin of the graph.
     pub source: GraphSource,
-    /// What is not certain, ascending by address.
+    /// Doubts, in order of address.
     pub uncertain: Vec<Uncertainty>,
-    /// Its address is kept somewhere, so that indirect calls may reach it.
+    /// Whether its address is taken, so that indirect calls may reach it.
     pub address_taken: bool,
-    /// It may return to its caller.
+    /// Whether it may return to its caller.
     pub returns: bool,
-    /// Frequencies, where the compiler's map has some.
+    /// Frequencies, if the compiler's map has any.
     pub frequencies: Option<Frequencies>,
 }
 
@@ -335,84 +334,84 @@ impl FunctionGraph {
         Some(BlockIndex(at as u32))
     }
 
-    /// A block that contains an address: of several, the one that starts last.
+    /// The block that contains an address; with overlapping blocks, the one that starts last.
     pub fn block_containing(&self, address: u64) -> Option<BlockIndex> {
-        let behind = self.blocks.partition_point(|b| b.start <= address);
-        // Overlapping blocks are rare, and lie close together.
-        let close = behind.saturating_sub(4)..behind;
+        let after = self.blocks.partition_point(|b| b.start <= address);
+        // Overlapping blocks are rare and close together.
+        let close = after.saturating_sub(4)..after;
         close.rev().find(|&at| self.blocks[at].contains(address)).map(|at| BlockIndex(at as u32))
     }
 
-    /// A block.
+    /// The block with an index.
     ///
     /// # Panics
-    /// If it is not of this function.
+    /// Panics if the index belongs to another function.
     pub fn block(&self, index: BlockIndex) -> &CodeBlock {
         &self.blocks[index.0 as usize]
     }
 
-    /// Edges out of a block.
+    /// The edges that leave a block.
     pub fn successors(&self, block: BlockIndex) -> &[CodeEdge] {
         let first = self.edges.partition_point(|e| e.from < block);
         let end = self.edges.partition_point(|e| e.from <= block);
         &self.edges[first..end]
     }
 
-    /// Calls in a block.
+    /// The calls in a block.
     pub fn calls_in(&self, block: BlockIndex) -> impl Iterator<Item = &CallSite> {
         let span = self.block(block);
         let first = self.calls.partition_point(|c| c.address < span.start);
         let end = self.calls.partition_point(|c| c.address <= span.last);
-        // Blocks that overlap have calls at the same addresses.
+        // Overlapping blocks have calls at the same addresses.
         self.calls[first..end].iter().filter(move |c| c.block == block)
     }
 
-    /// Whether code at an address belongs to it.
+    /// Whether an address lies in the function's code.
     pub fn contains(&self, address: u64) -> bool {
         self.ranges.iter().any(|r| r.contains(&address))
     }
 }
 
-/// A stub of the procedure linkage table: code of the linker that jumps to a function of another file.
+/// A stub of the procedure linkage table: linker-generated code that jumps to a function of another file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stub {
     /// Address of its first instruction.
     pub address: u64,
-    /// The function; `None` for the stub that calls the dynamic linker.
+    /// The imported function; `None` for a stub that calls the dynamic linker.
     pub import: Option<String>,
-    /// Of a function of this file that is chosen when the program starts: the function that chooses it.
+    /// For a function of this file that is selected at startup (`IFUNC`), the function that selects it.
     pub resolver: Option<u64>,
 }
 
-/// The graphs of a file's functions.
+/// The control-flow graphs of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProgramGraph {
-    /// Functions, ascending by entry.
+    /// Functions in order of entry.
     pub functions: Vec<FunctionGraph>,
-    /// Stubs, ascending by address. They are no functions; calls through them name the import.
+    /// Stubs in order of address. They are not functions; calls through them have the import as callee.
     pub stubs: Vec<Stub>,
-    /// Addresses that stubs cover, ascending.
+    /// Address ranges of sections that contain only stubs, ascending.
     pub stub_ranges: Vec<Range<u64>>,
-    /// Addresses of sections with code that are not for stubs only, ascending.
+    /// Address ranges of the other code sections, ascending.
     pub code_ranges: Vec<Range<u64>>,
-    /// Pieces of them that nothing is known to reach, that no unwind table describes, and that are no padding, ascending. What is called
-    /// indirectly may lie there.
+    /// Parts of the code sections that nothing is known to reach, that no unwind entry describes, and that are not padding, ascending.
+    /// Targets of indirect calls may lie there.
     pub unknown_ranges: Vec<Range<u64>>,
-    /// What executions showed that the file does not.
+    /// Observed transfers of control that the file alone does not show.
     pub observations: Vec<GraphObservation>,
 }
 
-/// A transfer of control that an execution showed.
+/// An observed transfer of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GraphObservation {
-    /// Address of the last instruction before.
+    /// Address of the instruction that control left.
     pub from: u64,
-    /// Address of the first instruction behind.
+    /// Address of the instruction that followed.
     pub to: u64,
 }
 
 impl ProgramGraph {
-    /// The function entered at an address.
+    /// The function with this entry address.
     pub fn function_entered_at(&self, address: u64) -> Option<FunctionIndex> {
         if let Ok(at) = self.functions.binary_search_by_key(&address, |f| f.entry) {
             return Some(FunctionIndex(at as u32));
@@ -420,27 +419,27 @@ impl ProgramGraph {
         self.functions.iter().position(|f| f.other_entries.contains(&address)).map(|at| FunctionIndex(at as u32))
     }
 
-    /// The function whose code lies at an address.
+    /// The function whose code contains an address.
     pub fn function_containing(&self, address: u64) -> Option<FunctionIndex> {
-        let behind = self.functions.partition_point(|f| f.entry <= address);
-        let close = (0..behind).rev().take(2).find(|&at| self.functions[at].contains(address));
+        let after = self.functions.partition_point(|f| f.entry <= address);
+        let close = (0..after).rev().take(2).find(|&at| self.functions[at].contains(address));
         close.or_else(|| self.functions.iter().position(|f| f.contains(address))).map(|at| FunctionIndex(at as u32))
     }
 
-    /// A function.
+    /// The function with an index.
     ///
     /// # Panics
-    /// If it is not of this program.
+    /// Panics if the index belongs to another program.
     pub fn function(&self, index: FunctionIndex) -> &FunctionGraph {
         &self.functions[index.0 as usize]
     }
 
-    /// Functions of a name.
+    /// The functions with a name.
     pub fn functions_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a FunctionGraph> {
         self.functions.iter().filter(move |f| f.name == name)
     }
 
-    /// Whether an address belongs to a stub.
+    /// Whether an address lies in a stub.
     pub fn is_stub(&self, address: u64) -> bool {
         self.stub_ranges.iter().any(|r| r.contains(&address))
     }

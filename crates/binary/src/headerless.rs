@@ -1,9 +1,8 @@
-//! Files without section headers: those that the loader needs are rebuilt from the program headers.
+//! Reconstruction of section headers from program headers, for files without them.
 //!
-//! `sstrip` and some packers remove the section headers, which the loader does not read. What it reads names everything that recovery
-//! needs: `PT_INTERP` the loader, `PT_DYNAMIC` the symbols, strings, relocations and arrays of functions, `PT_GNU_EH_FRAME` the unwind
-//! tables, and stubs are jumps through words that relocations fill. Sources: generic ABI, chapters 4 and 5; Linux Standard Base, "Exception
-//! Frames".
+//! `sstrip` and some packers remove the section headers, which the loader does not need. Its own tables locate everything that recovery
+//! needs: `PT_INTERP` the loader, `PT_DYNAMIC` symbols, relocations and arrays of functions, `PT_GNU_EH_FRAME` the unwind tables. Stubs are
+//! jumps through words that relocations fill. Sources: generic ABI, chapters 4 and 5; Linux Standard Base, "Exception Frames".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,21 +14,20 @@ const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
 const INTERPRETER: u32 = 3;
 const EH_FRAME: u32 = 0x6474_e550;
-/// Bytes of `.init` and `.fini`, which the C library's start files fill.
+/// Assumed size in bytes of `.init` and `.fini`, which come from the C library's startup files.
 const START_CODE: u64 = 32;
-/// `jmp` through memory relative to the instruction.
-const JUMP: [u8; 2] = [0xff, 0x25];
-/// What linkers write behind the jump of a stub: the index of a relocation that is pushed, or padding.
-const BEHIND: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
+/// `jmp` through rip-relative memory.
+const RIP_RELATIVE_JUMP: [u8; 2] = [0xff, 0x25];
+/// What linkers emit after the jump of a stub: a `push` of a relocation index, or padding.
+const AFTER_STUB_JUMP: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// Where a section is, and what its header says.
 struct Section {
     name: &'static str,
     kind: u32,
     flags: u64,
     range: Range<u64>,
-    /// Place among the sections of the one that this one refers to, by name.
+    /// Name of the section that `sh_link` refers to.
     link: &'static str,
     entry_size: u64,
 }
@@ -46,9 +44,9 @@ struct Image<'a> {
     segments: Vec<Segment>,
 }
 
-/// The file with section headers behind it; nothing if it has some already, or is damaged.
+/// Appends section headers to a file. `None` if the file already has some or is damaged.
 pub fn with_sections(data: &[u8]) -> Option<Vec<u8>> {
-    if half(data, 60)? != 0 && word(data, 40)? != 0 {
+    if u16_at(data, 60)? != 0 && u64_at(data, 40)? != 0 {
         return None;
     }
     let programs = program_headers(data)?;
@@ -69,16 +67,16 @@ pub fn with_sections(data: &[u8]) -> Option<Vec<u8>> {
         sections.push(Section { name: ".eh_frame", kind: 1, flags: 2, range: frames, link: "", entry_size: 0 });
     }
     image.code(&tags, &mut sections);
-    Some(image.written(&sections))
+    Some(image.with_headers(&sections))
 }
 
-/// Kind, offset, address, size in the file, and flags of each program header.
+/// Type, offset, address, file size and flags of each program header.
 fn program_headers(data: &[u8]) -> Option<Vec<[u64; 5]>> {
-    let (start, count) = (word(data, 32)? as usize, usize::from(half(data, 56)?));
+    let (start, count) = (u64_at(data, 32)? as usize, usize::from(u16_at(data, 56)?));
     let header = |n: usize| {
         let at = start.checked_add(n * PROGRAM_HEADER)?;
-        let flags = u64::from(long(data, at + 4)?);
-        Some([u64::from(long(data, at)?), word(data, at + 8)?, word(data, at + 16)?, word(data, at + 32)?, flags])
+        let flags = u64::from(u32_at(data, at + 4)?);
+        Some([u64::from(u32_at(data, at)?), u64_at(data, at + 8)?, u64_at(data, at + 16)?, u64_at(data, at + 32)?, flags])
     };
     (0..count).map(header).collect()
 }
@@ -90,14 +88,12 @@ impl Image<'_> {
         self.data.get(start..(segment.offset + segment.size) as usize)
     }
 
-    /// The dynamic section's tags, as far as they occur once.
     fn dynamic(&self, at: &Range<u64>) -> BTreeMap<u64, u64> {
         let Some(bytes) = self.bytes(at.start) else { return BTreeMap::new() };
         let entries = bytes.chunks_exact(16).take(((at.end - at.start) / 16) as usize);
-        entries.filter_map(|e| Some((word(e, 0)?, word(e, 8)?))).take_while(|(tag, _)| *tag != 0).collect()
+        entries.filter_map(|e| Some((u64_at(e, 0)?, u64_at(e, 8)?))).take_while(|(tag, _)| *tag != 0).collect()
     }
 
-    /// Sections with the loader's tables.
     fn tables(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<Section>) {
         const WRITABLE: u64 = 3;
         let tag = |tag: u64| tags.get(&tag).copied();
@@ -116,57 +112,57 @@ impl Image<'_> {
         add(".fini_array", 15, WRITABLE, tag(26), tag(28), "", 8);
     }
 
-    /// How many dynamic symbols there are, which only the hash tables say.
+    /// The number of dynamic symbols, which only the hash tables reveal.
     fn symbols(&self, tags: &BTreeMap<u64, u64>) -> Option<u64> {
         const HASH: u64 = 4;
         const GNU_HASH: u64 = 0x6fff_fef5;
         if let Some(table) = tags.get(&HASH).and_then(|at| self.bytes(*at)) {
-            return Some(u64::from(long(table, 4)?));
+            return Some(u64::from(u32_at(table, 4)?));
         }
         let table = self.bytes(*tags.get(&GNU_HASH)?)?;
-        let (buckets, first, filter) = (long(table, 0)? as usize, long(table, 4)?, long(table, 8)? as usize);
+        let (buckets, first, filter) = (u32_at(table, 0)? as usize, u32_at(table, 4)?, u32_at(table, 8)? as usize);
         let start = 16 + 8 * filter;
-        let last = (0..buckets).filter_map(|b| long(table, start + 4 * b)).max().unwrap_or(0);
+        let last = (0..buckets).filter_map(|b| u32_at(table, start + 4 * b)).max().unwrap_or(0);
         if last < first {
-            // Imports alone, which are in no bucket: those that relocations name.
-            return Some(u64::from(first).max(self.most_named(tags) + 1));
+            // The file has only imports, which are in no bucket; take those that relocations use.
+            return Some(u64::from(first).max(self.max_relocated_symbol(tags) + 1));
         }
         let chains = start + 4 * buckets;
         let mut at = last;
-        while long(table, chains + 4 * (at - first) as usize)? & 1 == 0 {
+        while u32_at(table, chains + 4 * (at - first) as usize)? & 1 == 0 {
             at += 1;
         }
         Some(u64::from(at) + 1)
     }
 
-    /// Relocations: the place that each fills, and its symbol.
+    /// For each relocation, the address that it fills and its symbol.
     fn relocations(&self, tags: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
         for (start, size) in [(7, 8), (23, 2)] {
             let (Some(start), Some(size)) = (tags.get(&start), tags.get(&size)) else { continue };
             let entries = self.bytes(*start).unwrap_or_default().chunks_exact(24).take((size / 24) as usize);
-            all.extend(entries.filter_map(|e| Some((word(e, 0)?, word(e, 8)? >> 32))));
+            all.extend(entries.filter_map(|e| Some((u64_at(e, 0)?, u64_at(e, 8)? >> 32))));
         }
         all
     }
 
-    fn most_named(&self, tags: &BTreeMap<u64, u64>) -> u64 {
+    fn max_relocated_symbol(&self, tags: &BTreeMap<u64, u64>) -> u64 {
         self.relocations(tags).into_iter().map(|(_, symbol)| symbol).max().unwrap_or(0)
     }
 
-    /// The unwind tables, from the pointer in their header; they end with an entry of no length, or with the segment.
+    /// The unwind tables that their header points to. They extend to a terminator or the end of the segment.
     fn frames(&self, header: u64) -> Option<Range<u64>> {
         const RELATIVE_SIGNED_4: u8 = 0x1b;
         let bytes = self.bytes(header)?;
         if *bytes.get(1)? != RELATIVE_SIGNED_4 {
             return None;
         }
-        let start = (header + 4).wrapping_add_signed(i64::from(long(bytes, 4)? as i32));
+        let start = (header + 4).wrapping_add_signed(i64::from(u32_at(bytes, 4)? as i32));
         let size = self.bytes(start)?.len() as u64;
         Some(start..start + size)
     }
 
-    /// Sections with code: stubs, what is called at the beginning and end, and the rest.
+    /// Adds the code sections: stubs, `.init`, `.fini`, and the rest as `.text`.
     fn code(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<Section>) {
         const INIT: u64 = 12;
         const FINI: u64 = 13;
@@ -179,7 +175,7 @@ impl Image<'_> {
                 parts.extend(at.map(|at| (at..(at + START_CODE).min(end), name)));
             }
             parts.sort_by_key(|p| p.0.start);
-            // How long the code of the start files is, is not known: it ends where another part begins.
+            // The sizes of `.init` and `.fini` are guesses, so each ends where another part begins.
             for at in 1..parts.len() {
                 parts[at - 1].0.end = parts[at - 1].0.end.min(parts[at].0.start);
             }
@@ -198,16 +194,16 @@ impl Image<'_> {
         }
     }
 
-    /// Runs of stubs in a segment.
+    /// Contiguous ranges of stubs in a segment.
     fn stubs(&self, segment: &Segment, filled: &BTreeSet<u64>) -> Vec<Range<u64>> {
         let bytes = self.bytes(segment.address).unwrap_or_default();
         let is_stub = |at: usize| {
             let jump = if bytes.get(at..)?.starts_with(&ENDBR) { at + 4 } else { at };
             let jump = if bytes.get(jump) == Some(&0xf2) { jump + 1 } else { jump };
-            let distance = bytes.get(jump..)?.strip_prefix(&JUMP).and_then(|rest| long(rest, 0))?;
+            let distance = bytes.get(jump..)?.strip_prefix(&RIP_RELATIVE_JUMP).and_then(|rest| u32_at(rest, 0))?;
             let to = (segment.address + jump as u64 + 6).wrapping_add_signed(i64::from(distance as i32));
-            // Functions can be such a jump, too; behind it, they have other bytes.
-            let is_stub = BEHIND.iter().any(|behind| bytes[jump + 6..].starts_with(behind));
+            // A function may begin with such a jump too, but other bytes follow it.
+            let is_stub = AFTER_STUB_JUMP.iter().any(|after| bytes[jump + 6..].starts_with(after));
             (is_stub && filled.contains(&to)).then_some(())
         };
         let mut runs: Vec<Range<u64>> = Vec::new();
@@ -221,8 +217,7 @@ impl Image<'_> {
         runs
     }
 
-    /// The file with headers of sections behind it.
-    fn written(&self, sections: &[Section]) -> Vec<u8> {
+    fn with_headers(&self, sections: &[Section]) -> Vec<u8> {
         let mut names = vec![0];
         let place = |name: &str| sections.iter().position(|s| s.name == name).map_or(0, |at| at as u32 + 1);
         let mut headers = vec![0; SECTION_HEADER];
@@ -230,32 +225,32 @@ impl Image<'_> {
             let offset = self.segments.iter().find(|s| (s.address..s.address + s.size).contains(&section.range.start));
             let offset = offset.map_or(0, |s| s.offset + (section.range.start - s.address));
             let mut header = [0; SECTION_HEADER];
-            put(&mut header, 0, &(names.len() as u32).to_le_bytes());
-            put(&mut header, 4, &section.kind.to_le_bytes());
+            write_at(&mut header, 0, &(names.len() as u32).to_le_bytes());
+            write_at(&mut header, 4, &section.kind.to_le_bytes());
             let size = section.range.end - section.range.start;
             for (at, value) in [(8, section.flags), (16, section.range.start), (24, offset), (32, size), (48, 8), (56, section.entry_size)]
             {
-                put(&mut header, at, &value.to_le_bytes());
+                write_at(&mut header, at, &value.to_le_bytes());
             }
-            put(&mut header, 40, &place(section.link).to_le_bytes());
+            write_at(&mut header, 40, &place(section.link).to_le_bytes());
             headers.extend(header);
             names.extend(section.name.bytes().chain([0]));
         }
         let mut header = [0; SECTION_HEADER];
-        put(&mut header, 0, &(names.len() as u32).to_le_bytes());
+        write_at(&mut header, 0, &(names.len() as u32).to_le_bytes());
         names.extend(b".shstrtab\0");
         let mut file = self.data.to_vec();
         file.resize(file.len().next_multiple_of(8), 0);
-        put(&mut header, 4, &3u32.to_le_bytes());
-        put(&mut header, 24, &(file.len() as u64).to_le_bytes());
-        put(&mut header, 32, &(names.len() as u64).to_le_bytes());
+        write_at(&mut header, 4, &3u32.to_le_bytes());
+        write_at(&mut header, 24, &(file.len() as u64).to_le_bytes());
+        write_at(&mut header, 32, &(names.len() as u64).to_le_bytes());
         file.extend(names);
         file.resize(file.len().next_multiple_of(8), 0);
         let start = file.len() as u64;
         let count = sections.len() as u16 + 2;
-        put(&mut file[..HEADER], 40, &start.to_le_bytes());
+        write_at(&mut file[..HEADER], 40, &start.to_le_bytes());
         for (at, value) in [(58, SECTION_HEADER as u16), (60, count), (62, count - 1)] {
-            put(&mut file[..HEADER], at, &value.to_le_bytes());
+            write_at(&mut file[..HEADER], at, &value.to_le_bytes());
         }
         file.extend(headers);
         file.extend(header);
@@ -263,18 +258,18 @@ impl Image<'_> {
     }
 }
 
-fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+fn write_at(to: &mut [u8], at: usize, bytes: &[u8]) {
     to[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-fn half(data: &[u8], at: usize) -> Option<u16> {
+fn u16_at(data: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(data.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn long(data: &[u8], at: usize) -> Option<u32> {
+fn u32_at(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(data.get(at..at + 4)?.try_into().ok()?))
 }
 
-pub(crate) fn word(data: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn u64_at(data: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(data.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }

@@ -1,14 +1,13 @@
-//! What an instruction of x86-64 does to control flow.
-//!
-//! Decoding is iced-x86's. Source of the classes: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
+//! The effect of x86-64 instructions on control flow. iced-x86 decodes; the classification follows the Intel 64 and IA-32 Architectures
+//! Software Developer's Manual, volume 2.
 
 pub use iced_x86::Instruction;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, IntelFormatter, Mnemonic, OpKind, Register};
 
-/// No instruction is longer, in bytes.
+/// Maximum length of an instruction in bytes.
 pub const LONGEST_INSTRUCTION: u64 = 15;
 
-/// What an instruction does to control flow.
+/// The effect of a branch on control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BranchInstruction {
     /// A call of a fixed address.
@@ -25,17 +24,17 @@ pub enum BranchInstruction {
     IndirectJump,
     /// An entry into the kernel: `syscall`, `sysenter`, `int`.
     System,
-    /// Nothing follows it: `ud2`, `hlt`.
+    /// A trap: `ud2`, `hlt`.
     Stop,
 }
 
 impl BranchInstruction {
-    /// Whether it is a call, of a fixed address or not.
+    /// Whether it is a direct or indirect call.
     pub fn is_call(self) -> bool {
         matches!(self, BranchInstruction::Call(_) | BranchInstruction::IndirectCall)
     }
 
-    /// Its fixed target.
+    /// The target, if it is fixed.
     pub fn target(self) -> Option<u64> {
         match self {
             BranchInstruction::Call(target) | BranchInstruction::Conditional(target) | BranchInstruction::Jump(target) => Some(target),
@@ -44,14 +43,14 @@ impl BranchInstruction {
     }
 }
 
-/// Decodes the first of the bytes as an instruction at an address; `None` where they encode none, or it is cut off.
+/// Decodes the first instruction in `code`, which starts at `address`. `None` if the bytes are invalid or truncated.
 pub fn decode(code: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, &code[..code.len().min(LONGEST_INSTRUCTION as usize)], address, DecoderOptions::NONE);
     let instruction = decoder.can_decode().then(|| decoder.decode())?;
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// An instruction as text, in Intel's syntax, addresses in hexadecimal.
+/// Formats an instruction in Intel syntax, with addresses in hexadecimal.
 pub fn text(instruction: &Instruction) -> String {
     let mut formatter = IntelFormatter::new();
     let options = formatter.options_mut();
@@ -65,7 +64,7 @@ pub fn text(instruction: &Instruction) -> String {
     text
 }
 
-/// What an instruction does to control flow; `None` if the next one in memory follows.
+/// The effect of an instruction on control flow. `None` if the next instruction in memory follows.
 pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
     match instruction.flow_control() {
         FlowControl::Next => None,
@@ -84,8 +83,8 @@ pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
     }
 }
 
-/// Whether a block switches to another stack. It does if it loads the stack pointer from memory, or, in a block that leaves its function
-/// (`leaves`), from a register that holds an argument.
+/// Whether a block switches to another stack: it loads the stack pointer from memory or, in a block that leaves its function (`leaves`),
+/// from a register that holds an argument.
 pub fn loads_stack_pointer(block: impl Iterator<Item = Instruction>, leaves: bool) -> bool {
     const ARGUMENTS: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX];
     const FRAME: [Register; 2] = [Register::RBP, Register::RSP];
@@ -95,7 +94,7 @@ pub fn loads_stack_pointer(block: impl Iterator<Item = Instruction>, leaves: boo
             (Mnemonic::Mov, Register::RSP, OpKind::Memory) => loads |= !FRAME.contains(&instruction.memory_base()),
             (Mnemonic::Mov, Register::RSP, OpKind::Register) => loads |= leaves && ARGUMENTS.contains(&instruction.op1_register()),
             (Mnemonic::Xchg, first, _) => loads |= first == Register::RSP || instruction.op1_register() == Register::RSP,
-            // The function's own frame again.
+            // This restores the function's own frame.
             (Mnemonic::Leave, ..) => loads = false,
             (Mnemonic::Lea, Register::RSP, _) if instruction.memory_base() == Register::RBP => loads = false,
             _ => {}
@@ -104,13 +103,13 @@ pub fn loads_stack_pointer(block: impl Iterator<Item = Instruction>, leaves: boo
     loads
 }
 
-/// `syscall` and its like are calls to the decoder.
+/// Whether an instruction enters the kernel or hypervisor. The decoder classifies these as calls.
 fn is_system_entry(instruction: &Instruction) -> bool {
     use iced_x86::Mnemonic::{Syscall, Sysenter, Vmcall, Vmlaunch, Vmmcall, Vmresume};
     matches!(instruction.mnemonic(), Syscall | Sysenter | Vmcall | Vmlaunch | Vmmcall | Vmresume)
 }
 
-/// [`branch`] of the first of the bytes.
+/// Decodes an instruction and classifies it with [`branch`].
 pub fn branch_at(code: &[u8], address: u64) -> Option<BranchInstruction> {
     branch(&decode(code, address)?)
 }
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_returns_and_jumps() {
+    fn calls_returns_and_jumps_are_classified() {
         let indirect_calls: [&[u8]; 4] = [&[0xff, 0xd0], &[0x41, 0xff, 0xd3], &[0xff, 0x15, 0, 0, 0, 0], &[0x3e, 0xff, 0x14, 0xc1]];
         let returns: [&[u8]; 4] = [&[0xc3], &[0xf3, 0xc3], &[0xf2, 0xc3], &[0xc2, 8, 0]];
         let indirect_jumps: [&[u8]; 3] = [&[0xff, 0xe0], &[0x41, 0xff, 0xe3], &[0x3e, 0xff, 0xe0]];
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_entries_stops_and_the_rest() {
+    fn kernel_entries_traps_and_other_instructions_are_classified() {
         assert_eq!(class(&[0x0f, 0x05]), Some(BranchInstruction::System));
         assert_eq!(class(&[0xcd, 0x80]), Some(BranchInstruction::System));
         assert_eq!(class(&[0x0f, 0x0b]), Some(BranchInstruction::Stop));

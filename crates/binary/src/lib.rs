@@ -1,21 +1,8 @@
-//! Executables and shared libraries as files: what their code is, where it comes from, how control flows through it.
+//! Executables and shared libraries as files: their code, its source locations, and its control flow. Nothing here runs a program; that
+//! is the task of the crate `trodden-trace`.
 //!
-//! Nothing here runs a program; that is the crate `trodden-trace`.
-//!
-//! | file | what |
-//! |---|---|
-//! | `elf.rs` | [`Binary`]: segments, code, functions' symbols, build id |
-//! | `headerless.rs` | section headers rebuilt for files without |
-//! | `source.rs` | [`SourceLocations`]: DWARF, from the file or a debug file of its own; lines with their inline chain |
-//! | `names.rs` | symbols' names as the source has them |
-//! | `instruction.rs` | what an instruction does to control flow |
-//! | `address_space.rs` | [`AddressSpace`]: which file lies where in the memory of a process |
-//! | `address_map.rs` | the compiler's map of blocks, `.llvm_bb_addr_map` |
-//! | `graph.rs` | control-flow graphs of functions, and what is uncertain in them |
-//! | `linked.rs` | graphs of a program and of some of its libraries as one |
-//! | `recover/` | graphs from machine code, unwind tables and relocations |
-//! | `core_file.rs` | [`CoreFile`]: where the threads of an ended process were |
-//! | `pseudo_probes.rs`, `probed_image.rs`, `probe_graph.rs` | programs of the tier `addresses`: blocks, paths between them |
+//! [`Binary`] reads ELF files, [`SourceLocations`] DWARF, [`CoreFile`] core dumps. `graph` has control-flow graphs and `recover` builds
+//! them from machine code and the compiler's [`AddressMap`]. [`ProbedImage`] and [`ProbeGraph`] are for programs built with `--addresses`.
 #![forbid(unsafe_code)]
 
 mod address_map;

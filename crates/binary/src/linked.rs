@@ -1,28 +1,28 @@
-//! The graphs of a program and of some of its shared libraries as one.
+//! Linking the graphs of a program and of some of its shared libraries into one.
 //!
-//! Each file has a part of the address space of its own: an address of the `n`-th library (from 1) has `n` above its low 48 bits, which
-//! are the address in the file. The program's own addresses are those of its file. Processors have no user addresses above 2^47, and files
-//! lie far below that, so nothing overlaps.
+//! Each file gets its own part of the address space: the address of the `n`-th library (from 1) has `n` above its low 48 bits, which are
+//! the address in the file. The program (number 0) keeps its addresses. User addresses are below 2^47 and files far smaller, so the parts
+//! do not overlap.
 
 use crate::graph::{CodeCallee, Doubt, FunctionGraph, GraphObservation, ProgramGraph};
 use std::collections::BTreeMap;
 
-/// Addresses of a file.
+/// Size of the address range of a file.
 const FILE: u64 = 1 << 48;
 
-/// What is added to the addresses of a file: of the program itself (number 0) nothing.
+/// The offset of a file's addresses; 0 for the program itself.
 pub fn first_address(file: usize) -> u64 {
     file as u64 * FILE
 }
 
-/// The number of the file that an address belongs to, and the address in that file.
+/// Splits a linked address into the number of its file and the address in that file.
 pub fn in_file(address: u64) -> (usize, u64) {
     ((address / FILE) as usize, address % FILE)
 }
 
 impl ProgramGraph {
-    /// Joins the graphs of a program and of its libraries, in the order of their numbers. `exports` says which function a name means to
-    /// other files: calls of such a name are calls of that function.
+    /// Links the graphs of a program and its libraries, in order of their numbers. `exports` maps the names that other files can call to
+    /// functions; calls of such a name become calls of that function.
     pub fn linked(files: Vec<ProgramGraph>, exports: &BTreeMap<String, u64>) -> ProgramGraph {
         let mut all = ProgramGraph::default();
         for (number, mut graph) in files.into_iter().enumerate() {
@@ -43,7 +43,6 @@ impl ProgramGraph {
         all
     }
 
-    /// Adds to all addresses.
     fn shift(&mut self, by: u64) {
         self.functions.iter_mut().for_each(|f| f.shift(by));
         for stub in &mut self.stubs {
@@ -107,9 +106,8 @@ mod tests {
         assert_eq!(in_file(0x40_1000), (0, 0x40_1000));
     }
 
-    /// Every address of a graph that is linked as the first library lies in its part, and is the graph's own there.
     #[test]
-    fn a_library_is_moved_as_a_whole() {
+    fn all_addresses_of_library_are_moved() {
         let binary = Binary::read(Path::new("/bin/true")).unwrap();
         let own = ProgramGraph::from_binary(&binary).unwrap();
         assert!(!own.functions.is_empty());
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_linked_to_functions() {
+    fn imports_are_linked_to_exports() {
         let call = crate::graph::CallSite {
             block: crate::graph::BlockIndex(0),
             address: 16,

@@ -1,6 +1,6 @@
-//! Symbols' names as the source has them.
+//! Readable names of symbols.
 
-/// A C++ or Rust symbol as it is written in the source; any other name as it is.
+/// Demangles a C++ or Rust symbol. Any other name is returned unchanged.
 pub fn demangled(symbol: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         return format!("{rust:#}");
@@ -12,8 +12,8 @@ pub fn demangled(symbol: &str) -> String {
     symbol.to_owned()
 }
 
-/// A Fortran procedure as its source has it. Symbols of external ones end in an underscore, those of a module's have the module in front
-/// (`__fields_MOD_relax` of gfortran, `_QMfieldsPrelax` of flang).
+/// The source name of a Fortran procedure. Symbols of external procedures end in an underscore; those of module procedures start with the
+/// module (`__fields_MOD_relax` by gfortran, `_QMfieldsPrelax` by flang).
 pub fn fortran(symbol: &str) -> String {
     if let Some((module, name)) = symbol.strip_prefix("__").and_then(|rest| rest.split_once("_MOD_")) {
         return format!("{module}::{name}");
@@ -35,7 +35,7 @@ mod tests {
     use super::{demangled, fortran};
 
     #[test]
-    fn fortran_procedures_have_the_names_of_their_source() {
+    fn fortran_names_are_restored() {
         assert_eq!(fortran("conj_grad_"), "conj_grad");
         assert_eq!(fortran("conj_grad"), "conj_grad");
         assert_eq!(fortran("__fields_MOD_relax"), "fields::relax");
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_three_languages() {
+    fn c_cpp_and_rust_names_are_demangled() {
         assert_eq!(demangled("BZ2_compress"), "BZ2_compress");
         assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
         assert_eq!(demangled("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"), "core::fmt::Formatter::pad");

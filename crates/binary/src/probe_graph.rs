@@ -1,8 +1,8 @@
-//! A function's graph for following it from probe to probe: which edges lead from one block with an address to another,
-//! and what they do to the path's number.
+//! Control flow between the probes of a function: which edges lead from one block with an address to another, and what they do to the
+//! path number.
 //!
-//! Blocks without code have no probe. Between two probes control passed through blocks of that kind only; mostly one
-//! sequence of edges does that.
+//! Blocks without code have no probe. Between two consecutive probes, control passed only through such blocks, usually along a unique
+//! sequence of edges.
 
 use crate::probed_image::{ProbedFunction, ProbedImage};
 use std::collections::HashMap;
@@ -11,25 +11,25 @@ use trodden_flow::{Edge, Node, Origin};
 use trodden_unit::probes::ProbeEvent;
 use trodden_unit::{BlockKind, EdgeKind, MapError};
 
-/// What an edge does to a path's number.
+/// The effect of an edge on the path number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberStep {
-    /// Adds to it.
+    /// Adds a value.
     Add(i64),
-    /// Adds to it, and the path ends with the function.
+    /// Adds a value and ends the path with the function.
     End(i64),
-    /// Adds the first, and the path ends; another begins with the second.
+    /// Adds the first value and ends the path; the next path starts with the second value.
     Cut(i64, i64),
-    /// The numbering holds that this edge is never taken.
+    /// The numbering assumes that this edge is never taken.
     Dead,
 }
 
-/// How two blocks are connected.
+/// The paths between two blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Connection {
-    /// The only one.
+    /// There is exactly one.
     Unique(Rc<[Edge]>),
-    /// The only short one, when blocks that have addresses elsewhere may be passed without.
+    /// There is exactly one short path if blocks may be passed whose probes are missing here.
     Inferred(Rc<[Edge]>),
     /// There are several.
     Ambiguous,
@@ -37,41 +37,38 @@ pub enum Connection {
     None,
 }
 
-/// A function's graph.
+/// The control flow of one function in terms of its probes.
 #[derive(Debug)]
 pub struct ProbeGraph {
     /// Out-edges of each block, without `Reach` edges.
     out: Vec<Vec<(Edge, u32)>>,
     kinds: Vec<EdgeKind>,
     steps: Vec<NumberStep>,
-    /// Number of the node for the exit.
+    /// The number of the exit node.
     exit: u32,
-    /// Which blocks have an address.
+    /// Whether each block has an address.
     visible: Vec<bool>,
-    /// For each block the value of its `Reach` edge, unless that has a probe of its own.
+    /// For each block, the value of its `Reach` edge, unless that edge has its own probe.
     reach: Vec<Option<i64>>,
     marked_reach: Vec<Option<i64>>,
-    /// For each block the edge by which paths end in it before it does, unless that has a probe of its own.
+    /// For each block, the edge by which paths end before the block does, unless that edge has its own probe.
     end: Vec<Option<Edge>>,
     marked_end: Vec<Option<Edge>>,
-    /// For each block the number with which a path begins behind a cut edge to it.
+    /// For each block, the number with which a path starts after a cut edge to it.
     enter: HashMap<u32, i64>,
     continuations: Vec<bool>,
     connections: HashMap<(u32, u32), Connection>,
 }
 
-/// Most edges between two probes.
-const LONGEST: usize = 24;
-/// Most paths between two blocks that are tried.
-const MOST_WAYS: usize = 64;
-/// Most blocks without the addresses that they have elsewhere.
-const MOST_INFERRED: usize = 2;
+/// Maximum number of edges between two probes.
+const MAX_EDGES: usize = 24;
+/// Maximum number of paths tried between two blocks.
+const MAX_PATHS: usize = 64;
+/// Maximum number of blocks passed without the probe that they have elsewhere.
+const MAX_INFERRED_BLOCKS: usize = 2;
 
 impl ProbeGraph {
-    /// The graph of a function of an image.
-    ///
-    /// # Errors
-    /// Its map is damaged.
+    /// Builds the graph of a function of an image.
     pub fn new(image: &ProbedImage, function: ProbedFunction) -> Result<ProbeGraph, MapError> {
         let map = image.map(function);
         let (graph, dag) = (map.graph()?, map.dag()?);
@@ -107,12 +104,12 @@ impl ProbeGraph {
             continuations: map.blocks.iter().map(|b| b.kind == BlockKind::Continuation).collect(),
             connections: HashMap::new(),
         };
-        flow.take_edges(map.edges.iter().map(|e| (e.from, e.to)));
-        flow.take_marks(image, function);
+        flow.add_edges(map.edges.iter().map(|e| (e.from, e.to)));
+        flow.add_probes(image, function);
         Ok(flow)
     }
 
-    fn take_edges(&mut self, edges: impl Iterator<Item = (Node, Node)>) {
+    fn add_edges(&mut self, edges: impl Iterator<Item = (Node, Node)>) {
         for (number, (from, to)) in edges.enumerate() {
             let (edge, at) = (Edge(number as u32), from.index());
             match (self.kinds[number], self.steps[number]) {
@@ -128,7 +125,7 @@ impl ProbeGraph {
         }
     }
 
-    fn take_marks(&mut self, image: &ProbedImage, function: ProbedFunction) {
+    fn add_probes(&mut self, image: &ProbedImage, function: ProbedFunction) {
         let own = image.ranges.iter().filter(|r| r.function == function);
         for probe in own.flat_map(|r| image.probes_in(r.start, r.end)).filter(|m| m.function == function) {
             let at = probe.probe.block as usize;
@@ -140,28 +137,28 @@ impl ProbeGraph {
         }
     }
 
-    /// What an edge does.
+    /// The effect of an edge.
     pub fn step(&self, edge: Edge) -> NumberStep {
         self.steps[edge.index()]
     }
 
-    /// Value of the edge that says that a call was reached: the one that is reached with the block, or the one that has a probe.
+    /// The value of the block's `Reach` edge: the one with its own probe if `marked`, or else the one reached together with the block.
     pub fn reach(&self, block: u32, marked: bool) -> Option<i64> {
         if marked { self.marked_reach[block as usize] } else { self.reach[block as usize] }
     }
 
-    /// The edge by which a path ends before its block does, likewise.
+    /// The edge by which a path ends before its block does; `marked` as in [`Self::reach`].
     pub fn end(&self, block: u32, marked: bool) -> Option<Edge> {
         if marked { self.marked_end[block as usize] } else { self.end[block as usize] }
     }
 
-    /// The number with which a path begins where a function returned a second time.
+    /// The number with which a path starts in a block where a call returned a second time. `None` for other blocks.
     pub fn restart(&self, block: u32) -> Option<i64> {
         self.continuations[block as usize].then(|| self.enter.get(&block).copied().unwrap_or(0))
     }
 
-    /// The block behind a call that returned a second time, where it is `next`, or `next` is the first block with an address of its own
-    /// behind it: code generation puts its probe before the call. Nothing if it may be several.
+    /// The continuation of a call that returned a second time. It is `next`, or `next` is the first block with an address after it, since
+    /// code generation may put its probe before the call. `None` if there are several candidates.
     pub fn restarted(&mut self, next: Option<u32>) -> Option<u32> {
         if let Some(block) = next.filter(|block| self.restart(*block).is_some()) {
             return Some(block);
@@ -172,12 +169,12 @@ impl ProbeGraph {
         if let [one] = leading[..] { Some(one) } else { None }
     }
 
-    /// How a block is connected with the exit when a conditional jump led to another function: a block that only made
-    /// the call was folded into the jump, so the edges pass one without an address.
+    /// The paths from a block to the exit when a conditional jump led to another function. The block that only made the call was folded
+    /// into the jump, so the path passes a block without an address.
     pub fn connect_folded(&self, from: u32) -> Connection {
-        for budget in 0..=MOST_INFERRED {
-            let mut search = Search { flow: self, to: self.exit, found: Vec::new(), most: 2, budget, folded: true };
-            search.go(from, &mut Vec::new(), 0, LONGEST.min(budget + 2));
+        for budget in 0..=MAX_INFERRED_BLOCKS {
+            let mut search = Search { flow: self, to: self.exit, found: Vec::new(), max_found: 2, budget, folded: true };
+            search.search_from(from, &mut Vec::new(), 0, MAX_EDGES.min(budget + 2));
             match &search.found[..] {
                 [] => continue,
                 [one] => return Connection::Inferred(one.as_slice().into()),
@@ -187,15 +184,15 @@ impl ProbeGraph {
         Connection::None
     }
 
-    /// The number with which a path begins at a block, if all of several paths to it from another block end with the same cut edge:
-    /// then it is known whichever was taken.
+    /// The number with which a path starts at `to` if all paths from `from` to it end with the same cut edge, so that it does not matter
+    /// which one was taken.
     pub fn begins_behind(&self, from: u32, to: u32) -> Option<i64> {
-        for budget in 0..=MOST_INFERRED {
-            let mut search = Search { flow: self, to, found: Vec::new(), most: MOST_WAYS, budget, folded: false };
-            search.go(from, &mut Vec::new(), 0, if budget == 0 { LONGEST } else { budget });
+        for budget in 0..=MAX_INFERRED_BLOCKS {
+            let mut search = Search { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, folded: false };
+            search.search_from(from, &mut Vec::new(), 0, if budget == 0 { MAX_EDGES } else { budget });
             let mut last = search.found.iter().filter_map(|path| path.last());
             let Some(edge) = last.next() else { continue };
-            let is_same = search.found.len() < MOST_WAYS && last.all(|other| other == edge);
+            let is_same = search.found.len() < MAX_PATHS && last.all(|other| other == edge);
             return match self.step(*edge) {
                 NumberStep::Cut(_, enter) if is_same => Some(enter),
                 _ => None,
@@ -204,7 +201,7 @@ impl ProbeGraph {
         None
     }
 
-    /// How a block is connected with another, or with the exit by a return or tail call if none is given.
+    /// The paths from one block to another, or to the exit by a return or tail call if `to` is `None`.
     pub fn connect(&mut self, from: u32, to: Option<u32>) -> Connection {
         let key = (from, to.unwrap_or(self.exit));
         if let Some(known) = self.connections.get(&key) {
@@ -216,14 +213,14 @@ impl ProbeGraph {
     }
 
     fn search(&self, from: u32, to: u32) -> Connection {
-        let mut search = Search { flow: self, to, found: Vec::new(), most: 2, budget: 0, folded: false };
-        search.go(from, &mut Vec::new(), 0, LONGEST);
-        for seen in 1..=MOST_INFERRED {
+        let mut search = Search { flow: self, to, found: Vec::new(), max_found: 2, budget: 0, folded: false };
+        search.search_from(from, &mut Vec::new(), 0, MAX_EDGES);
+        for seen in 1..=MAX_INFERRED_BLOCKS {
             if !search.found.is_empty() {
                 break;
             }
             search.budget = seen;
-            search.go(from, &mut Vec::new(), 0, seen);
+            search.search_from(from, &mut Vec::new(), 0, seen);
         }
         match (&search.found[..], search.budget) {
             ([], _) => Connection::None,
@@ -238,18 +235,18 @@ struct Search<'a> {
     flow: &'a ProbeGraph,
     to: u32,
     found: Vec<Vec<Edge>>,
-    /// So many are enough.
-    most: usize,
-    /// How many blocks may be passed that have addresses.
+    /// Number of paths after which the search stops.
+    max_found: usize,
+    /// Maximum number of blocks with addresses that may be passed.
     budget: usize,
-    /// At least one block must be passed that has none.
+    /// Whether at least one block without an address must be passed.
     folded: bool,
 }
 
 impl Search<'_> {
-    fn go(&mut self, at: u32, path: &mut Vec<Edge>, passed: usize, longest: usize) {
+    fn search_from(&mut self, at: u32, path: &mut Vec<Edge>, passed: usize, longest: usize) {
         for &(edge, next) in &self.flow.out[at as usize] {
-            if self.found.len() >= self.most {
+            if self.found.len() >= self.max_found {
                 return;
             }
             let kind = self.flow.kinds[edge.index()];
@@ -258,14 +255,14 @@ impl Search<'_> {
             }
             path.push(edge);
             if next == self.to {
-                // All blocks between are counted in `passed` or have no address.
+                // Every block on the path is counted in `passed` or has no address.
                 if !self.folded || path.len() > passed + 1 {
                     self.found.push(path.clone());
                 }
             } else if next != self.flow.exit && path.len() <= longest {
                 let passed = passed + usize::from(self.flow.visible[next as usize]);
                 if passed <= self.budget {
-                    self.go(next, path, passed, longest);
+                    self.search_from(next, path, passed, longest);
                 }
             }
             path.pop();

@@ -1,8 +1,7 @@
-//! A program of the tier `addresses`: which block begins where in its code.
+//! Programs built with `--addresses`: which block begins at which address.
 //!
-//! Marks are in the section `.pseudo_probe`, as distances from functions' symbols ([`crate::pseudo_probes`]); symbols
-//! say where a function's code begins and ends. Local functions of one name are distinguished by the source file that the
-//! symbol table names before them, or else by the order of the link.
+//! Probes are in the section `.pseudo_probe`, as offsets from function symbols ([`crate::pseudo_probes`]); symbols delimit functions. Local
+//! functions of the same name are distinguished by the preceding source file in the symbol table, or else by link order.
 
 use crate::address_space::Loadable;
 use crate::error::BinaryError;
@@ -15,58 +14,57 @@ use std::sync::Arc;
 use trodden_unit::probes::{PseudoProbe, probe_function};
 use trodden_unit::{FunctionMap, Identity, Image, UnitCache, UnitMap};
 
-/// A function of an image, by its place in [`ProbedImage::functions`].
+/// An index into [`ProbedImage::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProbedFunction(pub u32);
 
 /// A probe at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeAt {
-    /// Address as the file has it.
+    /// Address in the file.
     pub address: u64,
-    /// The function.
+    /// The function that it belongs to.
     pub function: ProbedFunction,
-    /// What happens there.
+    /// What the probe marks.
     pub probe: PseudoProbe,
 }
 
-/// Code of one function.
+/// The code of one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeRange {
     /// First address.
     pub start: u64,
-    /// Behind its last byte.
+    /// The end of the code, exclusive.
     pub end: u64,
-    /// Whose it is.
+    /// The function.
     pub function: ProbedFunction,
 }
 
 /// An image with the addresses of its blocks.
 #[derive(Debug)]
 pub struct ProbedImage {
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Identity, build id.
+    /// Identity and build ID.
     pub image: Image,
-    /// Its units in link order, with their maps.
+    /// Units in link order, with their maps.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
-    /// Functions with addresses: unit, and place in the unit's map.
+    /// Functions with known addresses, as indices of the unit and of the function in its map.
     pub functions: Vec<(usize, usize)>,
-    /// Ascending by address; those of one address in the order of the code.
+    /// Probes in order of address, and then in code order.
     pub probes: Vec<ProbeAt>,
-    /// Ascending.
+    /// Code ranges in order of address.
     pub ranges: Vec<CodeRange>,
-    /// Functions that lie in the image but whose addresses are unknown, each with the reason.
+    /// Functions of the image without known addresses, each with the reason.
     pub without: Vec<String>,
-    /// Executable parts: address, content.
+    /// Address and content of each executable section.
     code: Vec<(u64, Vec<u8>)>,
-    /// Segments: place in the file, bytes, address.
+    /// File offset, file size and address of each segment.
     segments: Vec<(u64, u64, u64)>,
-    /// It is loaded where its file says.
+    /// Whether it is loaded at its own addresses.
     fixed: bool,
 }
 
-/// A symbol of code.
 struct Symbol {
     name: String,
     file: String,
@@ -75,10 +73,10 @@ struct Symbol {
 }
 
 impl ProbedImage {
-    /// Reads an image; maps it does not carry come from the store.
+    /// Reads an image. Maps that it does not contain are taken from the unit cache `store`.
     ///
     /// # Errors
-    /// It cannot be read, was not built with `--addresses`, or lacks symbols or maps.
+    /// The file cannot be read, was not built with `--addresses`, or lacks symbols or maps.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<ProbedImage, BinaryError> {
         let wrong = |what: String| BinaryError::Addresses { image: path.to_owned(), what };
         let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
@@ -86,7 +84,7 @@ impl ProbedImage {
         let units = maps(&image, store).map_err(wrong)?;
         if !units.iter().any(|(_, map)| map.experiment.marks_addresses()) {
             return Err(wrong(
-                "its blocks have no addresses: build it with `trodden build --addresses`, or make such a variant with \
+                "its blocks have no addresses: build it with `trodden build --addresses`, or create such a variant with \
                 `trodden instrument --addresses`"
                     .into(),
             ));
@@ -94,11 +92,11 @@ impl ProbedImage {
         let file = object::File::parse(&*bytes).map_err(|e| wrong(e.to_string()))?;
         let symbols = symbols(&file);
         if symbols.is_empty() {
-            return Err(wrong("it has no symbols: name the file as it was before it was stripped".into()));
+            return Err(wrong("it has no symbols: pass the file as it was before it was stripped".into()));
         }
         let bodies = match file.section_by_name(".pseudo_probe") {
             Some(section) => pseudo_probes::read(&section.uncompressed_data().map_err(|e| wrong(e.to_string()))?).map_err(wrong)?,
-            None => return Err(wrong("it lacks the section .pseudo_probe: name the file as it was before it was stripped".into())),
+            None => return Err(wrong("it has no section .pseudo_probe: pass the file as it was before it was stripped".into())),
         };
         let mut made = ProbedImage {
             path: path.to_owned(),
@@ -116,26 +114,26 @@ impl ProbedImage {
         Ok(made)
     }
 
-    /// What a function's map says.
+    /// The map of a function.
     pub fn map(&self, function: ProbedFunction) -> &FunctionMap {
         let (unit, place) = self.functions[function.0 as usize];
         &self.units[unit].1.functions[place]
     }
 
-    /// The code in which an address lies, as a place in [`ProbedImage::ranges`].
+    /// The index in [`ProbedImage::ranges`] of the code that contains an address.
     pub fn range_at(&self, address: u64) -> Option<usize> {
-        let behind = self.ranges.partition_point(|r| r.start <= address);
-        behind.checked_sub(1).filter(|at| address < self.ranges[*at].end)
+        let after = self.ranges.partition_point(|r| r.start <= address);
+        after.checked_sub(1).filter(|at| address < self.ranges[*at].end)
     }
 
-    /// The probes from one address to another, both included.
+    /// The probes in an address range; both ends are inclusive.
     pub fn probes_in(&self, from: u64, to: u64) -> &[ProbeAt] {
         let first = self.probes.partition_point(|m| m.address < from);
         let end = self.probes.partition_point(|m| m.address <= to);
         &self.probes[first..end.max(first)]
     }
 
-    /// What the instruction at an address does to control flow; `None` if the next one follows, or no code is there.
+    /// The branch at an address. `None` if the instruction there is not a branch, or there is no code.
     pub fn branch(&self, address: u64) -> Option<BranchInstruction> {
         let part = self.code.iter().find(|(start, bytes)| address.checked_sub(*start).is_some_and(|at| at < bytes.len() as u64));
         part.and_then(|(start, bytes)| branch_at(&bytes[(address - start) as usize..], address))
@@ -162,7 +160,7 @@ impl ProbedImage {
             match (start, &found[&at][..]) {
                 (None, _) => self.without.push(format!("`{name}`: several functions of that name cannot be distinguished")),
                 (Some(start), [body]) => self.add(at, start, ends[&start], body),
-                (Some(_), _) => self.without.push(format!("`{name}`: its code lies in several parts")),
+                (Some(_), _) => self.without.push(format!("`{name}`: its code is split into several parts")),
             }
         }
         self.probes.sort_by_key(|m| m.address);
@@ -180,7 +178,7 @@ impl ProbedImage {
         self.probes.extend(inside.map(|(address, probe)| ProbeAt { address, function, probe }));
     }
 
-    /// Where each of the functions begins. They are in link order.
+    /// The start of each of the functions, which are given in link order. `None` if it cannot be determined.
     fn symbols_of(&self, functions: &[(usize, usize)], symbols: &[Symbol]) -> Vec<Option<u64>> {
         let mut by_name: HashMap<&str, Vec<&Symbol>> = HashMap::new();
         symbols.iter().for_each(|s| by_name.entry(&s.name).or_default().push(s));
@@ -231,7 +229,9 @@ fn maps(image: &Image, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<U
         let unit = placed.unit;
         let frame = image.frame(unit, store).map_err(|e| format!("unit {unit}: {e}"))?;
         let frame = frame.ok_or_else(|| {
-            format!("the map of unit {unit} is neither in it nor in the unit cache: set TRODDEN_CACHE to the store it was built with")
+            format!(
+                "the map of unit {unit} is neither in the file nor in the unit cache: set TRODDEN_CACHE to the cache that it was built with"
+            )
         })?;
         let map = frame.map().map_err(|e| e.to_string())?;
         map.check().map_err(|e| format!("unit {unit}: {e}"))?;
@@ -240,7 +240,7 @@ fn maps(image: &Image, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<U
     Ok(units)
 }
 
-/// Symbols of functions, each with the source file that the table names before it; one for each place of a name.
+/// Function symbols, each with the source file that precedes it in the table.
 fn symbols(file: &object::File) -> Vec<Symbol> {
     let mut source = String::new();
     let mut out: Vec<Symbol> = Vec::new();
@@ -266,8 +266,8 @@ fn code(file: &object::File) -> Vec<(u64, Vec<u8>)> {
     sections.filter_map(|s| Some((s.address(), s.data().ok()?.to_vec()))).collect()
 }
 
-/// Executable segments first: a mapping's offset may lie in the last page of one and the first of another. Others are
-/// there since emulators map code like data, in one piece with what is before it.
+/// Executable segments, followed by the others. Executable ones come first because the offset of a mapping may lie both in the last page
+/// of one segment and in the first page of the next; others are needed because emulators map code together with preceding data.
 fn segments(file: &object::File) -> Vec<(u64, u64, u64)> {
     let executable = |s: &object::Segment| matches!(s.flags(), object::SegmentFlags::Elf { p_flags } if p_flags & elf::PF_X != 0);
     let (first, others): (Vec<_>, Vec<_>) = file.segments().partition(executable);

@@ -1,43 +1,40 @@
-//! The section `.pseudo_probe` as LLVM 22 writes it.
-//!
+//! The section `.pseudo_probe` as LLVM 22 writes it (`MCPseudoProbe.h`). Numbers are LEB128. A body that is not inlined begins with a
+//! sentinel probe, whose eight bytes are the hash of the symbol that deltas start from. The symbol is known otherwise.
 //! ```text
 //! body     function u64 | number of probes | number of inlined bodies | probes | inlined bodies, each after its call's probe number
-//! probe    number | byte: type 4 bits, attribute 3 bits, whether a distance follows 1 bit | address | discriminator, by attribute
-//! address  distance from the probe before (signed); or eight bytes
+//! probe    number | byte: type 4 bits, attribute 3 bits, delta flag 1 bit | address | discriminator, if the attribute says so
+//! address  signed delta from the previous probe, or eight bytes
 //! ```
-//! Numbers are LEB128. A body that is not inlined begins with a sentinel: a probe whose eight bytes name the symbol
-//! from which distances count, by the hash of its name. That name is known here otherwise, so the hash is not needed.
-//! Source: LLVM's `MCPseudoProbe.h`.
 
 use gimli::{EndianSlice, LittleEndian, Reader};
 
-/// Attribute of a sentinel.
+/// Attribute of a sentinel probe.
 const SENTINEL: u8 = 2;
 /// Attribute of a probe with a discriminator.
 const DISCRIMINATOR: u8 = 4;
-/// Bodies inlined deeper than this are damage.
-const DEEPEST: u32 = 4096;
+/// Maximum nesting depth of inlined bodies; deeper nesting is taken for damage.
+const MAX_INLINE_DEPTH: u32 = 4096;
 
 /// A function that is not inlined, with its own probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedBody {
-    /// The function's identifier.
+    /// The function's ID.
     pub function: u64,
-    /// Its probes in the order of the code: distance from the function's symbol, number.
+    /// Probes in code order: offset from the function's symbol, and probe number.
     pub probes: Vec<(u64, u64)>,
 }
 
-/// Reads a section; what is inlined is passed over.
+/// Parses a section. Inlined bodies are skipped.
 ///
 /// # Errors
-/// Says at which byte it makes no sense.
+/// The section is damaged; the text names the byte.
 pub fn read(bytes: &[u8]) -> Result<Vec<ProbedBody>, String> {
     let mut reader = EndianSlice::new(bytes, LittleEndian);
     let mut bodies = Vec::new();
     while !reader.is_empty() {
         let start = bytes.len() - reader.len();
         let body = body(&mut reader, &mut 0, 0);
-        bodies.push(body.ok_or_else(|| format!("the section .pseudo_probe makes no sense behind byte {start}"))?);
+        bodies.push(body.ok_or_else(|| format!("the section .pseudo_probe is damaged after byte {start}"))?);
     }
     Ok(bodies)
 }
@@ -65,7 +62,7 @@ fn body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: u32) -
     }
     for _ in 0..inlined {
         reader.read_uleb128().ok()?;
-        (depth < DEEPEST).then_some(())?;
+        (depth < MAX_INLINE_DEPTH).then_some(())?;
         body(reader, address, depth + 1)?;
     }
     Some(ProbedBody { function, probes })
@@ -75,7 +72,7 @@ fn body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: u32) -
 mod tests {
     use super::*;
 
-    /// What LLVM 22 made of a function with three probes at 3, 8 and 13, and of one with a probe at 2.
+    /// As written by LLVM 22 for a function with three probes at 3, 8 and 13, and one with a probe at 2.
     const SECTION: [u8; 52] = [
         0x2a, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x20, 0x25, 0x10, 0xc3, 0x90, 0x11, 0xc5, 0xbe, 0x70, 1, 0x80, 2, //
         0xcb, 4, 0xfb, 0x71, 0x1f, 1, 0, 0, 4, 0, 0, 0x20, 0x8f, 0xa1, 0x4c, 0xdd, 0x75, 0x4f, 0x91, 0xcc, 1, 0x80, 3, 2, 0x80, 5, 3, 0x80,
@@ -92,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_no_panic() {
+    fn damage_does_not_panic() {
         for end in 1..SECTION.len() {
             let read = read(&SECTION[..end]);
             assert!(end == 23 || read.is_err(), "{end}");

@@ -1,7 +1,7 @@
-//! Source lines of addresses, by DWARF.
+//! Source locations of addresses, from DWARF.
 //!
-//! The debug information is the file's own, or that of a separate debug file: found by build id below the system's
-//! folder of debug files, or by the name that the file's section `.gnu_debuglink` gives. Addresses are the file's.
+//! The debug information is in the file itself or in a separate debug file, which is found by build ID below the system's debug folder or
+//! by the name in the section `.gnu_debuglink`. Addresses are those of the file.
 
 use crate::elf::{Binary, hex};
 use crate::error::BinaryError;
@@ -14,17 +14,17 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where separate debug files lie.
+/// The system's folder for separate debug files.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
 type Slice = EndianArcSlice<RunTimeEndian>;
 
-/// A function and the line in it, of the chain of inlined calls at an address.
+/// A frame in the chain of inlined calls at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFrame {
-    /// The function's name, readable; `None` where the debug information has none.
+    /// The demangled name of the function; `None` if the debug information has no name.
     pub function: Option<String>,
-    /// The same as linkers know it, or as the debug information has it where it names no symbol.
+    /// The linkage name or, if there is none, the name in the debug information.
     pub symbol: Option<String>,
     /// The source file.
     pub file: Option<String>,
@@ -34,12 +34,12 @@ pub struct SourceFrame {
     pub column: Option<u32>,
 }
 
-/// Lines of a binary's addresses.
+/// The source locations of a binary.
 pub struct SourceLocations {
     context: Context<Slice>,
-    /// Where code is: linkers leave lines of code that they dropped, at address 0.
+    /// Code ranges. Lines of code that the linker dropped remain at address 0 and must be ignored.
     code: Vec<Range<u64>>,
-    /// The file that the debug information came from.
+    /// The file that the debug information was read from.
     pub file: PathBuf,
 }
 
@@ -50,10 +50,10 @@ impl std::fmt::Debug for SourceLocations {
 }
 
 impl SourceLocations {
-    /// The debug information of a binary; `None` if neither it nor a debug file has any.
+    /// Reads the debug information of a binary. `None` if neither the binary nor a debug file has any.
     ///
     /// # Errors
-    /// There is debug information, and it is damaged.
+    /// The debug information is damaged.
     pub fn read(binary: &Binary) -> Result<Option<SourceLocations>, BinaryError> {
         if has_lines(binary.data()) {
             return context(binary, binary.path(), binary.data()).map(Some);
@@ -69,14 +69,14 @@ impl SourceLocations {
         Ok(None)
     }
 
-    /// The chain of functions at an address, innermost first; empty where nothing is known.
+    /// The chain of inlined frames at an address, innermost first; empty if unknown.
     pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
         let mut frames = Vec::new();
         if !self.is_code(address) {
             return frames;
         }
         let Ok(mut chain) = self.context.find_frames(address).skip_all_loads() else { return frames };
-        // What is damaged deeper in ends the chain.
+        // Damage in an outer frame ends the chain.
         while let Ok(Some(frame)) = chain.next() {
             let language = frame.function.as_ref().and_then(|f| f.language);
             let symbol = frame.function.and_then(|f| f.raw_name().ok().map(|n| n.into_owned()));
@@ -93,7 +93,7 @@ impl SourceLocations {
         frames
     }
 
-    /// File and line of an address: the innermost frame's.
+    /// The file and line of the innermost frame at an address.
     pub fn line(&self, address: u64) -> Option<(String, u32)> {
         let location = self.is_code(address).then(|| self.context.find_location(address).ok().flatten()).flatten()?;
         Some((location.file?.to_owned(), location.line.filter(|l| *l > 0)?))
@@ -130,7 +130,7 @@ fn context(binary: &Binary, path: &Path, data: &[u8]) -> Result<SourceLocations,
     Ok(SourceLocations { context, code, file: path.to_owned() })
 }
 
-/// The content of a section, decompressed (`SHF_COMPRESSED`: zlib, Zstandard).
+/// The content of a section, decompressed if necessary (`SHF_COMPRESSED`: zlib, Zstandard).
 fn content<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String> {
     let stored = section.compressed_data().map_err(|e| e.to_string())?;
     let size = stored.uncompressed_size;
@@ -138,18 +138,17 @@ fn content<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String
         CompressionFormat::None => return Ok(stored.data.to_vec()),
         CompressionFormat::Zlib => Box::new(flate2::read::ZlibDecoder::new(stored.data)),
         CompressionFormat::Zstandard => Box::new(zstd::Decoder::new(stored.data).map_err(|e| e.to_string())?),
-        other => return Err(format!("its compression {other:?} is not known")),
+        other => return Err(format!("compression {other:?} is not supported")),
     };
-    // The size that the file claims is no reason to allocate it, nor to read more.
+    // The claimed size is not trusted for an allocation, and bounds what is read.
     let mut content = Vec::new();
     decoder.take(size.saturating_add(1)).read_to_end(&mut content).map_err(|e| e.to_string())?;
     match content.len() as u64 == size {
         true => Ok(content),
-        false => Err(format!("it should have {size} bytes when it is decompressed")),
+        false => Err(format!("its decompressed size is not the {size} bytes that it claims")),
     }
 }
 
-/// Places where the debug file of a binary may lie.
 fn debug_files(binary: &Binary) -> Vec<PathBuf> {
     let mut files = Vec::new();
     if let Some((first, rest)) = binary.build_id().and_then(|id| id.split_at_checked(2)) {
@@ -169,20 +168,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_knows_its_own_lines() {
+    fn own_lines_are_found() {
         let binary = Binary::read(&std::env::current_exe().unwrap()).unwrap();
         let lines = SourceLocations::read(&binary).unwrap().expect("tests are built with lines");
-        let symbol = binary.functions().iter().find(|f| f.name.contains("a_program_knows_its_own_lines") && f.size > 0).unwrap();
+        let symbol = binary.functions().iter().find(|f| f.name.contains("own_lines_are_found") && f.size > 0).unwrap();
         let frames = lines.frames(symbol.address);
         let outer = frames.last().unwrap();
         assert!(outer.file.as_ref().unwrap().ends_with("source.rs") && outer.line.is_some(), "{outer:?}");
-        assert!(outer.function.as_ref().unwrap().contains("a_program_knows_its_own_lines"), "{outer:?}");
+        assert!(outer.function.as_ref().unwrap().contains("own_lines_are_found"), "{outer:?}");
         assert!(lines.line(symbol.address).is_some());
         assert_eq!(lines.frames(0), []);
     }
 
     #[test]
-    fn compressed_lines_are_the_same() {
+    fn compressed_and_plain_debug_information_agree() {
         let folder = tempfile::tempdir().unwrap();
         let run = |tool: &str, words: &[&str]| {
             let status = std::process::Command::new(tool).args(words).current_dir(folder.path()).status().unwrap();
@@ -203,7 +202,7 @@ mod tests {
             run("llvm-objcopy-22", &[&format!("--compress-debug-sections={kind}"), "plain", kind]);
             assert_eq!(lines(kind), plain, "{kind}");
         }
-        // One that claims to be larger than it is.
+        // A section that claims a greater size than it has.
         let mut bytes = std::fs::read(folder.path().join("zlib")).unwrap();
         let at = {
             use object::read::elf::ElfFile64;
@@ -216,9 +215,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_lines_has_none() {
+    fn stripped_file_has_no_lines() {
         let binary = Binary::read(Path::new("/bin/true"));
-        // Any stripped program serves; a system without one has nothing to try.
+        // Any stripped program serves; a system without one has nothing to test.
         if let Ok(binary) = binary
             && !has_lines(binary.data())
             && debug_files(&binary).iter().all(|f| !f.exists())

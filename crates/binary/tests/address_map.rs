@@ -1,4 +1,4 @@
-//! The reader of LLVM's address map against LLVM's own, for programs and for files made to have each version and feature.
+//! The reader of LLVM's address map compared with LLVM's own, for compiled programs and for generated files of each version.
 
 mod common;
 
@@ -9,7 +9,6 @@ use std::process::Command;
 use tempfile::TempDir;
 use trodden_binary::{AddressMap, MapBlock};
 
-/// What `llvm-readobj` reads.
 fn by_llvm(file: &Path) -> Vec<Value> {
     let output =
         Command::new("llvm-readobj-22").args(["--elf-output-style=JSON", "--bb-addr-map"]).arg(file).output().expect("llvm-readobj-22");
@@ -17,7 +16,6 @@ fn by_llvm(file: &Path) -> Vec<Value> {
     all[0]["BBAddrMap"].as_array().expect("functions").iter().map(|f| f["Function"].clone()).collect()
 }
 
-/// The section's content.
 fn content(file: &Path) -> Vec<u8> {
     let data = std::fs::read(file).unwrap();
     let file = object::File::parse(&*data).unwrap();
@@ -73,7 +71,7 @@ fn compare_analysis(block: &MapBlock, entry: &Value) {
 }
 
 #[test]
-fn programs_are_read_as_llvm_reads_them() {
+fn maps_of_programs_agree_with_llvm() {
     let folder = TempDir::new().unwrap();
     for (compiler, name) in [("clang-22", "interpreter.c"), ("clang++-22", "shapes.cpp")] {
         let program = common::compile(
@@ -90,7 +88,7 @@ fn programs_are_read_as_llvm_reads_them() {
     }
 }
 
-/// An entry of each version, with what that version can have.
+/// A file with one entry of the given version and features.
 fn yaml(version: u8, feature: u8, calls: bool, hash: bool) -> String {
     let calls = if calls { "\n                CallsiteEndOffsets: [ 1, 3 ]" } else { "" };
     let hash = if hash { "\n                Hash: 0x123456789abcdef0" } else { "" };
@@ -112,9 +110,9 @@ fn yaml(version: u8, feature: u8, calls: bool, hash: bool) -> String {
 }
 
 #[test]
-fn every_version_is_read_as_llvm_reads_it() {
+fn maps_of_every_version_agree_with_llvm() {
     let folder = TempDir::new().unwrap();
-    // Entry count, frequencies, probabilities and ranges; calls from version 3 on, hashes from version 4 on.
+    // Entry count, frequencies, probabilities and ranges; calls since version 3, hashes since version 4.
     for (version, feature) in [(2, 0x0f), (3, 0x2f), (4, 0x6f), (5, 0x6f)] {
         let text = folder.path().join("map.yaml");
         let file = folder.path().join("map.elf");
@@ -130,7 +128,7 @@ fn every_version_is_read_as_llvm_reads_it() {
 }
 
 #[test]
-fn a_side_build_must_have_the_same_code() {
+fn side_build_must_have_the_same_code() {
     let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let plain = common::compile(&one, "clang-22", "interpreter.c", &["-O2"]);
     let side = common::compile(&two, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());

@@ -1,4 +1,4 @@
-//! Damaged files: an error or a graph, never a panic.
+//! Damaged files yield an error or a valid graph, never a panic.
 
 mod common;
 
@@ -6,7 +6,6 @@ use tempfile::TempDir;
 use trodden_binary::graph::ProgramGraph;
 use trodden_binary::{AddressMap, Binary};
 
-/// A generator of pseudo-random numbers (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -18,7 +17,7 @@ impl Random {
     }
 }
 
-/// Bytes that are often at the borders of what is valid.
+/// Bytes that are often boundary cases.
 const BYTES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0xe9, 0xc3];
 
 fn try_all(bytes: Vec<u8>) {
@@ -35,7 +34,7 @@ fn try_all(bytes: Vec<u8>) {
 }
 
 #[test]
-fn any_byte_may_be_wrong() {
+fn damaged_bytes_never_panic() {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
     let good = std::fs::read(common::stripped(&program)).unwrap();
@@ -44,7 +43,7 @@ fn any_byte_may_be_wrong() {
     for trial in 0..1500 {
         let mut bytes = if trial % 4 == 0 { with_map.clone() } else { good.clone() };
         for _ in 0..=random.below(8) {
-            // Headers decide most; they are damaged as often as all the rest.
+            // Headers matter most, so half of the damage goes there.
             let header = random.below(2) == 0;
             let length = bytes.len();
             let at = match (header, random.below(2)) {

@@ -1,7 +1,5 @@
-//! Graphs against executions: every transfer of control in the image is an edge, a call, a return, or marked as uncertain.
-//!
-//! QEMU executes the program instruction by instruction and logs each address. Programs are those of the system
-//! (stripped, by GCC) and own ones.
+//! Graphs compared with executions: every executed transfer of control within the image is an edge, a call, a return, or marked as
+//! uncertain. QEMU executes programs of the system (stripped, built by GCC) and our own one instruction at a time and logs addresses.
 
 mod common;
 
@@ -14,10 +12,10 @@ use trodden_binary::graph::{BlockEnd, BlockIndex, CallSite, CodeCallee, CodeEdge
 use trodden_binary::instruction::decode;
 use trodden_binary::{Binary, recover};
 
-/// A transfer: from an instruction of the image (or from outside) to one.
+/// A transfer of control to an instruction of the image, from another one or from outside.
 type Transfer = (Option<u64>, u64);
 
-/// Executes a program, and gives the different transfers into instructions of its image, and how many instructions were executed there.
+/// Executes a program. Returns the distinct transfers into its image, and the number of instructions executed there.
 fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<Transfer>, u64) {
     let help = Command::new("qemu-x86_64").arg("--help").output().expect("qemu-x86_64 (package qemu-user)").stdout;
     let by_step = if String::from_utf8_lossy(&help).contains("one-insn-per-tb") { "-one-insn-per-tb" } else { "-singlestep" };
@@ -59,10 +57,10 @@ fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<Trans
     (transfers, executed)
 }
 
-/// What the graph allows.
+/// The transfers that a graph allows.
 struct Allowed<'a> {
     graph: &'a ProgramGraph,
-    /// Function, block and next address of each instruction; several where blocks overlap.
+    /// Function, block and next address of each instruction; several if blocks overlap.
     blocks: HashMap<u64, Vec<(usize, BlockIndex, u64)>>,
     calls: HashMap<u64, Vec<&'a CallSite>>,
     returned_to: HashSet<u64>,
@@ -107,7 +105,7 @@ impl<'a> Allowed<'a> {
         let from = match from {
             _ if !self.blocks.contains_key(&to) => return false,
             None => return self.entries.contains(&to) || self.returned_to.contains(&to),
-            // A string instruction that repeats.
+            // A repeated string instruction.
             Some(from) if from == to => return true,
             Some(from) => from,
         };
@@ -130,7 +128,7 @@ impl<'a> Allowed<'a> {
     }
 }
 
-/// Executes and checks; gives the transfers that the graph does not have although it does not say that it is uncertain.
+/// Executes a program and asserts that its graph allows each transfer or marks it as uncertain.
 fn check(program: &Path, arguments: &[&str], folder: &Path) {
     let binary = common::read(program);
     let graph = recover(&binary, None, &[]).unwrap();
@@ -148,13 +146,13 @@ fn check(program: &Path, arguments: &[&str], folder: &Path) {
     );
     assert!(executed > 300, "{} was hardly executed", program.display());
     assert!(wrong.is_empty(), "{}: {wrong:x?}", program.display());
-    // What is uncertain and was executed is known once the graph is amended.
+    // Adding the uncertain transfers that were executed must make them known.
     let mut amended = graph.clone();
     for (from, to) in marked.into_iter().filter_map(|(from, to)| Some((from?, to))) {
         assert!(amended.amend(&binary, None, GraphObservation { from, to }).unwrap(), "{from:#x} to {to:#x} changes nothing");
     }
     let allowed = Allowed::new(&binary, &amended);
-    // `longjmp`: behind a call in another function a block begins, to which no edge leads.
+    // After `longjmp`, a block begins after a call in another function, without an edge to it.
     let lands = |(from, to): Transfer| {
         from.is_some_and(|from| amended.observations.contains(&GraphObservation { from, to }))
             && amended.functions.iter().any(|function| function.blocks.iter().any(|block| block.start == to))
@@ -163,7 +161,7 @@ fn check(program: &Path, arguments: &[&str], folder: &Path) {
 }
 
 #[test]
-fn programs_of_the_system() {
+fn graphs_of_system_programs_allow_their_executions() {
     let folder = TempDir::new().unwrap();
     let text: String = (1..12).map(|n| format!("{n} line of text {}\n", n * n)).collect();
     std::fs::write(folder.path().join("text"), text).unwrap();
@@ -190,7 +188,7 @@ fn programs_of_the_system() {
 }
 
 #[test]
-fn own_programs_by_gcc() {
+fn graphs_of_gcc_programs_allow_their_executions() {
     for options in [
         &["-O0"][..],
         &["-O2"],
@@ -205,14 +203,14 @@ fn own_programs_by_gcc() {
 }
 
 #[test]
-fn a_static_program() {
+fn graph_of_static_program_allows_its_execution() {
     let folder = TempDir::new().unwrap();
     let program = common::stripped(&common::compile(&folder, "gcc", "interpreter.c", &["-O2", "-static"]));
     check(&program, &[], folder.path());
 }
 
 #[test]
-fn exceptions_and_panics() {
+fn graphs_allow_exceptions_and_panics() {
     let folder = TempDir::new().unwrap();
     let program = common::stripped(&common::compile(&folder, "g++", "shapes.cpp", &["-O2", "-std=c++17"]));
     check(&program, &[], folder.path());
@@ -221,7 +219,7 @@ fn exceptions_and_panics() {
 }
 
 #[test]
-fn stripped_programs_know_where_main_is() {
+fn main_is_found_in_stripped_programs() {
     let folder = TempDir::new().unwrap();
     for options in [&["-O2"][..], &["-O2", "-no-pie"], &["-O2", "-static"]] {
         let program = common::compile(&folder, "gcc", "interpreter.c", options);
@@ -229,7 +227,7 @@ fn stripped_programs_know_where_main_is() {
         let graph = ProgramGraph::from_binary(&common::read(&common::stripped(&program))).unwrap();
         let main = graph.functions_named("main").next().expect("main");
         assert_eq!((main.entry, main.has_symbol), (expected, false));
-        // By names of imports, of which a static program has none.
+        // This is judged by names of imports, of which a static program has none.
         let is_known = !main.returns && main.calls.iter().any(|c| c.returns == Returns::Twice);
         assert!(is_known || options.contains(&"-static"), "main ends with exit, and calls setjmp");
         let by_name: BTreeMap<&str, usize> = BTreeMap::from([("_start", 1), ("main", 1)]);

@@ -1,9 +1,8 @@
-//! Graphs recovered from stripped programs against the compiler's map of the same code.
+//! Graphs recovered from stripped programs, compared with the compiler's map of the same code.
 //!
-//! The map has LLVM's machine blocks, whose sizes leave padding out, and which may have two branches at their end and
-//! begin where nothing branches to. So compared are: edges from the end of a block to the first instruction behind
-//! padding at their target, for blocks of the map that end with a branch; and block starts, which must all be starts in
-//! the map or lie behind a branch, or behind a call that does not return.
+//! The map has LLVM's machine blocks, which exclude padding, may end in two branches, and may begin where no branch leads. So two things
+//! are compared: edges from map blocks that end in a branch to the first instruction after padding at the target, and block starts, each of
+//! which must be a start in the map or follow a branch or a call that never returns.
 
 mod common;
 
@@ -15,29 +14,28 @@ use trodden_binary::graph::{BlockEnd, CodeEdgeKind, Doubt, FunctionGraph, GraphS
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_binary::{AddressMap, Binary, MapBlock, recover};
 
-/// Of a hundred, as many starts and edges of code that can be reached must be found.
-const FLOOR: f64 = 99.9;
+/// Percentage of the reachable starts and edges that must be found.
+const MIN_PERCENT_FOUND: f64 = 99.9;
 
-/// The map's code, and what recovery found in it.
 struct Compared {
     starts: usize,
     starts_found: usize,
     edges: usize,
     edges_found: usize,
-    /// Starts and edges that the map does not have.
+    /// Starts and edges that are not in the map.
     wrong: Vec<(u64, u64)>,
     missing: Vec<(u64, u64)>,
 }
 
-fn behind_padding(binary: &Binary, mut at: u64) -> u64 {
+fn after_padding(binary: &Binary, mut at: u64) -> u64 {
     while let Some(instruction) = binary.code_at(at).and_then(|code| decode(code, at)).filter(|i| i.mnemonic() == Mnemonic::Nop) {
         at = instruction.next_ip();
     }
     at
 }
 
-/// Ends of blocks whose last instruction is a branch: the address behind each branch.
-fn behind_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
+/// The addresses after branches that end blocks.
+fn after_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     for block in graph.functions.iter().flat_map(|f| &f.blocks) {
         let instruction = decode(binary.code_at(block.last).unwrap(), block.last).unwrap();
@@ -60,9 +58,9 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
     let blocks: BTreeMap<u64, &MapBlock> =
         map.functions.iter().flat_map(|f| &f.blocks).filter(|b| b.size > 0).map(|b| (b.address, b)).collect();
     let containing = |at: u64| blocks.range(..=at).next_back().map(|(_, b)| *b).filter(|b| at < b.address + b.size);
-    let branches = behind_branches(binary, graph);
+    let branches = after_branches(binary, graph);
     let all_blocks = graph.functions.iter().flat_map(|f| &f.blocks);
-    let behind_calls: BTreeSet<u64> = all_blocks.filter(|b| b.end == BlockEnd::CallWithoutReturn).map(|b| b.end_address()).collect();
+    let after_calls: BTreeSet<u64> = all_blocks.filter(|b| b.end == BlockEnd::CallWithoutReturn).map(|b| b.end_address()).collect();
     let (mut edges, mut starts) = (BTreeSet::new(), BTreeSet::new());
     let mut pads = BTreeSet::new();
     for function in &map.functions {
@@ -71,7 +69,7 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
         pads.extend(function.blocks.iter().filter(|b| b.properties.landing_pad && b.size > 0).map(|b| b.address));
         for block in function.blocks.iter().filter(|b| b.size > 0 && branches.contains(&(b.address + b.size))) {
             let targets = block.successors.iter().flatten().map(|s| by_id[&s.id]).filter(|b| !b.properties.landing_pad);
-            edges.extend(targets.map(|to| (block.address + block.size, behind_padding(binary, to.address))));
+            edges.extend(targets.map(|to| (block.address + block.size, after_padding(binary, to.address))));
         }
     }
     starts.extend(edges.iter().map(|(_, to)| *to));
@@ -79,14 +77,14 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
     let (mut own_edges, mut own_starts, mut wrong) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     for function in &graph.functions {
         for block in function.blocks.iter().filter(|b| containing(b.start).is_some()) {
-            let start = behind_padding(binary, block.start);
+            let start = after_padding(binary, block.start);
             own_starts.insert(start);
-            if !blocks.contains_key(&start) && !branches.contains(&block.start) && !behind_calls.contains(&block.start) {
+            if !blocks.contains_key(&start) && !branches.contains(&block.start) && !after_calls.contains(&block.start) {
                 wrong.push((block.start, block.start));
             }
         }
         for edge in function.edges.iter().filter(|e| e.kind != CodeEdgeKind::Unwind) {
-            let (from, to) = (function.block(edge.from), behind_padding(binary, function.block(edge.to).start));
+            let (from, to) = (function.block(edge.from), after_padding(binary, function.block(edge.to).start));
             let Some(block) = containing(from.last) else { continue };
             let end = block.address + block.size;
             let stays_inside = to > from.start && to < end && !blocks.contains_key(&to);
@@ -107,7 +105,7 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
     }
 }
 
-/// Compares, and asserts the floor. Code that is dead behind calls that never return is in the map, and not in the graph.
+/// Compares, and asserts [`MIN_PERCENT_FOUND`]. Dead code after calls that never return is in the map but not in the graph.
 fn check(what: &str, program: &Path) {
     let with_map = common::read(program);
     let binary = common::read(&common::stripped(program));
@@ -137,13 +135,13 @@ fn check(what: &str, program: &Path) {
     for function in &map.functions {
         assert!(graph.function_entered_at(function.address).is_some(), "{what}: no function at {:#x}", function.address);
     }
-    assert!(percent >= FLOOR, "{what}: missing {:x?}", compared.missing);
+    assert!(percent >= MIN_PERCENT_FOUND, "{what}: missing {:x?}", compared.missing);
     assert_eq!(compared.wrong, [], "{what}");
     assert!(compared.edges > 50, "{what}");
 }
 
 #[test]
-fn c_programs() {
+fn graphs_of_c_programs_match_the_map() {
     for options in
         [&["-O0"][..], &["-O2"], &["-O2", "-fPIE", "-pie", "-fno-plt"], &["-O2", "-no-pie"], &["-Os"], &["-O3", "-fcf-protection=full"]]
     {
@@ -154,14 +152,14 @@ fn c_programs() {
 }
 
 #[test]
-fn a_cpp_program_with_exceptions() {
+fn graph_of_cpp_program_with_exceptions_matches_the_map() {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, "clang++-22", "shapes.cpp", &[&["-O2", "-std=c++17"][..], &common::MAP].concat());
     check("shapes.cpp -O2", &program);
 }
 
 #[test]
-fn a_rust_program() {
+fn graph_of_rust_program_matches_the_map() {
     let folder = TempDir::new().unwrap();
     let map = "llvm-args=--basic-block-address-map --pgo-analysis-map=func-entry-count,bb-freq,br-prob";
     let program = common::compile(&folder, "rustc", "evaluator.rs", &["-C", "opt-level=3", "-C", map]);
@@ -169,7 +167,7 @@ fn a_rust_program() {
 }
 
 #[test]
-fn enumerations_whose_jump_tables_have_no_check() {
+fn jump_tables_of_enumerations_without_check_are_bounded() {
     let folder = TempDir::new().unwrap();
     let map = "llvm-args=--basic-block-address-map --pgo-analysis-map=func-entry-count,bb-freq,br-prob";
     let program = common::compile(&folder, "rustc", "decoder.rs", &["-C", "opt-level=3", "-C", map]);
@@ -179,19 +177,19 @@ fn enumerations_whose_jump_tables_have_no_check() {
     assert_eq!(overlapping.count(), 0);
 }
 
-/// The same file without section headers, as `sstrip` leaves it.
+/// Reads a program without its section headers, as `sstrip` leaves it.
 fn without_sections(program: &Path) -> Binary {
     let mut data = std::fs::read(program).unwrap();
     let binary = common::read(program);
     let end = binary.segments().iter().map(|s| s.file_offset + s.file_size).max().unwrap();
     data.truncate(end as usize);
-    // The headers' place, their number and that of their names.
+    // Offset, number and string table index of the section headers.
     data[40..48].fill(0);
     data[60..64].fill(0);
     Binary::parse(program, data.into()).unwrap()
 }
 
-/// A function's entry, its blocks with their sizes, and how many edges and calls it has.
+/// A function's entry, the starts and sizes of its blocks, and its number of edges and calls.
 type Shape = (u64, Vec<(u64, u64)>, [usize; 2]);
 
 fn shape(binary: &Binary) -> Vec<Shape> {
@@ -201,14 +199,14 @@ fn shape(binary: &Binary) -> Vec<Shape> {
 }
 
 #[test]
-fn a_file_without_section_headers_has_the_same_graphs() {
+fn graphs_do_not_depend_on_section_headers() {
     let folder = TempDir::new().unwrap();
     for (compiler, source, options) in
         [("gcc", "interpreter.c", &["-O2"][..]), ("g++", "shapes.cpp", &["-O2", "-Wl,-z,lazy", "-fcf-protection=full"])]
     {
         let program = common::stripped(&common::compile(&folder, compiler, source, options));
         let (with, without) = (common::read(&program), without_sections(&program));
-        // The program's own loader, which is asked for its libraries.
+        // The loader's path is needed to list the program's libraries.
         assert_eq!(without.section(".interp"), with.section(".interp"));
         let (with, without) = (shape(&with), shape(&without));
         assert!(with.len() > 10, "{source}");
@@ -218,7 +216,7 @@ fn a_file_without_section_headers_has_the_same_graphs() {
     }
 }
 
-/// The landing pads of calls in a program: how many nothing passes by, and how many something may.
+/// The number of calls with landing pads that no exception bypasses, and of those with others.
 fn pads(compiler: &str, source: &str) -> (usize, usize) {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, compiler, source, &["-O"]);
@@ -228,16 +226,16 @@ fn pads(compiler: &str, source: &str) -> (usize, usize) {
 }
 
 #[test]
-fn landing_pads_that_nothing_passes_by() {
-    // Rust cleans up, catches everything, or ends the program.
+fn bypassable_landing_pads_are_distinguished() {
+    // Rust cleans up, catches everything, or aborts.
     let (lands, passes) = pads("rustc", "evaluator.rs");
     assert!(lands > 50 && passes == 0, "{lands} {passes}");
-    // Two clean up, one catches everything; the handler of a type is passed by exceptions of others.
+    // Two are cleanups and one catches everything; the handler of one type is bypassed by exceptions of others.
     assert_eq!(pads("g++", "catches.cpp"), (3, 1));
 }
 
 #[test]
-fn a_program_with_the_map_has_its_frequencies() {
+fn frequencies_come_from_the_map() {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
     let graph = ProgramGraph::from_binary(&common::read(&program)).unwrap();

@@ -1,24 +1,20 @@
-//! The calls of a thread one after the other, without those that are left out: what the exports are made of.
+//! The calls of a thread in order, without ignored functions, as the basis of exports.
 //!
-//! Time is the number of the thread's block. A function that is left out takes all that it calls with it; the numbers of the blocks
-//! behind it stay those of the trace. Memory: the open calls.
+//! Time is measured in blocks of the thread. Ignoring a function also ignores all that it calls, but does not change the numbers of later
+//! blocks. Memory is bounded by the call depth.
 
 use crate::place;
 use anyhow::{Result, ensure};
 use std::collections::HashSet;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
-/// Refuses a thread that a trace does not have.
-///
-/// # Errors
-/// It is such a thread.
 pub(crate) fn check_thread(trace: &TraceFile, thread: Option<u32>) -> Result<()> {
     let last = trace.threads().saturating_sub(1);
     ensure!(thread.is_none_or(|t| t <= last), "the trace has no thread {}: its threads are 0 to {last}", thread.unwrap_or(0));
     Ok(())
 }
 
-/// Functions and threads that are left out.
+/// Selects threads, and functions to ignore.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut {
     functions: HashSet<TraceFunction>,
@@ -26,26 +22,26 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Functions by their name or source file, and all threads but one.
+    /// Ignores functions by name or source file, and all threads but `thread` if it is given.
     ///
     /// # Errors
     /// The trace has no such function, file or thread.
     pub fn new(trace: &TraceFile, ignored: &[String], thread: Option<u32>) -> Result<Self> {
         check_thread(trace, thread)?;
-        Ok(Self { functions: place::functions_left_out(trace, ignored)?, thread })
+        Ok(Self { functions: place::ignored_functions(trace, ignored)?, thread })
     }
 
-    /// The threads that are not left out.
+    /// The selected threads.
     pub fn threads(&self, trace: &TraceFile) -> impl Iterator<Item = ThreadNumber> + use<> {
         let thread = self.thread;
         (0..trace.threads()).filter(move |t| thread.is_none_or(|wanted| wanted == *t)).map(ThreadNumber)
     }
 }
 
-/// What happens in a thread.
+/// A step of a thread's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStep {
-    /// A call comes to its first block.
+    /// A call reaches its first block.
     Open(TraceFunction),
     /// The innermost open call executes a block.
     Block(TraceBlock),
@@ -53,13 +49,9 @@ pub enum CallStep {
     Close,
 }
 
-/// Calls `see` with each step of a thread, and the number of blocks of the thread before it. Calls that are open at the end are closed
-/// there.
-///
-/// # Errors
-/// The trace cannot be read; what `see` returns.
+/// Calls `see` with each step of a thread and the number of the thread's blocks before it. Calls still open at the end are closed there.
 pub fn walk(trace: &TraceFile, thread: ThreadNumber, left_out: &LeftOut, mut see: impl FnMut(CallStep, u64) -> Result<()>) -> Result<()> {
-    // Whether each open call is shown; `None` where it has not come to its first block.
+    // Whether each open call is shown; `None` if it has not reached its first block yet.
     let mut open: Vec<Option<bool>> = Vec::new();
     let mut number = 0;
     for event in trace.stream(thread) {

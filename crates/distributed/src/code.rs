@@ -1,4 +1,4 @@
-//! The code of an image as a trace names it: functions and blocks by address, with their source lines.
+//! The code of an image in the terms of a trace: functions and blocks by address, with source lines.
 
 use crate::files::Files;
 use anyhow::Result;
@@ -8,16 +8,16 @@ use trodden_binary::linked::in_file;
 use trodden_binary::{Binary, SourceLocations, demangled};
 use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceFunction};
 
-/// Functions and blocks of an image.
+/// The functions and the traced blocks of an image.
 pub struct Code {
     graphs: ProgramGraph,
     names: Vec<String>,
-    /// Blocks by address: function and place in it.
+    /// For each block in order of address: its address, its function, and its index in that function.
     blocks: Vec<(u64, usize, u32)>,
 }
 
 impl Code {
-    /// The blocks of all functions that are traced inside.
+    /// Collects the blocks of the functions that are traced inside.
     pub fn new(graphs: ProgramGraph, is_traced: impl Fn(usize) -> bool) -> Self {
         let names = graphs.functions.iter().map(|f| demangled(&f.name)).collect();
         let mut blocks = Vec::new();
@@ -34,14 +34,14 @@ impl Code {
         &self.names[function]
     }
 
-    /// The entry of the function of a name that is traced inside.
+    /// The entry of the traced function with this name.
     pub fn entry_of(&self, name: &str) -> Option<u64> {
         let named = |number: usize| self.names[number] == name || self.graphs.functions[number].name == name;
         let entry = |number: usize| self.graphs.functions[number].entry;
         (0..self.names.len()).filter(|n| named(*n)).map(entry).find(|entry| self.block_at(*entry).is_some())
     }
 
-    /// The name of the function that an address is in, as far as that is known.
+    /// The name of the function that contains an address.
     pub fn function_containing(&self, address: u64) -> Option<&str> {
         self.graphs.function_containing(address).map(|function| self.name(function.0 as usize))
     }
@@ -51,12 +51,12 @@ impl Code {
         self.blocks.binary_search_by_key(&address, |b| b.0).ok().map(|at| TraceBlock(at as u32))
     }
 
-    /// The addresses of all blocks, ascending.
+    /// The addresses of all blocks, in ascending order.
     pub fn addresses(&self) -> Vec<u64> {
         self.blocks.iter().map(|b| b.0).collect()
     }
 
-    /// The graph and the place in it of a block.
+    /// The graph of a block's function, and the block's index in it.
     pub fn graph_of(&self, block: TraceBlock) -> (&FunctionGraph, trodden_binary::graph::BlockIndex) {
         let (_, function, place) = self.blocks[block.0 as usize];
         (&self.graphs.functions[function], trodden_binary::graph::BlockIndex(place))
@@ -67,8 +67,7 @@ impl Code {
         self.blocks[block.0 as usize].1
     }
 
-    /// All functions, for the trace. Where another traced file has a function of the same name, its own file's name stands behind it:
-    /// `NAME@FILE`.
+    /// All functions, for the trace. Names that several traced files have are followed by the file's name: `NAME@FILE`.
     pub fn functions_about(&self, traced: &Files) -> Vec<FunctionAbout> {
         let functions = || self.graphs.functions.iter().zip(&self.names);
         let mut file_of: HashMap<&str, usize> = HashMap::new();
@@ -86,10 +85,7 @@ impl Code {
         functions().map(|(f, name)| FunctionAbout { name: shown(f, name), address: f.entry }).collect()
     }
 
-    /// All blocks, for the trace, and the source files that their lines name.
-    ///
-    /// # Errors
-    /// The line tables are damaged.
+    /// All blocks, for the trace, and the source files that their lines refer to.
     pub fn blocks_about(&self, traced: &Files) -> Result<(Vec<BlockAbout>, Vec<String>)> {
         let sources = traced.sources()?;
         let mut files: HashMap<String, u32> = HashMap::new();
@@ -114,7 +110,7 @@ impl Code {
         Ok((blocks, names))
     }
 
-    /// Edges inside functions, for the trace.
+    /// The edges within functions, for the trace.
     pub fn edges_about(&self) -> Vec<(TraceBlock, TraceBlock)> {
         let mut edges = Vec::new();
         for (at, (_, function, place)) in (0u32..).zip(&self.blocks) {
@@ -129,7 +125,6 @@ impl Code {
     }
 }
 
-/// The lines of a block's instructions.
 fn lines_of(source: &SourceLocations, binary: &Binary, address: u64, size: u64) -> Vec<(String, u32)> {
     let mut lines = Vec::new();
     let mut at = address;

@@ -1,28 +1,25 @@
-//! Where two executions part, and what each did then.
+//! Finds where two executions diverge, and what each did next.
 //!
-//! The traces are compared step by step. Where they part, both stand in the same frames: the first difference is a
-//! different block, call or return in the innermost one. Each is followed to the end of that frame, with the calls that
-//! it made there; behind it they are compared on. So an execution that did something more in one place is compared
-//! again behind it: alignment by the structure of calls.
-//!
-//! Blocks of one build are equal if their addresses are. Blocks of two builds are compared by their function's name and
-//! their lines, or, where there are no lines, by their place in the function. One pass over each trace; memory is
-//! bounded by the call depth.
+//! The traces are compared step by step. Where they diverge, both have the same open frames, and the first difference is a different block,
+//! call or return in the innermost one. Each trace is followed to the end of that frame, and the comparison resumes after it. Traces are
+//! thus aligned by their call structure. One pass over each trace; memory is bounded by the call depth.
+//! Blocks of the same build are equal if their addresses are. Blocks of different builds are compared by function name and source line, or,
+//! without lines, by their position in the function.
 
-use crate::place::{described, functions_left_out};
+use crate::place::{described, ignored_functions};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
-/// Calls that are kept of what a frame did behind a difference.
-const KEPT: usize = 12;
+/// Maximum number of calls listed for a frame after a difference.
+const MAX_LISTED_CALLS: usize = 12;
 
-/// One trace on its way.
-struct Side<'a> {
+/// A cursor in one of the traces.
+struct Cursor<'a> {
     trace: &'a TraceFile,
     events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::block_file::TraceFileError>> + 'a>,
-    /// Events up to the next block, that included.
+    /// Buffered events up to and including the next block.
     ahead: VecDeque<TraceEvent>,
     frames: TraceFrames,
     keys: &'a [Key],
@@ -31,10 +28,9 @@ struct Side<'a> {
     last: Option<TraceBlock>,
 }
 
-/// What blocks of two traces are equal by.
+/// A key that is equal for blocks considered equal.
 type Key = u64;
 
-/// A step that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Block(Key),
@@ -43,71 +39,71 @@ enum Step {
     Unwind,
 }
 
-/// What is compared of two traces.
+/// Options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
-    /// Functions that are left out with all that they call, by name or by source file.
+    /// Functions to ignore with all that they call, by name or by source file.
     pub ignore: Vec<String>,
-    /// The one thread that is compared; by default all.
+    /// The only thread to compare; by default all.
     pub thread: Option<u32>,
-    /// Maximum number of differences; 0: all.
+    /// Maximum number of differences; 0 means all.
     pub top: usize,
 }
 
-/// Where two traces part.
+/// The differences between two traces.
 #[derive(Debug, Serialize)]
 pub struct TraceDifferences {
-    /// Both are of the same files.
+    /// Whether both traces are of the same files.
     pub same_build: bool,
-    /// The differences of each thread, in their order.
+    /// The differences, in order within each thread.
     pub differences: Vec<TraceDifference>,
 }
 
-/// A place at which two traces part.
+/// A place at which two traces diverge.
 #[derive(Debug, Serialize)]
 pub struct TraceDifference {
     /// The thread.
     pub thread: u32,
-    /// Functions that are open, outermost first.
+    /// Names of the open functions, outermost first.
     pub calls: Vec<String>,
     /// The last block that both executed.
     pub behind: Option<String>,
-    /// What the one did then.
+    /// What the first trace did next.
     pub left: AfterDifference,
-    /// What the other did.
+    /// What the second trace did next.
     pub right: AfterDifference,
 }
 
-/// What one side did behind a difference, to the end of the frame.
+/// What one trace did after a difference, until the end of the frame.
 #[derive(Debug, Serialize)]
 pub struct AfterDifference {
-    /// How many blocks of the thread came before.
+    /// Number of the thread's blocks before the difference.
     pub block_number: u64,
-    /// Its first step.
+    /// Description of the first step.
     pub first: String,
-    /// Blocks that were executed.
+    /// Number of blocks executed.
     pub blocks: u64,
-    /// Functions that the frame called, with how often.
+    /// Functions called by the frame, each with its number of consecutive calls.
     pub called: Vec<(String, u64)>,
 }
 
 /// Compares two traces.
 ///
 /// # Errors
-/// One cannot be read, or has nothing of what is to be left out or compared.
+/// A trace cannot be read, or lacks an ignored function or the selected thread.
 pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -> Result<TraceDifferences> {
     let same_build = left.about().hash == right.about().hash;
     let (left_keys, right_keys) = if same_build { (addresses(left), addresses(right)) } else { keys(left, right) };
-    let left_out = |trace| functions_left_out(trace, &options.ignore);
+    let left_out = |trace| ignored_functions(trace, &options.ignore);
     let (left_ignored, right_ignored) = (left_out(left)?, left_out(right)?);
     let threads = left.threads().max(right.threads());
     if let Some(thread) = options.thread {
-        ensure!(thread < threads, "the traces have no thread {thread}: theirs are 0 to {}", threads.saturating_sub(1));
+        ensure!(thread < threads, "the traces have no thread {thread}: their threads are 0 to {}", threads.saturating_sub(1));
     }
     let mut differences = Vec::new();
     for thread in (0..threads).filter(|t| options.thread.is_none_or(|wanted| wanted == *t)) {
-        let mut a = Side::new(left, thread, &left_keys, &left_ignored);
-        let mut b = Side::new(right, thread, &right_keys, &right_ignored);
+        let mut a = Cursor::new(left, thread, &left_keys, &left_ignored);
+        let mut b = Cursor::new(right, thread, &right_keys, &right_ignored);
         while options.top == 0 || differences.len() < options.top {
             match next_difference(&mut a, &mut b, thread)? {
                 Some(difference) => differences.push(difference),
@@ -118,8 +114,8 @@ pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -
     Ok(TraceDifferences { same_build, differences })
 }
 
-/// Compares on to the next difference, and behind it to the end of the frame.
-fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<TraceDifference>> {
+/// Advances both traces to the next difference, and then to the end of the frame in which it is.
+fn next_difference(a: &mut Cursor, b: &mut Cursor, thread: u32) -> Result<Option<TraceDifference>> {
     loop {
         let (calls, behind) = (a.frames.clone(), a.last);
         let (number_a, number_b) = (a.blocks, b.blocks);
@@ -139,13 +135,13 @@ fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<Tra
     }
 }
 
-impl<'a> Side<'a> {
+impl<'a> Cursor<'a> {
     fn new(trace: &'a TraceFile, thread: u32, keys: &'a [Key], ignored: &'a HashSet<TraceFunction>) -> Self {
         let events = Box::new(trace.stream(ThreadNumber(thread)));
         Self { trace, events, ahead: VecDeque::new(), frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }
     }
 
-    /// The next event. Returns behind the last block are none: whether the program still returned when it ended, not every collector sees.
+    /// The next event. Return events after the last block are dropped, since not every collector records them.
     fn event(&mut self) -> Result<Option<TraceEvent>> {
         while self.ahead.back().is_none_or(|last| !matches!(last, TraceEvent::Block(_))) {
             match self.events.next() {
@@ -156,7 +152,7 @@ impl<'a> Side<'a> {
         Ok(self.ahead.pop_front())
     }
 
-    /// The next step that is compared; `None` at the end.
+    /// The next step to compare; `None` at the end.
     fn step(&mut self) -> Result<Option<(TraceEvent, Step)>> {
         while let Some(event) = self.event()? {
             let depth = self.frames.open.len();
@@ -170,7 +166,7 @@ impl<'a> Side<'a> {
                 self.last = Some(block);
                 return Ok(Some((event, Step::Block(self.keys[block.0 as usize]))));
             }
-            // Calls are compared by the blocks that they begin with, so that calls of what is left out are no steps either.
+            // A call is compared by its first block, so that calls of ignored functions are not steps.
             if was_ignored || matches!(event, TraceEvent::Call { .. }) {
                 continue;
             }
@@ -184,12 +180,12 @@ impl<'a> Side<'a> {
         Ok(None)
     }
 
-    /// Whether one of the innermost frames up to `depth` is left out.
+    /// Whether any of the outermost `depth` frames is ignored.
     fn is_ignored(&self, depth: usize) -> bool {
         !self.ignored.is_empty() && self.frames.open[..depth].iter().flatten().any(|f| self.ignored.contains(f))
     }
 
-    /// Follows what is done to the end of the frame at `depth` (the number of open frames), beginning with a step that was taken already.
+    /// Follows the trace to the end of the frame at `depth` (the number of open frames). `first` is a step that was already taken.
     fn follow_to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, Step)>, block_number: u64) -> Result<AfterDifference> {
         let described = match first.map(|f| f.0) {
             None => "the trace ends".to_owned(),
@@ -220,7 +216,7 @@ impl<'a> Side<'a> {
 }
 
 fn note_call(called: &mut Vec<(String, u64)>, name: &str) {
-    let full = called.len() >= KEPT;
+    let full = called.len() >= MAX_LISTED_CALLS;
     match called.last_mut() {
         Some((last, times)) if last == name => *times += 1,
         _ if !full => called.push((name.to_owned(), 1)),
@@ -232,10 +228,10 @@ fn addresses(trace: &TraceFile) -> Vec<Key> {
     trace.about().blocks.iter().map(|b| b.address).collect()
 }
 
-/// A function's name, a line, and which of the function's blocks of that line.
+/// A function's name, a source line, and the block's number among the function's blocks of that line.
 type NamedPlace = (String, Option<(String, u32)>, u32);
 
-/// Keys of the blocks of two builds: one number for each function, line and place among the function's blocks of that line.
+/// Keys for the blocks of two builds: one number for each [`NamedPlace`].
 fn keys(left: &TraceFile, right: &TraceFile) -> (Vec<Key>, Vec<Key>) {
     let mut numbers: HashMap<NamedPlace, Key> = HashMap::new();
     let mut of = |trace: &TraceFile| {

@@ -1,4 +1,4 @@
-//! The files that are traced: the program, and those of its shared libraries that were asked for by name.
+//! The traced files: the program and the shared libraries that were named.
 
 use crate::imports::ImportingImage;
 use anyhow::Result;
@@ -10,7 +10,7 @@ use trodden_binary::linked::{first_address, in_file};
 use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
 use trodden_trace::TraceFile;
 
-/// Files by number, the program first.
+/// The traced files by number, the program first.
 pub struct Files(Vec<File>);
 
 struct File {
@@ -19,19 +19,13 @@ struct File {
 }
 
 impl Files {
-    /// The files that a trace is of.
-    ///
-    /// # Errors
-    /// One cannot be read any more.
+    /// Reads the files of a trace again.
     pub fn of_trace(trace: &TraceFile) -> Result<Files> {
         let about = trace.about();
         Files::read([&about.image].into_iter().chain(&about.libraries).map(Path::new))
     }
 
     /// Reads files, the program first.
-    ///
-    /// # Errors
-    /// One cannot be read, or its tables are damaged.
     pub fn read<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<Self> {
         let read = |path: &Path| {
             let binary = Binary::read(path)?;
@@ -41,10 +35,7 @@ impl Files {
         Ok(Self(paths.map(read).collect::<Result<_>>()?))
     }
 
-    /// The graphs of all files as one, with what executions showed.
-    ///
-    /// # Errors
-    /// The tables of one are damaged.
+    /// The graphs of all files, linked into one, with the observed jumps added.
     pub fn graphs(&self, image: &ImportingImage, observed: &[GraphObservation]) -> Result<ProgramGraph> {
         let mut graphs = Vec::new();
         for (number, file) in self.0.iter().enumerate() {
@@ -59,16 +50,13 @@ impl Files {
         Ok(ProgramGraph::linked(graphs, &image.exports))
     }
 
-    /// The name of the file of a number.
+    /// The name, without folders, of the file with a number.
     pub fn name(&self, number: usize) -> String {
         let path = self.0.get(number).map_or(Path::new(""), |file| file.binary.path());
         path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// What their tables say.
-    ///
-    /// # Errors
-    /// They are damaged.
+    /// The entry points, exports and unwinding abilities of all files together.
     pub fn image(&self) -> Result<ImportingImage> {
         let mut all = ImportingImage::default();
         for (number, file) in self.0.iter().enumerate() {
@@ -94,24 +82,21 @@ impl Files {
         }
     }
 
-    /// The source lines of each file, where it has some.
-    ///
-    /// # Errors
-    /// The line tables are damaged.
+    /// The source locations of each file, or `None` without line information.
     pub fn sources(&self) -> Result<Vec<Option<SourceLocations>>> {
         self.0.iter().map(|file| Ok(SourceLocations::read(&file.binary)?)).collect()
     }
 
-    /// Whether code is traced that looks for the vDSO: the C library, or a program that has it inside.
+    /// Whether the traced code includes code that looks for the vDSO: the C library, or a static program.
     pub fn look_for_vdso(&self) -> bool {
         let is_static = self.0.first().is_some_and(|program| program.binary.section(".interp").is_none());
         let names = self.0.iter().skip(1).filter_map(|file| file.binary.path().file_name()?.to_str());
         is_static || names.into_iter().any(|name| name.starts_with("libc.so") || name.starts_with("ld-"))
     }
 
-    /// Addresses after bytes that could be a call of the next instruction. Position-independent code learns its own address by such a call,
-    /// which never returns and so is a jump.
-    pub fn behind_calls_of_next(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
+    /// Return addresses of byte sequences that look like a call of the next instruction. Position-independent code learns its own address
+    /// by such a call, which never returns and so is a jump.
+    pub fn return_addresses_of_calls_to_next(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
         const CALL_OF_NEXT: [u8; 5] = [0xe8, 0, 0, 0, 0];
         let mut found = BTreeSet::new();
         for block in graphs.functions.iter().flat_map(|f| &f.blocks) {
@@ -123,13 +108,13 @@ impl Files {
         found
     }
 
-    /// The address of the instruction that follows the one at `address`.
+    /// The address of the instruction after the one at `address`.
     pub fn next_instruction(&self, address: u64) -> Option<u64> {
         let (binary, at) = self.at(address);
         Some(address + decode(binary.code_at(at)?, at)?.len() as u64)
     }
 
-    /// The file of an address, and the address in it.
+    /// The file that contains a linked address, and the address within it.
     pub fn at(&self, address: u64) -> (&Binary, u64) {
         let (file, at) = in_file(address);
         (&self.0[file].binary, at)

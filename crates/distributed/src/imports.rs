@@ -1,26 +1,25 @@
-//! What functions of other files may do, by their names: call back, throw, end the program.
+//! The behaviour of functions in other files, judged by their names: whether they call back, throw, or end the program.
 //!
-//! Almost all of them just return, and a watched place behind each call would cost much. So what is usual is assumed
-//! first. An execution that contradicts it leaves witnesses where none can be; then anything is assumed of all of them,
-//! and the runs are repeated.
+//! Almost all of them simply return, and watching the place after each call would be expensive. The usual behaviour is therefore assumed
+//! first. If an execution contradicts that, every function is assumed to do anything, and the runs are repeated.
 
 use anyhow::Result;
 use std::collections::BTreeMap;
 use trodden_binary::Binary;
 use trodden_witness::Opaque;
 
-/// What is assumed of other files' functions.
+/// An assumption about the functions of other files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
-    /// What their names say.
+    /// Functions behave as their names suggest.
     Usual,
-    /// Each may call back, and return.
+    /// Every function may also call back.
     CallBack,
-    /// Each may call back, throw, end the program, and return.
+    /// Every function may also call back, throw, and end the program.
     Anything,
 }
 
-/// Functions that call functions they are given, or that were registered.
+/// Functions that call functions passed to them or registered earlier.
 const CALL_BACK: &[&str] = &[
     "__libc_start_main",
     "__libc_start_call_main",
@@ -98,7 +97,7 @@ const CALL_BACK: &[&str] = &[
     "__cxa_vec_cleanup",
 ];
 
-/// Functions that do not return but throw.
+/// Functions that never return but throw.
 const THROW: &[&str] = &[
     "__cxa_throw",
     "__cxa_rethrow",
@@ -113,7 +112,7 @@ const THROW: &[&str] = &[
     "__cxa_throw_bad_array_new_length",
 ];
 
-/// Functions that leave frames in another way than exceptions do.
+/// Functions that leave frames by other means than exceptions.
 const JUMP: &[&str] = &[
     "longjmp",
     "_longjmp",
@@ -127,7 +126,7 @@ const JUMP: &[&str] = &[
     "swapcontext",
 ];
 
-/// Functions that end the program, whatever else they do.
+/// Functions that end the program, whatever else they may do.
 const END: &[&str] = &[
     "exit",
     "_exit",
@@ -160,75 +159,72 @@ const END: &[&str] = &[
     "thrd_exit",
 ];
 
-/// Functions that an image can replace for all files: then code outside calls the image's own.
+/// Functions that an image can replace for all files, so that outside code calls the image's version.
 const ALLOCATE: &[&str] = &["malloc", "free", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
 
-/// What an image says to other files.
+/// How an image interacts with other files.
 #[derive(Clone, Debug, Default)]
 pub struct ImportingImage {
-    /// Where code outside enters it: its entry, and what its dynamic section names.
+    /// Where outside code enters the image: its entry point, `.init` and `.fini`.
     pub starts: Vec<u64>,
     /// Functions that other files can call by name.
     pub exports: BTreeMap<String, u64>,
-    /// It asks the unwinder itself to unwind, as runtimes of languages do: then what the unwinder asks about each frame, the personality
-    /// function, is the image's.
+    /// Whether the image raises exceptions through the unwinder itself, as language runtimes do. The personality function that the unwinder
+    /// then calls belongs to the image.
     pub raises: bool,
-    /// It may leave frames without regard to their landing pads, or without what these catch: `longjmp`, threads that are ended.
+    /// Whether the image may leave frames and bypass landing pads or handlers, by `longjmp` or by ending a thread.
     pub jumps: bool,
 }
 
 impl ImportingImage {
-    /// What an image's tables say.
-    ///
-    /// # Errors
-    /// They are damaged.
+    /// Reads an image's symbol tables.
     pub fn read(binary: &Binary) -> Result<Self> {
         use object::{Object, ObjectSymbol};
         let section = |name: &str| binary.section(name).map(|(range, _)| range.start);
         let starts = [Some(binary.entry()), section(".init"), section(".fini")].into_iter().flatten().collect();
         let file = object::File::parse(binary.data())?;
         let defined = file.dynamic_symbols().filter(|s| s.is_definition() && s.kind() == object::SymbolKind::Text);
-        let exports = defined.filter_map(|s| Some((plain(s.name().ok()?).to_owned(), s.address()))).collect();
-        let imported: Vec<&str> = file.dynamic_symbols().filter(|s| s.is_undefined()).filter_map(|s| Some(plain(s.name().ok()?))).collect();
+        let exports = defined.filter_map(|s| Some((unversioned(s.name().ok()?).to_owned(), s.address()))).collect();
+        let imported: Vec<&str> =
+            file.dynamic_symbols().filter(|s| s.is_undefined()).filter_map(|s| Some(unversioned(s.name().ok()?))).collect();
         let imports = |names: &[&str]| imported.iter().any(|i| names.contains(i));
-        // In a static image nothing is imported, and what it calls is not known by name.
+        // A static image imports nothing, so the names of the functions it calls are unknown.
         let jumps = imported.is_empty() || imports(JUMP);
         Ok(Self { starts, exports, raises: imports(&["_Unwind_RaiseException"]), jumps })
     }
 
-    /// What the function of a name may do that is another file's.
+    /// The possible behaviour of an imported function.
     pub fn import(&self, name: &str, assumption: Assumption) -> Opaque {
         let usual = opaque(name, assumption);
         let replaces = |prefix: &[&str]| self.exports.keys().any(|e| prefix.iter().any(|p| e.starts_with(p)));
         let allocates = self.exports.keys().any(|e| ALLOCATE.contains(&e.as_str()));
         let of_cxx = name.starts_with("_Z") || name.starts_with("__cxa");
-        let asks = self.raises && plain(name).starts_with("_Unwind_") && usual.unwinds;
+        let asks = self.raises && unversioned(name).starts_with("_Unwind_") && usual.unwinds;
         let calls_back = usual.calls_back || allocates || asks || (of_cxx && replaces(&["_Zn", "_Zd"]));
         Opaque { calls_back, ..usual }
     }
 }
 
-/// Whether a function unwinds or abandons the frames of its callers: by an exception, `longjmp`, a switch of contexts, or the end of a
-/// thread.
+/// Whether a function unwinds or abandons the frames of its callers: by an exception, `longjmp`, a context switch, or ending the thread.
 pub fn leaves_frames(name: &str) -> bool {
-    JUMP.contains(&plain(name)) || opaque(name, Assumption::Usual).unwinds
+    JUMP.contains(&unversioned(name)) || opaque(name, Assumption::Usual).unwinds
 }
 
-/// Whether a function of another file may switch to another stack, as libraries of coroutines do. Symbols of the C and C++ runtimes are
-/// known by their versions; of these only the functions of contexts do so.
+/// Whether a function of another file may switch to another stack, as coroutine libraries do. Functions of the C and C++ runtimes are
+/// recognised by their symbol versions; among these, only the context functions do so.
 pub fn import_switches_stacks(name: &str) -> bool {
-    const OF_LANGUAGES: &[&str] = &["@GLIBC_", "@GLIBCXX_", "@CXXABI_", "@GCC_"];
-    matches!(plain(name), "swapcontext" | "setcontext") || !OF_LANGUAGES.iter().any(|version| name.contains(version))
+    const RUNTIME_VERSIONS: &[&str] = &["@GLIBC_", "@GLIBCXX_", "@CXXABI_", "@GCC_"];
+    matches!(unversioned(name), "swapcontext" | "setcontext") || !RUNTIME_VERSIONS.iter().any(|version| name.contains(version))
 }
 
-/// A name without its version.
-pub fn plain(name: &str) -> &str {
+/// A symbol name without its version.
+pub fn unversioned(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
-/// What the function of a name may do; an empty name stands for one that is not known.
+/// The assumed behaviour of a function. An empty name stands for an unknown function.
 pub fn opaque(name: &str, assumption: Assumption) -> Opaque {
-    let name = plain(name);
+    let name = unversioned(name);
     let is = |list: &[&str]| list.contains(&name);
     let throws = is(THROW) || name.starts_with("_ZSt") && name.contains("__throw_");
     if throws {
@@ -250,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_what_functions_do() {
+    fn behaviour_follows_from_names() {
         assert_eq!(opaque("strlen@GLIBC_2.2.5", Assumption::Usual), Opaque::RETURNS);
         assert!(opaque("qsort", Assumption::Usual).calls_back);
         assert_eq!(opaque("_ZSt17__throw_bad_allocv", Assumption::Usual), Opaque::UNWINDS);

@@ -1,8 +1,8 @@
-//! Indirect jumps that are watched, since their targets are not certain; and where code can be replaced beside them.
+//! Indirect jumps whose targets are uncertain, and the places where instrumentation may replace code in spite of them.
 
 use crate::code::Code;
 use crate::files::Files;
-use crate::imports::{Assumption, ImportingImage, import_switches_stacks, opaque, plain};
+use crate::imports::{Assumption, ImportingImage, import_switches_stacks, opaque, unversioned};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};
@@ -10,7 +10,7 @@ use trodden_binary::instruction::{Instruction, decode, loads_stack_pointer};
 use trodden_binary::linked::in_file;
 use trodden_trace::TraceBlock;
 
-/// Whether a doubt is about where an indirect jump leads.
+/// Whether a doubt concerns the targets of an indirect jump.
 pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
     matches!(
         doubt,
@@ -18,7 +18,7 @@ pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
     )
 }
 
-/// Indirect jumps whose targets are not certain, ascending; and indirect calls in files where code is that nothing is known to reach.
+/// Indirect jumps with uncertain targets, and indirect calls in files with code that nothing is known to reach, in ascending order.
 pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     let calls = graphs.functions.iter().flat_map(|f| &f.calls).filter(|c| c.kind == CallKind::Call && c.callee == CodeCallee::Indirect);
     let unknown: HashSet<usize> = graphs.unknown_ranges.iter().map(|range| in_file(range.start).0).collect();
@@ -31,8 +31,8 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 }
 
 /// The blocks in which trampolines may replace code, in ascending order; a block includes its `pieces`, which start after its calls. The
-/// second result has the starts of blocks in which only one byte may be replaced, since an indirect jump of their function may lead into
-/// the middle of a block (`leads_elsewhere`), or unreached bytes of it could be such a jump.
+/// second result has the starts of blocks in which only one byte may be replaced, because an indirect jump of their function may lead into
+/// the middle of a block (`leads_elsewhere`), or because unreached bytes of it could be such a jump.
 pub fn replaceable(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,
@@ -42,7 +42,7 @@ pub fn replaceable(
     for function in &graphs.functions {
         let mut own: Vec<Range<u64>> = Vec::with_capacity(function.blocks.len());
         for block in &function.blocks {
-            // Of blocks that overlap, the one with the piece is close before it.
+            // With overlapping blocks, the block that a piece continues is among the last few.
             let before = own.iter_mut().rev().take(4).find(|b| b.end == block.start && pieces.contains(&block.start));
             match before {
                 Some(before) => before.end = block.end_address(),
@@ -59,7 +59,7 @@ pub fn replaceable(
     (blocks, guarded)
 }
 
-/// Blocks that load the stack pointer from memory or with an argument, and so go on with another stack: coroutines, goroutines, `longjmp`.
+/// Blocks that load the stack pointer from memory or from an argument to switch stacks, as coroutines, goroutines and `longjmp` do.
 pub fn switching(code: &Code, files: &Files) -> HashSet<TraceBlock> {
     let blocks = (0..).zip(code.addresses()).map(|(number, _)| TraceBlock(number));
     blocks.filter(|block| switches_stack(code, files, *block)).collect()
@@ -75,12 +75,12 @@ fn switches_stack(code: &Code, files: &Files, block: TraceBlock) -> bool {
     loads_stack_pointer(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
 }
 
-/// Functions that may call, directly or through others, code that switches to another stack. After such a switch the frames of the callers
-/// are unknown, so the blocks that follow cannot show that a call of one of these functions has returned. Functions are numbered as in the
-/// graphs; `switching` has the blocks that load the stack pointer.
+/// Functions that may call, directly or through others, code that switches stacks. After such a switch the callers' frames are unknown, so
+/// later blocks cannot show that a call of one of these functions has returned. Functions are identified by their index in the graphs;
+/// `switching` has the blocks that load the stack pointer.
 pub fn may_switch_stacks(graphs: &ProgramGraph, image: &ImportingImage, code: &Code, switching: &HashSet<TraceBlock>) -> HashSet<usize> {
     let mut callers: HashMap<u64, Vec<usize>> = HashMap::new();
-    // Functions whose address is taken, and the callers of functions by address.
+    // Functions whose address is taken, and functions that may call any of these.
     let (mut of_any, mut callers_of_any) = (HashSet::new(), Vec::new());
     let mut found: HashSet<usize> = switching.iter().map(|block| code.function_of(*block)).collect();
     for (number, function) in graphs.functions.iter().enumerate() {
@@ -91,7 +91,7 @@ pub fn may_switch_stacks(graphs: &ProgramGraph, image: &ImportingImage, code: &C
                 CodeCallee::OneOf(entries) => entries.iter().for_each(|entry| callers.entry(*entry).or_default().push(number)),
                 CodeCallee::Indirect => callers_of_any.push(number),
                 CodeCallee::Import(name) => {
-                    if let Some(entry) = image.exports.get(plain(name)) {
+                    if let Some(entry) = image.exports.get(unversioned(name)) {
                         callers.entry(*entry).or_default().push(number);
                     }
                     found.extend(import_switches_stacks(name).then_some(number));
@@ -111,7 +111,7 @@ pub fn may_switch_stacks(graphs: &ProgramGraph, image: &ImportingImage, code: &C
     found
 }
 
-/// [`uncertain_jumps`], and indirect tail calls: where these lead decides to whom calls return.
+/// [`uncertain_jumps`] and indirect tail calls, whose targets determine where calls return.
 pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     let calls = graphs.functions.iter().flat_map(|f| &f.calls);
     let tails = calls.filter(|c| c.kind != CallKind::Call && c.callee == CodeCallee::Indirect).map(|c| c.address);
@@ -119,8 +119,8 @@ pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     all.into_iter().collect()
 }
 
-/// Whether the graphs know that a jump leads to a target: a block of its function, by a tail call another function or another file, or by
-/// `longjmp` the instruction after a call.
+/// Whether the graphs contain a jump's edge to a target: a block of the same function, another function or file (by a tail call), or the
+/// instruction after a call (by `longjmp`).
 pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
     let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
@@ -134,7 +134,7 @@ pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     to_block || (leaves && function.calls.iter().any(|c| c.address == jump)) || is_landing()
 }
 
-/// Whether an address lies in a section of code other than that of the procedure linkage table.
+/// Whether an address lies in a code section other than the procedure linkage table.
 fn is_code(graphs: &ProgramGraph, address: u64) -> bool {
     graphs.code_ranges.iter().any(|range| range.contains(&address))
 }

@@ -1,4 +1,4 @@
-//! Shared libraries by name: those that a program's loader would load, or that a process has in memory.
+//! Lookup of shared libraries by name, among those that a program's loader would load or that a process has mapped.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::Command;
 use trodden_binary::Binary;
 use trodden_trace::Library;
 
-/// The libraries of these names or paths: those that the program's loader loads, or that the process has in memory.
+/// Finds libraries by name or path.
 ///
 /// # Errors
-/// The program or process has no library of that name, or the library's file cannot be read.
+/// The program or process has no library with that name, or the library's file cannot be read.
 pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Result<Vec<Library>> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for name in names {
@@ -17,7 +17,7 @@ pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Resu
             true => PathBuf::from(name),
             false => find(process, program, name)?,
         };
-        let path = path.canonicalize().with_context(|| format!("the library {} cannot be read", path.display()))?;
+        let path = path.canonicalize().with_context(|| format!("cannot read the library {}", path.display()))?;
         if !paths.contains(&path) {
             paths.push(path);
         }
@@ -26,11 +26,11 @@ pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Resu
     (1..).zip(&paths).map(read).collect()
 }
 
-/// The library of a name among those that the loader loads, or has loaded: `libz.so.1`, or `libz`.
+/// Finds a library by its full name, such as `libz.so.1`, or its stem, such as `libz`.
 fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
     let loaded = match process {
-        Some(process) => of_process(process)?,
-        None => of_program(program)?,
+        Some(process) => libraries_of_process(process)?,
+        None => libraries_of_program(program)?,
     };
     let fits = |file: &str| file == name || file.strip_prefix(name).is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'));
     let found = loaded.iter().find(|(called, path)| fits(called) || path.file_name().is_some_and(|n| fits(&n.to_string_lossy())));
@@ -40,24 +40,24 @@ fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
             let names: Vec<&str> = loaded.iter().map(|l| l.0.as_str()).collect();
             let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             let lacks = match process {
-                Some(process) => format!("process {process} has no library `{name}` in memory"),
-                None => format!("{} does not load a library `{name}` at its start", program.display()),
+                Some(process) => format!("process {process} has not mapped a library `{name}`"),
+                None => format!("{} does not load a library `{name}` at startup", program.display()),
             };
-            bail!("{lacks}: give the path of one that it loads later; it loads {has}")
+            bail!("{lacks}: pass the path of a library that it loads later. It loads {has}")
         }
     }
 }
 
-/// What the program's own loader would load: names and files.
-fn of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
+/// Names and files of the libraries that the program's loader would load.
+fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     let binary = Binary::read(program)?;
     let (_, loader) = binary.section(".interp").with_context(|| {
-        format!("{} names no loader, so that its libraries are not known: give the library's path, if it has any", program.display())
+        format!("{} names no loader, so its libraries cannot be looked up: pass the path of the library", program.display())
     })?;
     let loader = String::from_utf8_lossy(loader.strip_suffix(&[0]).unwrap_or(loader)).into_owned();
-    let output = Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("{loader} cannot be asked"))?;
+    let output = Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("cannot execute {loader}"))?;
     let failed = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{loader} --list {} fails: {}", program.display(), failed.trim());
+    ensure!(output.status.success(), "{loader} --list {} failed: {}", program.display(), failed.trim());
     let text = String::from_utf8_lossy(&output.stdout);
     // NAME => FILE (ADDRESS)
     let library = |line: &str| {
@@ -67,8 +67,8 @@ fn of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(text.lines().filter_map(library).collect())
 }
 
-/// Files that a process has mapped.
-fn of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
+/// Names and paths of the files that a process has mapped.
+fn libraries_of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("there is no process {process}"))?;
     let mut files: Vec<PathBuf> = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..]))).collect();
     files.dedup();

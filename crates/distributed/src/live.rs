@@ -1,74 +1,72 @@
-//! Hits on their way to the trace while they are recorded, so that little is left to do when the recording ends.
+//! Hits are passed on during a recording, so that the trace is nearly complete when the recording ends.
 //!
-//! Invariant: a recording waits where it is more than a bounded number of hits ahead. What is left at its end is as little after an hour
-//! as after a second.
+//! Invariant: the recording blocks when it is a bounded number of hits ahead, so the work left at its end does not grow with its length.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use trodden_trace::{Sink, SinkFlow, ThreadNumber};
 
-/// Hits that are handed over at a time, but for a thread's last ones.
-const PIECE: usize = 1 << 16;
-/// Pieces that wait.
-const MAX_WAITING: usize = 16;
+/// Number of hits in a chunk; the last chunk of a thread may be shorter.
+const CHUNK_SIZE: usize = 1 << 16;
+const MAX_QUEUED_CHUNKS: usize = 16;
 
-/// Hits of a thread, piece by piece; those of a thread are in order.
+/// Chunks of hits, in order within each thread.
 pub type LiveHits = Receiver<(ThreadNumber, Vec<u64>)>;
 
-/// Stores hits, and hands them over.
+/// A sink that stores hits in another sink and sends them to a receiver.
 pub struct LiveSink<S> {
-    /// Where they are stored.
+    /// The sink that stores them.
     pub sink: S,
     sender: SyncSender<(ThreadNumber, Vec<u64>)>,
-    pieces: Vec<Vec<u64>>,
+    chunks_by_thread: Vec<Vec<u64>>,
 }
 
-/// A sink for what is stored in another one, and where its hits come out.
-pub fn live<S: Sink>(sink: S) -> (LiveSink<S>, LiveHits) {
-    let (sender, receiver) = sync_channel(MAX_WAITING);
-    (LiveSink { sink, sender, pieces: Vec::new() }, receiver)
+/// Creates a [`LiveSink`] around `sink`, and the receiver of its hits.
+pub fn live_sink<S: Sink>(sink: S) -> (LiveSink<S>, LiveHits) {
+    let (sender, receiver) = sync_channel(MAX_QUEUED_CHUNKS);
+    (LiveSink { sink, sender, chunks_by_thread: Vec::new() }, receiver)
 }
 
 impl<S: Sink> LiveSink<S> {
-    /// Hands over what is left.
+    /// Sends the remaining hits.
     ///
     /// # Errors
-    /// The receiver is gone.
+    /// The receiver was dropped.
     pub fn finish(mut self) -> io::Result<S> {
-        (0..self.pieces.len()).try_for_each(|thread| self.hand_over(thread))?;
+        (0..self.chunks_by_thread.len()).try_for_each(|thread| self.send_chunk(thread))?;
         Ok(self.sink)
     }
 
-    fn piece(&mut self, thread: ThreadNumber) -> &mut Vec<u64> {
+    fn chunk(&mut self, thread: ThreadNumber) -> &mut Vec<u64> {
         let number = thread.0 as usize;
-        if self.pieces.len() <= number {
-            self.pieces.resize_with(number + 1, Vec::new);
+        if self.chunks_by_thread.len() <= number {
+            self.chunks_by_thread.resize_with(number + 1, Vec::new);
         }
-        &mut self.pieces[number]
+        &mut self.chunks_by_thread[number]
     }
 
-    fn hand_over(&mut self, thread: usize) -> io::Result<()> {
-        let piece = std::mem::take(&mut self.pieces[thread]);
-        // Who takes them has an error then, which says more.
-        self.sender.send((ThreadNumber(thread as u32), piece)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+    fn send_chunk(&mut self, thread: usize) -> io::Result<()> {
+        let chunk = std::mem::take(&mut self.chunks_by_thread[thread]);
+        // The receiver's own error says more.
+        self.sender.send((ThreadNumber(thread as u32), chunk)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
-    fn hand_over_if_full(&mut self, thread: ThreadNumber) -> io::Result<()> {
-        if self.piece(thread).len() < PIECE { Ok(()) } else { self.hand_over(thread.0 as usize) }
+    fn send_if_full(&mut self, thread: ThreadNumber) -> io::Result<()> {
+        if self.chunk(thread).len() < CHUNK_SIZE { Ok(()) } else { self.send_chunk(thread.0 as usize) }
     }
 }
 
 impl<S: Sink> Sink for LiveSink<S> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
-        self.piece(thread).push(what);
-        self.hand_over_if_full(thread)?;
+        self.chunk(thread).push(what);
+        self.send_if_full(thread)?;
         self.sink.record(thread, what)
     }
 
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
-        for sites in sites.chunks(PIECE) {
-            self.piece(thread).extend(sites.iter().map(|site| u64::from(*site)));
-            self.hand_over_if_full(thread)?;
+        for sites in sites.chunks(CHUNK_SIZE) {
+            self.chunk(thread).extend(sites.iter().map(|site| u64::from(*site)));
+            self.send_if_full(thread)?;
             if self.sink.record_sites(thread, sites)? == SinkFlow::Enough {
                 return Ok(SinkFlow::Enough);
             }
@@ -82,46 +80,46 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    struct Nothing;
+    struct DiscardingSink;
 
-    impl Sink for Nothing {
+    impl Sink for DiscardingSink {
         fn record(&mut self, _: ThreadNumber, _: u64) -> io::Result<SinkFlow> {
             Ok(SinkFlow::GoOn)
         }
     }
 
     #[test]
-    fn little_is_left_when_a_recording_ends() {
-        const ALL: usize = 80 * PIECE;
-        let (mut sink, hits) = live(Nothing);
+    fn sender_is_never_far_ahead_of_receiver() {
+        const ALL: usize = 80 * CHUNK_SIZE;
+        let (mut sink, hits) = live_sink(DiscardingSink);
         let taken = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            let taker = scope.spawn(|| {
+            let receiving = scope.spawn(|| {
                 let mut all = Vec::new();
-                for (_, piece) in hits {
-                    taken.fetch_add(piece.len(), Ordering::SeqCst);
-                    all.extend(piece);
+                for (_, chunk) in hits {
+                    taken.fetch_add(chunk.len(), Ordering::SeqCst);
+                    all.extend(chunk);
                 }
                 all
             });
-            let sites: Vec<u32> = (0..PIECE as u32).collect();
-            for recorded in (1..).map(|n| n * PIECE).take_while(|recorded| *recorded <= ALL) {
+            let sites: Vec<u32> = (0..CHUNK_SIZE as u32).collect();
+            for recorded in (1..).map(|n| n * CHUNK_SIZE).take_while(|recorded| *recorded <= ALL) {
                 sink.record_sites(ThreadNumber(0), &sites).unwrap();
-                // One more is in the taker's hands.
-                assert!(recorded - taken.load(Ordering::SeqCst) <= (MAX_WAITING + 1) * PIECE);
+                // One more chunk is in the receiver's hands.
+                assert!(recorded - taken.load(Ordering::SeqCst) <= (MAX_QUEUED_CHUNKS + 1) * CHUNK_SIZE);
             }
             sink.record(ThreadNumber(0), 7).unwrap();
-            sink.finish().unwrap_or_else(|_| panic!("it is taken"));
-            let all = taker.join().unwrap();
+            sink.finish().unwrap_or_else(|_| panic!("the receiver exists"));
+            let all = receiving.join().unwrap();
             assert_eq!((all.len(), all.last()), (ALL + 1, Some(&7)));
-            assert!(all[..ALL].iter().zip((0..PIECE as u64).cycle()).all(|(a, b)| *a == b));
+            assert!(all[..ALL].iter().zip((0..CHUNK_SIZE as u64).cycle()).all(|(a, b)| *a == b));
         });
     }
 
     #[test]
-    fn a_recording_ends_when_the_receiver_of_its_hits_is_gone() {
-        let (mut sink, hits) = live(Nothing);
+    fn recording_fails_once_receiver_is_dropped() {
+        let (mut sink, hits) = live_sink(DiscardingSink);
         drop(hits);
-        assert!(sink.record_sites(ThreadNumber(0), &vec![1; PIECE]).is_err());
+        assert!(sink.record_sites(ThreadNumber(0), &vec![1; CHUNK_SIZE]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! From partial traces to a trace: the reconstruction of several runs, or the hits of a single one that watched every block.
+//! From partial traces to a trace: reconstruction from several runs, or replay of a single run that watched every block.
 
 use crate::code::Code;
 use crate::live::LiveHits;
@@ -14,10 +14,10 @@ use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, RESUMED, TRANSFER, Thre
 use trodden_witness::{Distribution, WitnessSite};
 use trodden_witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 
-/// Why partial traces could not be merged.
+/// The reason why partial traces could not be merged.
 #[derive(Debug)]
 pub enum MergeError {
-    /// They contradict the model.
+    /// The traces contradict the model.
     Contradiction(ReconstructError),
     /// A file cannot be read or written.
     File(anyhow::Error),
@@ -29,34 +29,31 @@ impl<E: Into<anyhow::Error>> From<E> for MergeError {
     }
 }
 
-/// How merging ended.
+/// The state at the end of a merged trace.
 pub struct Merged {
-    /// Whether the execution went on behind the end.
-    pub cut: bool,
-    /// Functions in which it ended, outermost first.
+    /// Whether the execution continued after the end of the trace.
+    pub truncated: bool,
+    /// Open functions at the end, outermost first.
     pub open: Vec<String>,
 }
 
 impl Merged {
-    /// How the trace ended, if not with the program.
+    /// Describes how the trace ended; `None` if the program exited.
     pub fn ending_note(&self, ending: FollowEnding) -> Option<String> {
-        // Where the last certain step was, which may be far before the end.
+        // The place of the last certain step, which may be long before the end.
         let place = self.open.last().map(|f| format!(", in {f}")).unwrap_or_default();
         match ending {
             FollowEnding::Exited(_) => None,
             FollowEnding::Killed(signal) => {
-                Some(format!("signal {signal} ended the program: the trace is exact up to the last witness before{place}"))
+                Some(format!("signal {signal} ended the program: the trace is exact up to the last witness before that{place}"))
             }
             FollowEnding::Executed => Some(format!("the program executed another one: the trace ends there{place}")),
-            FollowEnding::Detached => Some("the trace was ended by its limit or from outside; the program ran on".to_owned()),
+            FollowEnding::Detached => Some("a limit or a request ended the trace; the program continued to run".to_owned()),
         }
     }
 }
 
-/// Merges the runs of a distribution. `sites` are the addresses that each run watched.
-///
-/// # Errors
-/// The partial traces contradict the model or cannot be read, or the trace cannot be written.
+/// Merges the runs of a distribution. `sites` has the addresses that each run watched.
 pub fn merge(
     model: &Model,
     code: &Code,
@@ -66,18 +63,18 @@ pub fn merge(
     writer: &mut TraceWriter,
 ) -> Result<Merged, MergeError> {
     let traces = partials.iter().map(|p| PartialTrace::open(p)).collect::<Result<Vec<_>, _>>()?;
-    // Who executes another program calls what is known to end the run.
+    // A program that executes another one does so by a call that is known to end the run.
     let ends = |e: FollowEnding| matches!(e, FollowEnding::Exited(_) | FollowEnding::Executed);
     let whole = traces.iter().all(|t| t.end().is_some_and(|e| ends(e.ending)));
     let ending = if whole { TraceEnding::Complete } else { TraceEnding::Cut };
-    let broken: RefCell<Option<TraceFileError>> = RefCell::new(None);
-    let streams: Vec<_> = traces.iter().zip(sites).map(|(t, s)| symbols(t, s, model, &broken)).collect();
+    let read_error: RefCell<Option<TraceFileError>> = RefCell::new(None);
+    let streams: Vec<_> = traces.iter().zip(sites).map(|(t, s)| recorded_witnesses(t, s, model, &read_error)).collect();
     let reconstruction = Reconstruction::new(&model.program, distribution);
     let mut walk = reconstruction.start(streams, ending).map_err(MergeError::Contradiction)?;
     let mut events = Events { model, code, tail: false };
     loop {
         let event = walk.next_event();
-        if let Some(error) = broken.borrow_mut().take() {
+        if let Some(error) = read_error.borrow_mut().take() {
             return Err(error.into());
         }
         let Some(event) = event.map_err(MergeError::Contradiction)? else { break };
@@ -86,30 +83,30 @@ pub fn merge(
         }
     }
     let open = walk.frames().iter().filter_map(|(f, _)| model.functions[f.index()]).map(|f| code.name(f).to_owned()).collect();
-    Ok(Merged { cut: !whole, open })
+    Ok(Merged { truncated: !whole, open })
 }
 
-/// The witnesses of a run.
-fn symbols<'a>(
+/// The witnesses that a run recorded. A read error ends the iterator and goes to `read_error`.
+fn recorded_witnesses<'a>(
     trace: &'a PartialTrace,
     sites: &'a [u64],
     model: &'a Model,
-    broken: &'a RefCell<Option<TraceFileError>>,
+    read_error: &'a RefCell<Option<TraceFileError>>,
 ) -> impl Iterator<Item = Witness> + 'a {
     trace.stream(ThreadNumber(0)).map_while(move |site| match site {
         Ok(site) => Some(model.witnesses[&sites[site as usize]]),
         Err(error) => {
-            *broken.borrow_mut() = Some(error);
+            *read_error.borrow_mut() = Some(error);
             None
         }
     })
 }
 
-/// Events of the model as events of the trace: the dispatcher is left out.
+/// Translates events of the model into events of the trace, without the dispatcher.
 struct Events<'a> {
     model: &'a Model,
     code: &'a Code,
-    /// Whether the dispatcher was called in tail position.
+    /// Whether the dispatcher was entered by a tail call.
     tail: bool,
 }
 
@@ -137,8 +134,8 @@ impl Events<'_> {
     }
 }
 
-/// What a witness is called in messages.
-pub fn place(model: &Model, code: &Code, witness: Witness) -> String {
+/// Describes a witness for messages.
+pub fn describe_witness(model: &Model, code: &Code, witness: Witness) -> String {
     match model.program.site(WitnessKind::Nodes, witness) {
         WitnessSite::Node(function, _) => {
             let name = model.functions[function.index()].map_or("an indirect call", |f| code.name(f));
@@ -148,104 +145,97 @@ pub fn place(model: &Model, code: &Code, witness: Witness) -> String {
     }
 }
 
-/// What a single run saw that watched every block of every thread, or every instruction.
-pub struct Hits<'a> {
-    /// The code.
+/// The input for replaying a single run that watched every block of every thread, or every instruction.
+pub struct RunHits<'a> {
+    /// The replayed code.
     pub code: &'a ReplayedCode<'a>,
-    /// Sites of the run.
+    /// The sites of the run.
     pub sites: &'a [u64],
-    /// Those that are jumps, ascending; each hit has the target behind it.
+    /// Those of the sites that are jumps, ascending; the hit of a jump is followed by its target.
     pub jumps: &'a [u64],
-    /// Whether instructions were recorded, by their addresses.
+    /// Whether the run recorded addresses of instructions instead of sites.
     pub steps: bool,
 }
 
-/// What was found out while a trace was written.
+/// What a replay found out besides the trace.
 pub struct Replayed {
-    /// Where jumps led.
+    /// Jumps and the targets they took.
     pub targets: BTreeSet<(u64, u64)>,
-    /// How often threads went on with the calls of another stack.
+    /// How often threads continued on another stack.
     pub switches: u64,
 }
 
-impl<'a> Hits<'a> {
-    /// Writes the trace. `stacks`: where threads stood when they ended, as far as that is known.
-    ///
-    /// # Errors
-    /// The hits cannot be read, or the trace not be written.
+impl<'a> RunHits<'a> {
+    /// Writes the trace. `stacks` has the call stacks of threads when they ended, as far as they are known.
     pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
         let mut replay = self.begin();
         for thread in (0..partial.threads()).map(ThreadNumber) {
             for symbol in partial.stream(thread) {
-                replay.see(thread, symbol?, writer)?;
+                replay.process_hit(thread, symbol?, writer)?;
             }
         }
         replay.finish(stacks, writer)
     }
 
-    /// Writes the trace while it is recorded, but for its end: where threads stand then is known afterwards.
-    ///
-    /// # Errors
-    /// The trace cannot be written.
+    /// Writes the trace while it is recorded, except for its end, which depends on the final call stacks.
     pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<HitReplay<'a>> {
         let mut replay = self.begin();
-        for (thread, symbols) in hits {
-            symbols.into_iter().try_for_each(|symbol| replay.see(thread, symbol, writer))?;
+        for (thread, recorded_witnesses) in hits {
+            recorded_witnesses.into_iter().try_for_each(|symbol| replay.process_hit(thread, symbol, writer))?;
         }
         Ok(replay)
     }
 
     fn begin(&self) -> HitReplay<'a> {
-        let about = |at: &u64| SiteAbout {
+        let about = |at: &u64| SiteState {
             block: self.code.code.block_at(*at),
             is_jump: self.jumps.binary_search(at).is_ok(),
-            led_to: NOWHERE,
-            behind: None,
+            last_target: NOWHERE,
+            target_block: None,
         };
         let sites = if self.steps { Vec::new() } else { self.sites.iter().map(about).collect() };
-        let Hits { code, sites: addresses, steps, .. } = *self;
+        let RunHits { code, sites: addresses, steps, .. } = *self;
         HitReplay { code, addresses, steps, sites, threads: Vec::new(), targets: BTreeSet::new() }
     }
 }
 
-/// What is known of a site.
-struct SiteAbout {
+struct SiteState {
     block: Option<TraceBlock>,
     is_jump: bool,
-    /// Where the jump led when it was seen last.
-    led_to: u64,
-    /// The block there, if it is not watched: nothing else says that a jump led behind a call.
-    behind: Option<TraceBlock>,
+    /// The most recent target of the jump.
+    last_target: u64,
+    /// The block at that target, if it is an unwatched piece after a call: only the target shows that it was entered.
+    target_block: Option<TraceBlock>,
 }
 
-/// Hits of all threads on their way to the trace.
+/// A replay in progress.
 pub struct HitReplay<'a> {
     code: &'a ReplayedCode<'a>,
     addresses: &'a [u64],
     steps: bool,
-    sites: Vec<SiteAbout>,
-    /// Of each thread its frames, and the jump whose target comes next.
+    sites: Vec<SiteState>,
+    /// For each thread its call stack, and the jump whose target comes next.
     threads: Vec<(Replay<'a>, Option<usize>)>,
     targets: BTreeSet<(u64, u64)>,
 }
 
 impl HitReplay<'_> {
-    fn see(&mut self, thread: ThreadNumber, symbol: u64, writer: &mut TraceWriter) -> Result<()> {
+    fn process_hit(&mut self, thread: ThreadNumber, symbol: u64, writer: &mut TraceWriter) -> Result<()> {
         let number = thread.0 as usize;
         while self.threads.len() <= number {
             self.threads.push((Replay::new(self.code, ThreadNumber(self.threads.len() as u32)), None));
         }
         let (replay, jump) = &mut self.threads[number];
-        let (block, behind) = match (self.steps, jump.take()) {
+        let (block, target_block) = match (self.steps, jump.take()) {
             (true, _) => (self.code.code.block_at(symbol & !(TRANSFER | RESUMED)), None),
             (false, Some(site)) => {
                 let about = &mut self.sites[site];
-                if symbol != about.led_to {
-                    about.led_to = symbol;
-                    about.behind = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
+                if symbol != about.last_target {
+                    about.last_target = symbol;
+                    about.target_block = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
                     self.targets.extend((symbol != NOWHERE).then(|| (self.addresses[site], symbol)));
                 }
-                (about.block, about.behind)
+                (about.block, about.target_block)
             }
             (false, None) => {
                 let about = &self.sites[symbol as usize];
@@ -256,20 +246,17 @@ impl HitReplay<'_> {
                 (about.block, None)
             }
         };
-        block.into_iter().chain(behind).try_for_each(|block| replay.hit(block, &mut |event| writer.push(thread, event)))
+        block.into_iter().chain(target_block).try_for_each(|block| replay.see_block(block, &mut |event| writer.push(thread, event)))
     }
 
-    /// Writes how the threads ended; gives what was found out.
-    ///
-    /// # Errors
-    /// The trace cannot be written.
+    /// Writes how the threads ended, and returns what the replay found out.
     pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
         let mut switches = 0;
         for (number, (mut replay, jump)) in (0..).zip(self.threads) {
             let mut push = |event| writer.push(ThreadNumber(number), event);
             // The trace ended before the jump's target was recorded.
             if let Some(block) = jump.and_then(|site| self.sites[site].block) {
-                replay.hit(block, &mut push)?;
+                replay.see_block(block, &mut push)?;
             }
             if let Some(stack) = stacks.get(&number).filter(|_| !self.steps) {
                 replay.end(stack, &mut push)?;

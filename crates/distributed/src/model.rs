@@ -1,19 +1,14 @@
 //! Machine code as a program of [`trodden_witness`]: which places can be watched, and what may follow what.
 //!
-//! A block is a node. Behind a call of which several things can come (it may call back, unwind, or go to one of several
-//! functions) a continuation begins, which can be watched, too; unless a block starts there anyway. A tail call is a
-//! call with nothing behind it; a conditional one has a node of its own, which is no code.
+//! Each block is a node. After a call with several possible outcomes (it may call back, unwind, or enter one of several functions) a
+//! continuation node begins, unless a block starts there anyway. A conditional tail call gets a virtual node of its own.
 //!
-//! Indirect calls go to one function of ours, the *dispatcher*, which calls each function whose address is kept; so
-//! their callees are listed once, not once a call. Its frames are left out of the trace.
-//!
-//! What other files' functions do is assumed by their names ([`imports`](crate::imports)): first the usual, and if an
-//! execution contradicts that, anything. So that no call from outside is overlooked, the entries of all functions that
-//! may be called so are watched in one of the runs.
+//! Indirect calls go to one artificial function, the *dispatcher*, which calls every function whose address is taken, so that the callees
+//! are listed once instead of at each call. Its frames do not appear in the trace. Opaque functions: [`imports`](crate::imports).
 
 mod callees;
 
-use crate::imports::{Assumption, ImportingImage, opaque, plain};
+use crate::imports::{Assumption, ImportingImage, opaque, unversioned};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doubt, FunctionGraph, ProgramGraph, Returns};
@@ -23,51 +18,51 @@ use trodden_witness::{
     NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessProgram,
 };
 
-/// Machine code as a program, with the way back.
+/// Machine code as a witness program, with the mapping back to addresses.
 pub struct Model {
-    /// The program.
+    /// The witness program.
     pub program: WitnessProgram,
-    /// For each function of the program, its place in the graphs; `None` for the dispatcher.
+    /// For each function of the program, its index in the graphs; `None` for the dispatcher.
     pub functions: Vec<Option<usize>>,
-    /// For each node of the program, numbered as witnesses are, its address; `None` where no code is.
+    /// For each node of the program, numbered as witnesses are, its address; `None` for virtual nodes.
     pub addresses: Vec<Option<u64>>,
     /// The node at an address.
     pub witnesses: HashMap<u64, Witness>,
-    /// Functions that are not traced inside, by name, with the reason.
+    /// Names of the functions that are not traced inside, each with the reason.
     pub opaque: Vec<(String, String)>,
 }
 
-/// What a run like those to come has shown.
+/// What an earlier run of the same execution has shown.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedCalls {
-    /// Where uncertain jumps and indirect tail calls led.
+    /// Pairs of an uncertain jump or indirect tail call and a target it took.
     pub targets: BTreeSet<(u64, u64)>,
-    /// Calls that unwind, as far as they were executed.
+    /// Executed calls of functions that throw.
     pub throws: BTreeSet<u64>,
-    /// Where unwinding led.
+    /// Places where unwinding landed.
     pub landed: BTreeSet<u64>,
-    /// Where the innermost call of the image would have returned to in which the run ended.
+    /// Return address of the innermost traced frame when the run ended.
     pub ended_before: Option<u64>,
-    /// Where all of it led, if that is behind the `setjmp` of a function that was entered once: it has one frame, which nothing passes by.
+    /// The only place where unwinding landed, if that is a `setjmp` in a function that was entered once: no other frame can be the target.
     pub only_landing: Option<u64>,
 }
 
-/// Places that say what unwinding leads where.
+/// Sites whose executions show where unwinding starts and where it lands.
 #[derive(Clone, Debug, Default)]
 pub struct Unwinding {
     /// Landing pads.
     pub pads: BTreeSet<u64>,
-    /// Calls of what unwinds.
+    /// Calls of functions that throw.
     pub throws: BTreeSet<u64>,
-    /// Behind each call of what returns twice, the call and the entry of its function.
+    /// For the return address of each call that returns twice, such as `setjmp`: the call, and the entry of its function.
     pub twice: BTreeMap<u64, (u64, u64)>,
 }
 
 impl Unwinding {
-    /// Those of an image.
+    /// The unwinding sites of an image.
     pub fn from_graphs(graphs: &ProgramGraph) -> Self {
         let calls = || graphs.functions.iter().flat_map(|f| &f.calls);
-        let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if opaque(plain(name), Assumption::Usual).unwinds);
+        let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if opaque(unversioned(name), Assumption::Usual).unwinds);
         let of_functions = graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |c| (f.entry, c)));
         let twice = of_functions.filter(|(_, c)| c.returns == Returns::Twice);
         let twice = twice.filter_map(|(entry, c)| Some((c.return_address?, (c.address, entry))));
@@ -78,20 +73,20 @@ impl Unwinding {
         }
     }
 
-    /// All of them, ascending.
+    /// All sites, in ascending order.
     pub fn sites(&self) -> Vec<u64> {
-        let twice = self.twice.iter().flat_map(|(behind, (call, entry))| [*behind, *call, *entry]);
+        let twice = self.twice.iter().flat_map(|(after, (call, entry))| [*after, *call, *entry]);
         let all: BTreeSet<u64> = self.pads.iter().chain(&self.throws).copied().chain(twice).collect();
         all.into_iter().collect()
     }
 }
 
-/// Makes the model. `excluded` are names of functions that are not to be traced inside. `observed` is what a run like
-/// those to come has shown: jumps and tail calls that are uncertain and not in it are never executed.
+/// Builds the model. The functions named in `excluded` are not traced inside. Uncertain jumps and tail calls that are not in `observed`
+/// are taken to be never executed.
 ///
 /// # Errors
-/// A function that is to be excluded does not exist, or the program has no function.
-pub fn model(
+/// A function named in `excluded` does not exist, or the program has no function.
+pub fn build_model(
     graphs: &ProgramGraph,
     image: &ImportingImage,
     excluded: &[String],
@@ -99,15 +94,15 @@ pub fn model(
     observed: Option<&ObservedCalls>,
 ) -> Result<Model> {
     for name in excluded {
-        graphs.functions_named(name).next().with_context(|| format!("there is no function `{name}` to leave out"))?;
+        graphs.functions_named(name).next().with_context(|| format!("there is no function `{name}` to exclude"))?;
     }
     let closed = opaque_functions(graphs, excluded, observed.is_some());
     let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();
     let ids: HashMap<u64, WitnessFunctionId> =
         (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, WitnessFunctionId(id))).collect();
     let dispatcher = WitnessFunctionId(known.len() as u32);
-    let leaves = leaving_outside(graphs, image, assumption);
-    let mut maker = Maker {
+    let leaves = ending_in_outside_callbacks(graphs, image, assumption);
+    let mut builder = ModelBuilder {
         graphs,
         image,
         ids: &ids,
@@ -118,11 +113,11 @@ pub fn model(
         unwinds: observed.is_none_or(|o| !o.throws.is_empty() || !o.landed.is_empty()),
         assumption,
     };
-    maker.find_branching();
+    builder.find_branching();
     let mut functions = Vec::new();
     let mut places: Vec<Option<u64>> = Vec::new();
     for f in &known {
-        let (function, of_nodes) = maker.function(&graphs.functions[*f])?;
+        let (function, of_nodes) = builder.function(&graphs.functions[*f])?;
         functions.push(function);
         places.extend(of_nodes);
     }
@@ -139,8 +134,8 @@ pub fn model(
 }
 
 impl Model {
-    /// Entries of the functions that may be called from outside, and of those that nothing is known to call; blocks without a known
-    /// predecessor.
+    /// The places to watch so that no entry from outside goes unnoticed: entries of functions that outside code may call or that have no
+    /// known caller, and blocks without a known predecessor.
     pub fn entries(&self) -> Vec<Witness> {
         let calls = self.program.functions().iter().zip(&self.functions).filter(|(_, known)| known.is_some()).flat_map(|(f, _)| &f.calls);
         let called: HashSet<WitnessFunctionId> = calls.flat_map(|(_, call)| call.callees.iter().copied()).collect();
@@ -151,7 +146,7 @@ impl Model {
         entries.chain(self.unreached()).collect()
     }
 
-    /// Blocks that no path of their function leads to, as far as is known.
+    /// Blocks that cannot be reached from the entry of their function in its graph.
     fn unreached(&self) -> impl Iterator<Item = Witness> {
         let known = self.program.function_ids().filter(|f| self.functions[f.index()].is_some());
         known.flat_map(move |f| {
@@ -165,23 +160,23 @@ impl Model {
     }
 }
 
-/// Functions whose graph is not whole, with the reason, by their place in the graphs.
+/// Functions that cannot be traced inside, by index in the graphs, with the reason.
 fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) -> HashMap<usize, String> {
     let mut opaque: HashMap<usize, String> = HashMap::new();
     let mut owners: HashMap<u64, usize> = HashMap::new();
     for (number, function) in graphs.functions.iter().enumerate() {
         if excluded.contains(&function.name) {
-            opaque.insert(number, "left out by --opaque".to_owned());
+            opaque.insert(number, "excluded by --opaque".to_owned());
         }
         let fatal = |d: &Doubt| matches!(d, Doubt::Undecodable) || (matches!(d, Doubt::UnresolvedJump) && !observed);
         if let Some(doubt) = function.uncertain.iter().find(|u| fatal(&u.doubt)) {
             opaque.entry(number).or_insert_with(|| format!("{:#x}: {}", in_file(doubt.address).1, doubt.doubt));
         }
         if function.blocks.is_empty() {
-            opaque.entry(number).or_insert_with(|| "no code is known of it".to_owned());
+            opaque.entry(number).or_insert_with(|| "its code was not found".to_owned());
         }
         if let Some(entry) = function.other_entries.first() {
-            opaque.entry(number).or_insert_with(|| format!("it is entered in its middle, at {:#x}", in_file(*entry).1));
+            opaque.entry(number).or_insert_with(|| format!("control enters its middle, at {:#x}", in_file(*entry).1));
         }
         for block in &function.blocks {
             if let Some(other) = owners.insert(block.start, number).filter(|other| *other != number) {
@@ -194,7 +189,7 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
     opaque
 }
 
-/// Functions that code outside may call: those whose address is kept, where the program starts, and what opaque functions call.
+/// Functions that outside code may call: those whose address is taken, entry points of the program, and callees of opaque functions.
 fn external(
     graphs: &ProgramGraph,
     image: &ImportingImage,
@@ -213,16 +208,16 @@ fn external(
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
-/// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls
-/// back, or the caller of the function, nothing could say; so the calls back are put behind the function's return.
-fn leaving_outside(graphs: &ProgramGraph, image: &ImportingImage, assumption: Assumption) -> HashSet<u64> {
+/// Entries of functions that may end in a tail call, direct or through another such function, of outside code that calls back. Whether
+/// the tail-called code or the caller calls back is indistinguishable, so the model puts these callbacks after the function's return.
+fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {
         let before = leaves.len();
         for function in &graphs.functions {
             let is_tail = |c: &&CallSite| c.kind != CallKind::Call;
             let leaves_by = |c: &CallSite| match &c.callee {
-                CodeCallee::Import(name) => match image.exports.get(plain(name)) {
+                CodeCallee::Import(name) => match image.exports.get(unversioned(name)) {
                     Some(entry) => leaves.contains(entry),
                     None => image.import(name, assumption).calls_back,
                 },
@@ -240,7 +235,7 @@ fn leaving_outside(graphs: &ProgramGraph, image: &ImportingImage, assumption: As
     }
 }
 
-/// A function of one node that calls any of those whose address is kept.
+/// A function of one node that may call each of `callees`.
 fn dispatcher_function(callees: &[WitnessFunctionId]) -> Result<WitnessFunction> {
     let graph = Graph::new(2, Node(0), Node(1), vec![(Node(0), Node(1))])?;
     let mut dispatcher = WitnessFunction::new("(indirect call)", graph);
@@ -250,33 +245,32 @@ fn dispatcher_function(callees: &[WitnessFunctionId]) -> Result<WitnessFunction>
     Ok(dispatcher)
 }
 
-struct Maker<'a> {
+struct ModelBuilder<'a> {
     graphs: &'a ProgramGraph,
     image: &'a ImportingImage,
     ids: &'a HashMap<u64, WitnessFunctionId>,
     dispatcher: WitnessFunctionId,
-    /// Entries of functions that may end in a tail call of code outside.
+    /// The result of [`ending_in_outside_callbacks`].
     leaves: HashSet<u64>,
     observed: Option<&'a ObservedCalls>,
-    /// Entries of functions that may end in a tail call of several functions, or of such a function.
+    /// Entries of functions that may end in a tail call with several outcomes, direct or through another such function.
     branching: HashSet<u64>,
-    /// Whether exceptions are thrown, or `longjmp` is called.
+    /// Whether the program may throw exceptions or call `longjmp`.
     unwinds: bool,
     assumption: Assumption,
 }
 
-/// A function on its way.
-struct Parts {
+struct FunctionParts {
     nodes: Vec<(NodeKind, Option<u64>)>,
-    /// Nodes with calls that may unwind, and those behind calls that return twice.
+    /// Nodes with calls that may unwind, and nodes after calls that may return twice.
     unwinding: Vec<Node>,
-    again: Vec<Node>,
+    second_returns: Vec<Node>,
     edges: Vec<(Node, Node, WitnessEdgeKind)>,
     calls: Vec<(Node, ProgramCall)>,
     exit: Node,
 }
 
-impl Parts {
+impl FunctionParts {
     fn node(&mut self, kind: NodeKind, address: Option<u64>) -> Node {
         self.nodes.push((kind, address));
         Node(self.nodes.len() as u32 - 1)
@@ -287,18 +281,19 @@ impl Parts {
     }
 }
 
-impl Maker<'_> {
-    /// A function, and the address of each of its nodes.
+impl ModelBuilder<'_> {
+    /// Translates a function; also returns the address of each node.
     fn function(&self, graph: &FunctionGraph) -> Result<(WitnessFunction, Vec<Option<u64>>)> {
         let mut nodes: Vec<(NodeKind, Option<u64>)> = graph.blocks.iter().map(|b| (NodeKind::Block, Some(b.start))).collect();
         nodes.push((NodeKind::Virtual, None));
         let exit = Node(graph.blocks.len() as u32);
-        let mut parts = Parts { nodes, unwinding: Vec::new(), again: Vec::new(), edges: Vec::new(), calls: Vec::new(), exit };
+        let mut parts =
+            FunctionParts { nodes, unwinding: Vec::new(), second_returns: Vec::new(), edges: Vec::new(), calls: Vec::new(), exit };
         for block in 0..graph.blocks.len() {
             self.block(graph, block as u32, &mut parts);
         }
-        // `longjmp` leads behind each call of `setjmp` in the function, out of any other call.
-        for (from, to) in parts.unwinding.iter().flat_map(|f| parts.again.iter().map(move |t| (*f, *t))) {
+        // `longjmp` leads from any call of the function to each `setjmp` in it.
+        for (from, to) in parts.unwinding.iter().flat_map(|f| parts.second_returns.iter().map(move |t| (*f, *t))) {
             let place = parts.nodes[to.index()].1;
             let only = place.is_some() && self.observed.is_some_and(|o| o.only_landing == place);
             parts.edges.push((from, to, if only { WitnessEdgeKind::Lands } else { WitnessEdgeKind::Unwind }));
@@ -313,15 +308,15 @@ impl Maker<'_> {
         Ok((function, parts.nodes.iter().map(|n| n.1).collect()))
     }
 
-    /// Adds what a block does: its calls, one after the other, then its end.
-    fn block(&self, graph: &FunctionGraph, number: u32, parts: &mut Parts) {
+    /// Adds the calls of a block, in order, and then its end.
+    fn block(&self, graph: &FunctionGraph, number: u32, parts: &mut FunctionParts) {
         let index = graph::BlockIndex(number);
         let block = graph.block(index);
         let mut at = Node(number);
         for call in graph.calls_in(index) {
             match call.kind {
                 CallKind::Call => match self.call(graph, call, at, parts) {
-                    Some(behind) => at = behind,
+                    Some(after) => at = after,
                     None => return,
                 },
                 CallKind::TailCall => {
@@ -344,14 +339,15 @@ impl Maker<'_> {
         }
     }
 
-    /// Adds a call; gives the node behind it, or nothing if it does not return.
-    fn call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut Parts) -> Option<Node> {
+    /// Adds a call. Returns the node after it, or `None` if it does not return.
+    fn call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut FunctionParts) -> Option<Node> {
         let callee = self.callee(call);
         let is_branch =
             callee.callees.len() > 1 || callee.callees.contains(&self.dispatcher) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
         let lands = call.always_lands && !self.image.jumps;
-        let pad = call.landing_pad.filter(|pad| self.unwinds && (lands || self.led_to(*pad))).and_then(|pad| graph.block_starting_at(pad));
-        // A landing pad must not stand for calls before, which have none.
+        let pad =
+            call.landing_pad.filter(|pad| self.unwinds && (lands || self.may_land_at(*pad))).and_then(|pad| graph.block_starting_at(pad));
+        // The unwind edge of this call must not apply to earlier calls of the same node, which have no landing pad.
         let at = match pad.is_some() && parts.calls.last().is_some_and(|(node, _)| *node == at) {
             true => {
                 let own = parts.node(NodeKind::Virtual, None);
@@ -374,19 +370,19 @@ impl Maker<'_> {
         if self.unwinds {
             parts.unwinding.push(at);
         }
-        let behind = call.return_address.filter(|_| call.returns != Returns::Never)?;
-        // A block that starts there is entered by an edge of its own.
-        let starts_block = graph.block_starting_at(behind).is_some();
-        let twice = call.returns == Returns::Twice && self.unwinds && self.led_to(behind);
-        if twice && let Some(block) = graph.block_starting_at(behind) {
-            parts.again.push(Node(block.0));
+        let after = call.return_address.filter(|_| call.returns != Returns::Never)?;
+        // A block that starts there gets its edge from the successor list.
+        let starts_block = graph.block_starting_at(after).is_some();
+        let twice = call.returns == Returns::Twice && self.unwinds && self.may_land_at(after);
+        if twice && let Some(block) = graph.block_starting_at(after) {
+            parts.second_returns.push(Node(block.0));
         }
         match (is_branch || twice || pad.is_some()) && !starts_block {
             true => {
-                let next = parts.node(NodeKind::Continuation, Some(behind));
+                let next = parts.node(NodeKind::Continuation, Some(after));
                 parts.edge(at, next, WitnessEdgeKind::Flow);
                 if twice {
-                    parts.again.push(next);
+                    parts.second_returns.push(next);
                 }
                 Some(next)
             }
@@ -394,7 +390,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Finds the functions whose tail calls are branches: who calls them must see when they are back.
+    /// Finds the functions that end in a tail call with several outcomes. A caller must observe when such a function has returned.
     fn find_branching(&mut self) {
         loop {
             let before = self.branching.len();

@@ -1,4 +1,4 @@
-//! Where in a trace a function is called or a line executed.
+//! Occurrences of a place in a trace: calls of a function, or executions of a line.
 
 use crate::calls::check_thread;
 use crate::place::{TraceLocation, described, follow};
@@ -6,34 +6,31 @@ use anyhow::Result;
 use serde::Serialize;
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
 
-/// An execution of a place.
+/// One execution of a place.
 #[derive(Debug, Serialize)]
 pub struct Occurrence {
     /// The thread.
     pub thread: u32,
-    /// How many blocks of the thread come before.
+    /// Number of the thread's blocks before it.
     pub block: u64,
-    /// Which execution of the place it is, from 1.
+    /// Its number among the executions of the place, from 1.
     pub nth: u64,
-    /// The block that is executed.
+    /// The executed block.
     pub place: String,
-    /// Functions that are open there, outermost first.
+    /// Names of the open functions, outermost first.
     pub calls: Vec<String>,
 }
 
-/// The executions of a place.
+/// Executions of a place.
 #[derive(Debug)]
 pub struct Occurrences {
-    /// How often it is executed; up to the one that was asked for, or all.
+    /// The number of executions.
     pub seen: u64,
-    /// The first of them, or the one that was asked for.
+    /// The first executions, or only the requested one.
     pub found: Vec<Occurrence>,
 }
 
-/// Finds the executions of a place in a thread, or in all, and describes at most `top` of them.
-///
-/// # Errors
-/// The trace cannot be read, or has no such thread.
+/// Finds the executions of a place in one thread or in all, and describes up to `top` of them.
 pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<Occurrences> {
     check_thread(trace, thread)?;
     let (mut found, mut seen) = (Vec::new(), 0);
@@ -44,7 +41,7 @@ pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>
     Ok(Occurrences { seen, found })
 }
 
-/// Searches the pieces of a thread that have a function of the place.
+/// Searches those pieces of a thread that contain a function of the place.
 fn in_thread(
     trace: &TraceFile,
     thread: ThreadNumber,

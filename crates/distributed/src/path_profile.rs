@@ -1,9 +1,8 @@
-//! The acyclic paths of a trace as an ordinary path profile, which report, diff and residual work on.
+//! The acyclic paths of a trace as an ordinary path profile, for reports, comparisons and residual builds.
 //!
-//! The map that a build would have kept is made of the graphs in the trace: a unit for each traced file, each function with
-//! its blocks (the entry first), its edges, and the numbering of Ball and Larus. A first pass over the trace finds
-//! where functions were left, and edges that the graphs do not have; a second one counts. Every path is counted that
-//! the trace has from its beginning; memory is bounded by the call depth and the paths.
+//! A unit map, as a build would keep, is made of the graphs in the trace: one unit per traced file, and each function with its blocks
+//! (entry first), edges and Ball-Larus numbering. A first pass over the trace collects exits of functions, and edges that the graphs
+//! lack; a second pass counts every path whose beginning is in the trace. Memory is bounded by the call depth and the number of paths.
 
 use crate::place::name_in_file;
 use anyhow::{Context, Result, ensure};
@@ -23,17 +22,17 @@ use trodden_unit::{
 };
 
 /// Functions with more paths are cut.
-const MOST_PATHS: u64 = 1 << 24;
+const MAX_PATHS: u64 = 1 << 24;
 
-/// Makes the profile of a trace; `run` has what is known of its run besides.
+/// Makes the profile of a trace. `run` has the other metadata of its run.
 ///
 /// # Errors
-/// The trace cannot be read, or has no whole path.
+/// The trace cannot be read, or has no complete path.
 pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
-    let seen = SeenFlow::find(trace)?;
-    let functions = functions(trace, &seen)?;
+    let seen = TraceFlow::find(trace)?;
+    let functions = number_functions(trace, &seen)?;
     let counts = count(trace, &functions)?;
-    ensure!(!counts.is_empty(), "the trace has no whole path");
+    ensure!(!counts.is_empty(), "the trace has no complete path, so there is nothing to count");
     let ending = match trace.end().ending {
         Some(FollowEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
         Some(FollowEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
@@ -43,8 +42,8 @@ pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
     Ok(Profile { run, images: images(trace, functions, counts), sampling: None })
 }
 
-/// An image for each file that has executed functions: names of functions are unique in a file only.
-fn images(trace: &TraceFile, functions: Vec<Numbered>, mut counts: Counted) -> Vec<ImageProfile> {
+/// One image for each file with executed functions, since function names are unique only within a file.
+fn images(trace: &TraceFile, functions: Vec<NumberedGraph>, mut counts: PathCounts) -> Vec<ImageProfile> {
     let about = trace.about();
     let mut files: BTreeMap<usize, Vec<FunctionMap>> = BTreeMap::new();
     for function in functions {
@@ -61,25 +60,24 @@ fn images(trace: &TraceFile, functions: Vec<Numbered>, mut counts: Counted) -> V
     files.into_iter().map(image).collect()
 }
 
-/// Counts of paths: by file, by counter.
-type Counted = BTreeMap<usize, BTreeMap<u64, u64>>;
+/// Path counts by counter, for each file.
+type PathCounts = BTreeMap<usize, BTreeMap<u64, u64>>;
 
-/// What the trace shows of the graphs.
+/// Control flow that the trace shows.
 #[derive(Default)]
-struct SeenFlow {
+struct TraceFlow {
     executed: BTreeSet<TraceFunction>,
     edges: BTreeSet<(TraceBlock, TraceBlock)>,
     exits: BTreeMap<TraceBlock, EdgeKind>,
 }
 
-/// A step inside a frame.
 enum Step {
     Enter(TraceBlock),
     Edge(TraceBlock, TraceBlock),
     Leave(TraceBlock, EdgeKind),
 }
 
-/// Calls `see` with what happens in each frame of a thread; the number is the frame's depth.
+/// Calls `see` with each step of each frame of a thread, and with the frame's depth.
 fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize, Step)) -> Result<()> {
     let mut frames: Vec<Option<TraceBlock>> = Vec::new();
     for event in trace.stream(thread) {
@@ -118,7 +116,7 @@ fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize,
     Ok(())
 }
 
-impl SeenFlow {
+impl TraceFlow {
     fn find(trace: &TraceFile) -> Result<Self> {
         let mut seen = Self { edges: trace.about().edges.iter().copied().collect(), ..Self::default() };
         for thread in (0..trace.threads()).map(ThreadNumber) {
@@ -132,20 +130,18 @@ impl SeenFlow {
     }
 }
 
-/// A function with its numbering.
-struct Numbered {
+struct NumberedGraph {
     map: FunctionMap,
-    /// The file that it is of; counters are numbered in each.
+    /// Index of its file; counters are numbered per file.
     file: usize,
     dag: Dag,
-    /// The edge from block to block, or (`None`) to the exit.
+    /// Graph edges by their blocks; the target `None` stands for the exit.
     edges: HashMap<(TraceBlock, Option<TraceBlock>), Edge>,
     entry: TraceBlock,
     function: TraceFunction,
 }
 
-/// The functions that were executed, numbered.
-fn functions(trace: &TraceFile, seen: &SeenFlow) -> Result<Vec<Numbered>> {
+fn number_functions(trace: &TraceFile, seen: &TraceFlow) -> Result<Vec<NumberedGraph>> {
     let about = trace.about();
     let mut blocks: BTreeMap<TraceFunction, Vec<TraceBlock>> = BTreeMap::new();
     for (number, block) in (0..).zip(&about.blocks).filter(|(_, b)| seen.executed.contains(&b.function)) {
@@ -166,7 +162,7 @@ fn functions(trace: &TraceFile, seen: &SeenFlow) -> Result<Vec<Numbered>> {
     Ok(numbered)
 }
 
-fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &[TraceBlock], first_counter: u64) -> Result<Numbered> {
+fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: &[TraceBlock], counter: u64) -> Result<NumberedGraph> {
     let node: HashMap<TraceBlock, Node> = (0..).zip(blocks).map(|(n, b)| (*b, Node(n))).collect();
     let exit = Node(blocks.len() as u32);
     let (mut flow, mut edges) = (Vec::new(), HashMap::new());
@@ -180,7 +176,7 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
         for (place, to) in (0i64..).zip(&next) {
             let kind = match next.len() {
                 1 => EdgeKind::Always,
-                // The one that follows in memory is not jumped to.
+                // The block that follows in memory is reached by falling through.
                 2 if to.0 == block.0 + 1 => EdgeKind::False,
                 2 => EdgeKind::True,
                 _ => EdgeKind::Case(place),
@@ -195,7 +191,7 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
     }
     let graph = Graph::new(blocks.len() as u32 + 1, Node(0), exit, flow.iter().map(|e| (e.from, e.to)).collect())?;
     let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![Hint::None; graph.edge_count()]));
-    let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MOST_PATHS, Entries::Shared);
+    let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MAX_PATHS, Entries::Shared);
     let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| block_of_map(trace, *b)).collect();
     let map = FunctionMap {
         name: name_in_file(trace, &trace.about().functions[function.0 as usize]).to_owned(),
@@ -203,7 +199,7 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
         position: map_blocks.first().and_then(|b| b.positions.first().copied()),
         shape: shape(&map_blocks, &flow),
         code: digest(&trace.about().hash.to_le_bytes()),
-        first_counter,
+        first_counter: counter,
         counters: numbering.paths(),
         storage: Storage::Array,
         blocks: map_blocks,
@@ -215,14 +211,14 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
         calls: Vec::new(),
     };
     let file = in_file(trace.block(blocks[0]).address).0;
-    Ok(Numbered { map, file, dag, edges, entry: blocks[0], function })
+    Ok(NumberedGraph { map, file, dag, edges, entry: blocks[0], function })
 }
 
 fn block_of_map(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
     let data = trace.block(block);
     let position = |(file, line): &(u32, u32)| Position { scope: data.function.0, file: *file, line: *line, column: 0 };
     let positions: Vec<Position> = data.lines.iter().map(position).collect();
-    // How many instructions it has is not in the trace; their mean length is about four bytes.
+    // The trace has no instruction counts; the mean instruction length is about four bytes.
     let up_to_calls = positions.len() as u32;
     UnitBlock { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, up_to_calls, kind: BlockKind::Code }
 }
@@ -259,11 +255,11 @@ fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> U
     }
 }
 
-fn count(trace: &TraceFile, functions: &[Numbered]) -> Result<Counted> {
-    let by_function: HashMap<TraceFunction, &Numbered> = functions.iter().map(|f| (f.function, f)).collect();
-    let mut counts = Counted::new();
+fn count(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCounts> {
+    let by_function: HashMap<TraceFunction, &NumberedGraph> = functions.iter().map(|f| (f.function, f)).collect();
+    let mut counts = PathCounts::new();
     for thread in (0..trace.threads()).map(ThreadNumber) {
-        // The path under way in each frame; none where its beginning was not seen.
+        // The path sum of each open frame; `None` if the beginning of its path was not seen.
         let mut sums: Vec<Option<i64>> = Vec::new();
         each_step(trace, thread, &mut |depth, step| {
             sums.resize(sums.len().max(depth + 1), None);
@@ -281,14 +277,14 @@ fn count(trace: &TraceFile, functions: &[Numbered]) -> Result<Counted> {
                 sums[depth] = None;
                 return;
             };
-            take(function, *edge, &mut sums[depth], ends, &mut counts);
+            take_edge(function, *edge, &mut sums[depth], ends, &mut counts);
         })?;
     }
     Ok(counts)
 }
 
-/// Takes an edge: a path goes on, or ends and another begins.
-fn take(function: &Numbered, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut Counted) {
+/// Adds an edge to the path of a frame. At a cut, the path is counted and another one begins; `ends` counts the last one.
+fn take_edge(function: &NumberedGraph, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut PathCounts) {
     let value = |id: trodden_flow::dag::DagEdgeId| function.map.values[id.index()];
     let mut finish = |sum: Option<i64>| {
         if let Some(path) = sum.and_then(|s| u64::try_from(s).ok()).filter(|p| *p < function.map.counters) {

@@ -1,4 +1,4 @@
-//! Places of a trace: `FUNCTION`, `FILE:LINE`, `0xADDRESS` or `#NUMBER`, with a number behind it for the nth time.
+//! Places in a trace: `FUNCTION`, `FILE:LINE`, `0xADDRESS` or `#NUMBER`, optionally followed by a number for the nth occurrence.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
@@ -6,82 +6,85 @@ use trodden_binary::linked::in_file;
 use trodden_text::escape;
 use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
-/// What a user means by a place.
+/// A place as users write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceLocation {
-    what: What,
-    /// Only the nth time, from 1.
+    what: LocationKind,
+    /// Restricts the place to its nth occurrence, counted from 1.
     pub nth: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum LocationKind {
     /// Calls of functions.
     Calls(Vec<TraceFunction>),
     /// Executions of blocks.
     Blocks(Vec<TraceBlock>),
-    /// A block of a thread by its number.
+    /// The block with this number in a thread.
     Number(u64),
 }
 
 impl TraceLocation {
-    /// Reads a place, as far as the trace has it.
+    /// Parses a place and resolves it in the trace.
     ///
     /// # Errors
-    /// The trace has no such function, line or address.
+    /// The text is not a place, or the trace has no such function, line or address.
     pub fn parse(text: &str, trace: &TraceFile) -> Result<Self> {
         let (name, nth) = match text.trim().rsplit_once(' ') {
             Some((name, number)) if number.bytes().all(|b| b.is_ascii_digit()) => {
                 let nth: u64 = number.parse().with_context(|| format!("`{number}` is too large"))?;
-                ensure!(nth > 0, "`{text}`: times are counted from 1");
+                ensure!(nth > 0, "`{text}`: occurrences are counted from 1");
                 (name.trim(), Some(nth))
             }
             _ => (text.trim(), None),
         };
         if let Some(number) = name.strip_prefix('#') {
-            return Ok(Self { what: What::Number(number.parse().with_context(|| format!("`{name}` is no number of a block"))?), nth });
+            return Ok(Self {
+                what: LocationKind::Number(number.parse().with_context(|| format!("`{name}` is not a block number"))?),
+                nth,
+            });
         }
         if let Some(address) = name.strip_prefix("0x") {
-            let address = u64::from_str_radix(address, 16).with_context(|| format!("`{name}` is no address"))?;
-            return Ok(Self { what: What::Blocks(blocks_at(trace, address)?), nth });
+            let address = u64::from_str_radix(address, 16).with_context(|| format!("`{name}` is not an address"))?;
+            return Ok(Self { what: LocationKind::Blocks(blocks_at(trace, address)?), nth });
         }
         let functions = functions(trace, name);
         if !functions.is_empty() {
-            return Ok(Self { what: What::Calls(functions), nth });
+            return Ok(Self { what: LocationKind::Calls(functions), nth });
         }
         match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
-            Some((file, line)) => Ok(Self { what: What::Blocks(blocks_of_line(trace, file, line)?), nth }),
-            None => bail!("the trace has no function `{name}`: `trodden report` lists those that were called; a line is FILE:LINE"),
+            Some((file, line)) => Ok(Self { what: LocationKind::Blocks(blocks_of_line(trace, file, line)?), nth }),
+            None => bail!("the trace has no function `{name}`: `trodden report` lists those that were called. Write a line as FILE:LINE"),
         }
     }
 
-    /// The number of a block, if the place is one.
+    /// The block number, if the place is one.
     pub fn number(&self) -> Option<u64> {
-        if let What::Number(number) = self.what { Some(number) } else { None }
+        if let LocationKind::Number(number) = self.what { Some(number) } else { None }
     }
 
-    /// Whether a step of a thread is the place (any time). `number` is how many blocks came before it; `is_call`
-    /// whether the block begins a call.
+    /// Whether an event of a thread is at the place, whatever `nth` is. `number` is the number of blocks before it; `is_call` says whether
+    /// the block begins a call.
     pub fn matches(&self, event: TraceEvent, number: u64, is_call: bool, trace: &TraceFile) -> bool {
         let TraceEvent::Block(block) = event else { return false };
         match &self.what {
-            What::Calls(functions) => is_call && functions.contains(&trace.function_of(block)),
-            What::Blocks(blocks) => blocks.binary_search(&block).is_ok(),
-            What::Number(wanted) => *wanted == number,
+            LocationKind::Calls(functions) => is_call && functions.contains(&trace.function_of(block)),
+            LocationKind::Blocks(blocks) => blocks.binary_search(&block).is_ok(),
+            LocationKind::Number(wanted) => *wanted == number,
         }
     }
 
-    /// The functions that have it; empty if any can.
+    /// The functions that contain the place; empty for a block number, which may lie in any.
     pub fn functions(&self, trace: &TraceFile) -> Vec<TraceFunction> {
         match &self.what {
-            What::Calls(functions) => functions.clone(),
-            What::Blocks(blocks) => blocks.iter().map(|b| trace.function_of(*b)).collect(),
-            What::Number(_) => Vec::new(),
+            LocationKind::Calls(functions) => functions.clone(),
+            LocationKind::Blocks(blocks) => blocks.iter().map(|b| trace.function_of(*b)).collect(),
+            LocationKind::Number(_) => Vec::new(),
         }
     }
 }
 
-/// Functions of a name, whole or without its arguments, its namespaces and its file.
+/// Functions with a name: an exact match, or else one without arguments, namespaces and file.
 pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let all = &trace.about().functions;
     let chosen = |test: &dyn Fn(&str) -> bool| -> Vec<TraceFunction> {
@@ -96,24 +99,24 @@ pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     }
 }
 
-/// Functions to be left out: those of a name, or else all of a source file.
+/// Functions to be ignored: for each name the functions of that name, or else all functions of a source file.
 ///
 /// # Errors
 /// The trace has neither a function nor a source file of a name.
-pub fn functions_left_out(trace: &TraceFile, names: &[String]) -> Result<HashSet<TraceFunction>> {
+pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<TraceFunction>> {
     let mut left_out = HashSet::new();
     for name in names {
         let mut named = functions(trace, name);
         if named.is_empty() {
             named = functions_of_file(trace, name);
         }
-        ensure!(!named.is_empty(), "{} has no function and no source file `{name}` to leave out", trace.about().image);
+        ensure!(!named.is_empty(), "{} has no function or source file `{name}` to ignore", trace.about().image);
         left_out.extend(named);
     }
     Ok(left_out)
 }
 
-/// The functions whose entries are in a source file: its whole name, or the end of it after a slash.
+/// Functions whose entry lies in a source file, given by its whole name or by the part after a slash.
 fn functions_of_file(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let about = trace.about();
     let is_entry = |block: &&BlockAbout| about.functions[block.function.0 as usize].address == block.address;
@@ -128,24 +131,24 @@ fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
     let blocks = (0..).zip(&trace.about().blocks);
     let has = |b: &BlockAbout| in_file(b.address).1 <= address && address < in_file(b.address).1 + u64::from(b.size.max(1));
     let found: Vec<TraceBlock> = blocks.filter(|(_, b)| has(b)).map(|(n, _)| TraceBlock(n)).collect();
-    ensure!(!found.is_empty(), "no block of the trace has the address {address:#x}: addresses are those of the file, as `nm` prints them");
+    ensure!(!found.is_empty(), "the trace has no block at {address:#x}: addresses are those of the file, as `nm` prints them");
     Ok(found)
 }
 
 fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceBlock>> {
     let about = trace.about();
     let is_file = |n: u32| about.files[n as usize] == file || about.files[n as usize].ends_with(&format!("/{file}"));
-    ensure!(!about.files.is_empty(), "{} has no line numbers: name functions or addresses", about.image);
+    ensure!(!about.files.is_empty(), "{} has no line numbers: pass a function or an address", about.image);
     let blocks = (0..).zip(&about.blocks);
     let found: Vec<TraceBlock> =
         blocks.filter(|(_, b)| b.lines.iter().any(|(f, l)| *l == line && is_file(*f))).map(|(n, _)| TraceBlock(n)).collect();
     ensure!(!found.is_empty(), "no code of the trace belongs to line {line} of `{file}`");
-    let continues = |block: &TraceBlock| straight_before(trace, *block).is_some_and(|before| found.binary_search(&before).is_ok());
+    let continues = |block: &TraceBlock| sole_predecessor(trace, *block).is_some_and(|before| found.binary_search(&before).is_ok());
     Ok(found.iter().copied().filter(|block| !continues(block)).collect())
 }
 
-/// The block that another one always continues, behind a call: nothing else leads there or from there.
-fn straight_before(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> {
+/// The block that falls through into `block`, typically after a call, if neither has another successor or predecessor.
+fn sole_predecessor(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> {
     let edges = &trace.about().edges;
     let mut to_it = edges.iter().filter(|(_, to)| *to == block).map(|(from, _)| *from);
     let (before, None) = (to_it.next()?, to_it.next()) else { return None };
@@ -154,7 +157,7 @@ fn straight_before(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> {
     (is_only && data.address + u64::from(data.size) == trace.block(block).address).then_some(before)
 }
 
-/// How an address is shown: that of its file, and the file's name behind it where there are several.
+/// Formats an address as its offset in its file, followed by the file's name if several files are traced.
 pub fn address(trace: &TraceFile, address: u64) -> String {
     match address_in_file(trace, address) {
         (at, None) => format!("{at:#x}"),
@@ -162,24 +165,23 @@ pub fn address(trace: &TraceFile, address: u64) -> String {
     }
 }
 
-/// An address in its file, and the file's name where there are several.
+/// An address within its file, and the file's name if several files are traced.
 pub fn address_in_file(trace: &TraceFile, address: u64) -> (u64, Option<&str>) {
     (in_file(address).1, (!trace.about().libraries.is_empty()).then(|| file_of(trace, address)))
 }
 
-/// The name of the file of an address.
 fn file_of(trace: &TraceFile, address: u64) -> &str {
     let about = trace.about();
-    short(in_file(address).0.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image))
+    base_name(in_file(address).0.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image))
 }
 
-/// A function's name as its own file has it: without that file's, which stands behind names that several files have.
+/// A function's name without the `@FILE` that is appended to names that several files have.
 pub fn name_in_file<'a>(trace: &TraceFile, function: &'a FunctionAbout) -> &'a str {
     let of_file = format!("@{}", file_of(trace, function.address));
     function.name.strip_suffix(of_file.as_str()).filter(|_| !trace.about().libraries.is_empty()).unwrap_or(&function.name)
 }
 
-/// How a block is shown: its address, function, offset and line.
+/// Describes a block by its address, function, offset and line.
 pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
     let about = trace.about();
     let data = trace.block(block);
@@ -191,17 +193,17 @@ pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
         _ => format!("{}-{:#x}", function.name, -offset),
     };
     let text = match data.lines.first() {
-        Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), short(&about.files[*file as usize])),
+        Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), base_name(&about.files[*file as usize])),
         None => format!("{} {place}", address(trace, data.address)),
     };
     escape::line(&text)
 }
 
-fn short(file: &str) -> &str {
+fn base_name(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 
-/// Follows an event of a thread; whether it is the first block of a call.
+/// Applies an event to the frames of its thread. Returns whether the event is the first block of a call.
 pub fn follow(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
     let opens = frames.open.last().is_none_or(Option::is_none);
     frames.follow(event, |block| trace.function_of(block));

@@ -1,10 +1,11 @@
-//! Which run watches what: witnesses placed and distributed by a strategy, or by the user's file; checked before anything runs.
+//! Planning what each run watches: witnesses are placed and distributed by a strategy or by the user's file, and checked before anything
+//! runs.
 //!
-//! A distribution that cannot give the execution back is refused; the message names a branch, its two targets, and two executions with
-//! equal partial traces where a search finds them.
+//! A distribution that does not determine the execution is rejected. The message names a branch and two of its targets and, if a search
+//! finds them, two executions with equal partial traces.
 
 use crate::code::Code;
-use crate::merge::place;
+use crate::merge::describe_witness;
 use crate::model::Model;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -21,17 +22,17 @@ use trodden_witness::{
     WitnessKind, check_paper,
 };
 
-/// What witnesses are: blocks.
+/// Witnesses are blocks.
 pub const KIND: WitnessKind = WitnessKind::Nodes;
 const LOOKAHEAD: Lookahead = Lookahead::OwnComponent;
-/// Pairs of runs that are tried in all to show that executions are ambiguous.
-const SEARCH: usize = 100_000;
-/// Blocks of an ambiguous execution that are named.
-const NAMED: usize = 12;
-/// Branches with many violations: so many are looked at for executions.
-const LOOKED_AT: usize = 20;
+/// Maximum number of pairs of runs that a search for ambiguous executions tries in total.
+const MAX_SEARCHED_PAIRS: usize = 100_000;
+/// Maximum number of blocks of an ambiguous execution that a message names.
+const MAX_NAMED_BLOCKS: usize = 12;
+/// Maximum number of violations for which ambiguous executions are searched.
+const MAX_SEARCHED_VIOLATIONS: usize = 20;
 
-/// A distribution with its sites.
+/// A distribution with its addresses and costs.
 pub struct Plan {
     /// The witnesses of each run.
     pub distribution: Distribution,
@@ -39,14 +40,14 @@ pub struct Plan {
     pub sites: Vec<Vec<u64>>,
     /// The machine of each run.
     pub machine_of: Vec<usize>,
-    /// What each run is predicted to record: executions of its witnesses.
+    /// For each run, the predicted number of executions of its witnesses.
     pub predicted: Vec<f64>,
-    /// Witnesses among them that repair added: without them, some branch was not distinguished.
+    /// Number of witnesses that repair added because some branch was not distinguished without them.
     pub repaired: usize,
 }
 
 impl Plan {
-    /// The runs of each machine, which executes them one after the other; without machines, each run is by itself.
+    /// The runs of each machine, which follow one another. Unless machines are `shared`, each run has its own.
     pub fn machines(&self, shared: bool) -> Vec<Vec<usize>> {
         if !shared {
             return (0..self.sites.len()).map(|run| vec![run]).collect();
@@ -56,8 +57,8 @@ impl Plan {
         (0..count).map(of).filter(|runs| !runs.is_empty()).collect()
     }
 
-    /// One run that watches every block.
-    pub fn from_all(model: &Model, code: &Code, weights: &Weights) -> Self {
+    /// A plan with one run that watches every block.
+    pub fn watch_all_blocks(model: &Model, code: &Code, weights: &Weights) -> Self {
         let sites = code.addresses();
         let witnesses: Vec<Witness> = sites.iter().filter_map(|a| model.witnesses.get(a).copied()).collect();
         let predicted = vec![weights.sum(KIND, &witnesses)];
@@ -66,62 +67,61 @@ impl Plan {
     }
 }
 
-/// A distribution cannot give the execution back.
+/// The error that a distribution does not determine the execution.
 #[derive(Debug)]
-pub struct Refused {
+pub struct UnrealizablePlan {
     /// The branch, its targets, and executions with equal partial traces.
     pub what: String,
     remedy: &'static str,
-    /// A run that watches every block may take the place of the distribution: the user has not written it, and has set no limit.
+    /// Whether a run that watches every block may replace the distribution: the user neither wrote it nor set a limit.
     pub replaceable: bool,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for UnrealizablePlan {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.remedy)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for UnrealizablePlan {}
 
-/// A distribution as a file: `--plan=json` writes it, `--distribution` reads it.
+/// The file format of distributions: `--plan=json` writes it, `--distribution` reads it.
 #[derive(Debug, Serialize, Deserialize)]
 struct DistributionFile {
     schema_version: Option<u32>,
-    /// Hash of the image.
     hash: Option<String>,
-    /// The blocks of each run: `0xADDRESS`, or a function's name for its entry.
+    /// For each run, its blocks: `0xADDRESS`, or a function's name for its entry block.
     profiles: Vec<Vec<String>>,
 }
 
-/// What is asked of a plan.
+/// Options for planning.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
-    /// Runs that witnesses are distributed over.
+    /// Number of runs to distribute witnesses over.
     pub runs: usize,
-    /// Most witnesses of a run.
+    /// Maximum number of witnesses of a run.
     pub limit: Option<usize>,
-    /// Machines that share the runs; each run has its own without it.
+    /// Number of machines that share the runs; `None` if each run has its own.
     pub machines: Option<usize>,
-    /// How witnesses are distributed.
+    /// The distribution strategy.
     pub strategy: DistributionStrategy,
-    /// A distribution that the user has written, instead.
+    /// A file with a distribution to use instead of a strategy.
     pub distribution: Option<PathBuf>,
-    /// Whether the paper's conditions are checked, too, which are sufficient and not necessary.
+    /// Whether to check the conditions of the paper as well, which are sufficient but not necessary.
     pub paper: bool,
 }
 
-/// What a plan is made from.
+/// Plans runs for a model.
 pub struct Planner<'a> {
-    /// What is asked of the plan.
+    /// The planning options.
     pub options: &'a PlanOptions,
-    /// The program.
+    /// The program that witnesses are placed in.
     pub model: &'a Model,
-    /// Its names.
+    /// Names of functions and blocks.
     pub code: &'a Code,
-    /// Executions of its blocks.
+    /// Execution frequencies of the blocks.
     pub weights: &'a Weights,
-    /// Sites that a run can have.
+    /// Maximum number of sites that the collector supports in a run.
     pub most_sites: Option<usize>,
     /// The image's hash.
     pub hash: u64,
@@ -131,11 +131,11 @@ impl Planner<'_> {
     /// Makes the plan and checks it.
     ///
     /// # Errors
-    /// The file is none of this image, or a limit is too small; or the execution could not be given back.
+    /// The distribution file is invalid or of another build, a limit is too small, or the distribution does not determine the execution.
     pub fn plan(&self) -> Result<Plan> {
         let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
         let (distribution, repaired) = match &self.options.distribution {
-            Some(path) => (self.read(path)?, 0),
+            Some(path) => (self.read_distribution(path)?, 0),
             None => self.distribute()?,
         };
         self.check(&structure, &distribution)?;
@@ -151,8 +151,8 @@ impl Planner<'_> {
         [self.options.limit, self.most_sites].into_iter().flatten().min()
     }
 
-    /// Witnesses by the strategy; what code outside can enter is watched, too, so that no call from there is overlooked.
-    /// With it comes how many witnesses repair added.
+    /// Distributes witnesses by the strategy. The entries for outside code are watched as well, so that no call from there goes unnoticed.
+    /// Also returns the number of witnesses that repair added.
     fn distribute(&self) -> Result<(Distribution, usize)> {
         let options = DistributionOptions {
             profiles: self.options.runs,
@@ -174,30 +174,29 @@ impl Planner<'_> {
                 let option = if self.options.limit == Some(*limit) {
                     format!("raise --limit from {limit} to {needs}")
                 } else {
-                    format!("take a collector with more than {limit} sites, or leave it out with `--opaque {name}`")
+                    format!("choose a collector that supports more than {limit} sites, or exclude the function with `--opaque {name}`")
                 };
                 anyhow!("`{name}` needs {needs} witnesses in one run: {option}")
             }
             PlanError::LimitNotMet { function, limit, enough } => {
                 let name = self.function(*function);
-                anyhow!("no {limit} witnesses were found that distinguish two successors of a branch in `{name}`: take {enough} in one run")
+                anyhow!("found no {limit} witnesses that distinguish two successors of a branch in `{name}`: allow {enough} in one run")
             }
             other @ PlanError::OtherKind(_) => anyhow!("{other}"),
         }
     }
 
-    /// A distribution that the user wrote.
-    fn read(&self, path: &Path) -> Result<Distribution> {
+    fn read_distribution(&self, path: &Path) -> Result<Distribution> {
         let text = std::fs::read(path).with_context(|| {
             format!("cannot read the distribution {} (`trodden-lab with --plan=json -- trace record` prints one)", path.display())
         })?;
         let file: DistributionFile = serde_json::from_slice(&text)
-            .with_context(|| format!("{} is no distribution: it is to be {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display()))?;
+            .with_context(|| format!("{} is not a distribution: it must be {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display()))?;
         let name = path.display();
-        ensure!(!file.profiles.is_empty(), "{name} has no profile: give at least one, or leave --distribution out");
+        ensure!(!file.profiles.is_empty(), "{name} has no profiles: give at least one, or leave --distribution out");
         let own = format!("{:#x}", self.hash);
         if let Some(hash) = file.hash.filter(|hash| *hash != own) {
-            bail!("{name} is for another build (hash {hash}, this one has {own}): make it again with `--plan=json`");
+            bail!("{name} is for another build (hash {hash}, this one has {own}): create it again with `--plan=json`");
         }
         let profile = |words: &Vec<String>| words.iter().map(|w| self.witness(w)).collect::<Result<Vec<Witness>>>();
         let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("in {name}"))?;
@@ -212,19 +211,24 @@ impl Planner<'_> {
     /// The witness that a word names.
     fn witness(&self, word: &str) -> Result<Witness> {
         let address = match word.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).with_context(|| format!("`{word}` is no address"))?,
-            None => self.code.entry_of(word).with_context(|| format!("there is no function `{word}`, or it stays opaque"))?,
+            Some(digits) => u64::from_str_radix(digits, 16).with_context(|| format!("`{word}` is not an address"))?,
+            None => self.code.entry_of(word).with_context(|| format!("there is no function `{word}`, or it is not traced"))?,
         };
         let known = self.model.witnesses.get(&address).copied();
-        known.with_context(|| format!("no block starts at {address:#x} in a function that is traced: `--plan=json` lists such blocks"))
+        known.with_context(|| format!("no block of a traced function starts at {address:#x}: `--plan=json` lists the blocks"))
     }
 
-    /// Refuses what cannot be given back.
+    /// Rejects a distribution that does not determine the execution.
     fn check(&self, structure: &Structure, distribution: &Distribution) -> Result<()> {
         let marked = members(&self.model.program, distribution);
         let pairwise = check_structure(structure, &marked, LOOKAHEAD);
         if !pairwise.is_realizable() {
-            let found = ambiguous::find(structure, &marked, &pairwise.violations[..pairwise.violations.len().min(LOOKED_AT)], SEARCH);
+            let found = ambiguous::find(
+                structure,
+                &marked,
+                &pairwise.violations[..pairwise.violations.len().min(MAX_SEARCHED_VIOLATIONS)],
+                MAX_SEARCHED_PAIRS,
+            );
             return Err(self.refused(&pairwise.violations, &found));
         }
         if self.options.paper {
@@ -232,7 +236,7 @@ impl Planner<'_> {
             let theorem = if paper.path.is_empty() { "graph" } else { "path" };
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
                 bail!(
-                    "the paper's {theorem} condition rejects {}; the pairwise condition holds, and is enough: take `--check pairwise`",
+                    "the paper's {theorem} condition rejects {}; the pairwise condition holds, which suffices: pass `--check pairwise`",
                     self.pair(violation)
                 );
             }
@@ -248,18 +252,18 @@ impl Planner<'_> {
         }
         if let Some(Some([one, other])) = found.get(shown) {
             let (one, other) = (self.execution(one), self.execution(other));
-            text.push_str(&format!("; these two executions leave the same partial traces:\n  {one}\n  {other}\nWhat helps"));
+            text.push_str(&format!("; these two executions leave the same partial traces:\n  {one}\n  {other}\nRemedy"));
         }
         let remedy = match &self.options.distribution {
-            Some(_) => "add a block behind one of the targets to a profile",
+            Some(_) => "add a block after one of the targets to a profile",
             None if self.limit().is_some() => {
-                "allow more witnesses in a run (another --collector, a greater --limit of `trodden-lab with`), or leave its \
-                    function out with `--opaque`"
+                "allow more witnesses in a run (another --collector, a greater --limit of `trodden-lab with`), or exclude the \
+                    function with `--opaque`"
             }
-            None => "leave its function out with `--opaque`, or take `--runs 1`",
+            None => "exclude the function with `--opaque`, or pass `--runs 1`",
         };
         let replaceable = self.options.distribution.is_none() && self.limit().is_none();
-        Refused { what: text, remedy, replaceable }.into()
+        UnrealizablePlan { what: text, remedy, replaceable }.into()
     }
 
     fn pair(&self, violation: &Violation) -> String {
@@ -268,12 +272,12 @@ impl Planner<'_> {
     }
 
     fn function(&self, f: WitnessFunctionId) -> &str {
-        // The last one is the code outside.
+        // The last index stands for outside code.
         self.model.functions.get(f.index()).map_or("code of other files", |f| f.map_or("an indirect call", |f| self.code.name(f)))
     }
 
     fn node(&self, f: WitnessFunctionId, node: Node) -> String {
-        place(self.model, self.code, self.model.program.node_witness(f, node))
+        describe_witness(self.model, self.code, self.model.program.node_witness(f, node))
     }
 
     fn target(&self, branch: BranchNode, target: BranchTarget) -> String {
@@ -286,7 +290,7 @@ impl Planner<'_> {
             (BranchTarget::Returns, _) => "back to its caller".to_owned(),
             (BranchTarget::Unwinds, _) => "out of the function by unwinding".to_owned(),
             (BranchTarget::Ends, _) => "to the program's end".to_owned(),
-            (BranchTarget::GoesOn | BranchTarget::Node(..), _) => "on behind it".to_owned(),
+            (BranchTarget::GoesOn | BranchTarget::Node(..), _) => "to what follows it".to_owned(),
         }
     }
 
@@ -295,15 +299,15 @@ impl Planner<'_> {
             Some(address) => format!("{address:#x}"),
             None => "-".to_owned(),
         };
-        let skipped = blocks.len().saturating_sub(NAMED);
+        let skipped = blocks.len().saturating_sub(MAX_NAMED_BLOCKS);
         let named: Vec<String> = blocks.iter().skip(skipped).map(address).collect();
         format!("{}{}", if skipped > 0 { "... " } else { "" }, named.join(" "))
     }
 }
 
-/// A branch by its place.
+/// Describes a branch by its place.
 pub fn branch_in_words(model: &Model, code: &Code, branch: BranchNode) -> String {
-    let node = |f, n| place(model, code, model.program.node_witness(f, n));
+    let node = |f, n| describe_witness(model, code, model.program.node_witness(f, n));
     match branch {
         BranchNode::Node(f, n) => node(f, n),
         BranchNode::Call(f, n) => format!("a call in {}", node(f, n)),

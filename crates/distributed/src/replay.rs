@@ -1,10 +1,10 @@
-//! Calls and returns from the blocks of a thread that were seen: no witness is missing, so that nothing must be found out but which step
-//! led from one block to the next.
+//! Reconstruction of calls and returns from the blocks of a thread, where every watched block was recorded: all that is left to find out
+//! is which step led from one block to the next.
 //!
-//! A stack of frames is kept, each with its block and which of the block's calls are still to come. The next block is, in this order: the
-//! entry of a call to come; a successor; after a return, one of these of the caller; what a caller goes on with to which the stack is
-//! unwound; the entry of a function that code outside calls. Pieces behind calls that are not watched were executed if what follows is
-//! behind them. Code that loads the stack pointer from memory goes on with the calls of another stack, which are not known.
+//! A stack of frames is kept, each with its current block and the number of that block's calls already seen. The next block is explained
+//! by the first of these that fits: a pending call; a successor; a return to a caller that continues there; unwinding to a caller that
+//! continues there; a call from outside code. Unwatched pieces after calls count as executed if a later block implies it. After code that
+//! loads the stack pointer from memory, the thread continues on another stack, whose frames are unknown.
 
 use crate::code::Code;
 use crate::imports::{Assumption, opaque};
@@ -16,95 +16,93 @@ use trodden_binary::graph::{BlockEnd, BlockIndex, CallKind, CallSite, CodeCallee
 use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent};
 
-/// What the frames of all threads are followed by.
+/// The code that a replay interprets blocks against, with what is known about the run.
 pub struct ReplayedCode<'a> {
-    /// The code.
+    /// The traced functions and blocks.
     pub code: &'a Code,
-    /// Blocks that are not watched: pieces behind cuts.
+    /// Blocks that are not watched: pieces after cuts.
     pub unwatched: HashSet<TraceBlock>,
     /// Blocks that load the stack pointer.
     pub switching: HashSet<TraceBlock>,
-    /// Instructions at which handlers of signals began, in their order, each with its thread.
+    /// The instructions that signal handlers interrupted, in order, each with its thread.
     pub interrupted: Vec<(u32, u64)>,
-    /// Code that the program changed: calls of it need not be seen.
+    /// Code that the program changed. Calls of it may go unseen.
     pub changed: Vec<Range<u64>>,
 }
 
-/// The frames of a thread.
+/// The call stack of one thread during a replay.
 pub struct Replay<'a> {
     replayed: &'a ReplayedCode<'a>,
     code: &'a Code,
     frames: Vec<Frame>,
-    /// How many frames there were with each one that code outside, or a signal, has entered.
+    /// Stack depths at which a frame was entered from outside code or by a signal.
     outermost: Vec<usize>,
-    /// Steps that were found before, each at the place that its question has: programs repeat themselves.
-    known: Vec<Cell<Option<(Question, Step)>>>,
-    /// Where handlers of signals began of which no block has been seen.
+    /// A direct-mapped cache of steps, since programs repeat themselves.
+    known: Vec<Cell<Option<(StepKey, Step)>>>,
+    /// Interruptions by signal handlers of which no block has been seen yet.
     interrupted: VecDeque<u64>,
-    /// How often the thread went on with the calls of another stack.
+    /// How often the thread continued on another stack.
     pub switches: u64,
 }
 
-/// From which frame to which block, what calls may enter, and whether a call has returned before.
-type Question = (Frame, TraceBlock, Enters, bool);
+/// The frame and the block of a step, which functions calls may enter, and whether a call has just returned.
+type StepKey = (Frame, TraceBlock, EnterableFunctions, bool);
 
-/// Steps that are kept; a power of two.
-const MAX_KNOWN: usize = 1 << 13;
+/// Size of the step cache; a power of two.
+const STEP_CACHE_SIZE: usize = 1 << 13;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Frame {
     block: TraceBlock,
-    /// Calls of the block that were seen, by number.
+    /// Number of the block's calls already seen.
     calls: usize,
 }
 
-/// Which step leads to a block.
+/// The step that leads from a frame to a block.
 #[derive(Clone, Copy)]
 enum Step {
-    /// `again`: the call may enter functions more than once.
+    /// `repeats`: the call may enter several functions in turn, so it stays pending.
     Call {
         number: usize,
-        again: bool,
+        repeats: bool,
         outside: bool,
         tail: bool,
     },
     Next,
     Return,
-    /// A block that is not watched comes next.
+    /// Control first runs on into an unwatched block.
     Unwatched(TraceBlock),
     None,
 }
 
-/// What is executed before a block is seen.
-enum Before {
+/// A step that was not recorded but follows from the next block.
+enum ImpliedStep {
     Return,
     Block(TraceBlock),
 }
 
-/// A way from a frame to a block.
-struct Way {
-    before: Vec<Before>,
-    /// Frames that are left, and the innermost one.
+/// The implied steps, and then the recorded one, that lead from the current stack to a block.
+struct Route {
+    before: Vec<ImpliedStep>,
+    /// The number of frames that remain, and the innermost of them.
     depth: usize,
     top: Frame,
     step: Step,
 }
 
-/// What a call may enter.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Enters {
-    /// Nothing.
+enum EnterableFunctions {
     Nothing,
-    /// What it is known to enter.
+    /// Those that it is known to enter.
     Usual,
-    /// What nothing speaks against.
+    /// All that are not ruled out.
     Any,
 }
 
 type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), TraceFileError>;
 
 impl<'a> Replay<'a> {
-    /// A thread that begins outside.
+    /// A thread whose first block is entered from outside code.
     pub fn new(replayed: &'a ReplayedCode<'a>, thread: ThreadNumber) -> Self {
         let interrupted = replayed.interrupted.iter().filter(|(of, _)| *of == thread.0).map(|(_, place)| *place).collect();
         Self {
@@ -114,59 +112,55 @@ impl<'a> Replay<'a> {
             outermost: Vec::new(),
             interrupted,
             switches: 0,
-            known: vec![Cell::new(None); MAX_KNOWN],
+            known: vec![Cell::new(None); STEP_CACHE_SIZE],
         }
     }
 
-    /// The next block.
-    ///
-    /// # Errors
-    /// The trace cannot be written.
-    pub fn hit(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+    /// Explains the next block, and writes it with the calls and returns before it.
+    pub fn see_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         let depth = self.frames.len();
         let switches = self.frames.last().is_some_and(|f| self.replayed.switching.contains(&f.block));
-        // A function that no call is known to enter may be called back by any function of another file.
-        let way = self.way(depth, block, Enters::Usual);
-        let way = way.or_else(|| if self.is_handler(block) { None } else { self.way(depth, block, Enters::Any) });
-        match way {
-            Some(way) if switches && way.before.is_empty() && matches!(way.step, Step::Call { .. }) => self.switch(block, push)?,
-            Some(way) => self.go(way, block, push)?,
-            None => self.unexplained(block, switches, push)?,
+        // Any function of another file may call back a function that no call is known to enter.
+        let route = self.find_route(depth, block, EnterableFunctions::Usual);
+        let route = route.or_else(|| if self.is_handler(block) { None } else { self.find_route(depth, block, EnterableFunctions::Any) });
+        match route {
+            Some(route) if switches && route.before.is_empty() && matches!(route.step, Step::Call { .. }) => {
+                self.switch_stack(block, push)?
+            }
+            Some(route) => self.follow_route(route, block, push)?,
+            None => self.handle_unexplained(block, switches, push)?,
         }
         push(TraceEvent::Block(block))?;
         Ok(())
     }
 
-    /// The thread has ended, or its trace has. `stack` is where it stood then, as far as that is known, innermost first: the place itself
-    /// if that is code of the trace, then return addresses.
-    ///
-    /// # Errors
-    /// The trace cannot be written.
+    /// Ends the thread. `stack` is its call stack at that moment, as far as it is known, innermost first: the current instruction if that
+    /// is traced code, then return addresses.
     pub fn end(&mut self, stack: &[u64], push: Push) -> Result<()> {
         let Some(&innermost) = stack.first() else { return Ok(()) };
-        let way = self.way_to(|graph: &FunctionGraph, index| {
+        let route = self.implied_steps_to(|graph: &FunctionGraph, index| {
             graph.block(index).contains(innermost) || graph.calls_in(index).any(|c| c.return_address == Some(innermost))
         });
-        self.go_to(way, push)
+        self.apply_implied(route, push)
     }
 
-    /// What leads to a block that is the place, if anything does: blocks that are not watched, and returns; with the frames that are left.
-    fn way_to(&self, is_place: impl Fn(&FunctionGraph, BlockIndex) -> bool) -> Option<(Vec<Before>, usize, Frame)> {
-        let stands = |frame: Frame| {
+    /// The implied steps to the nearest frame whose block satisfies `is_place`, with the resulting depth and innermost frame.
+    fn implied_steps_to(&self, is_place: impl Fn(&FunctionGraph, BlockIndex) -> bool) -> Option<(Vec<ImpliedStep>, usize, Frame)> {
+        let is_reached = |frame: Frame| {
             let (graph, index) = self.code.graph_of(frame.block);
             is_place(graph, index)
         };
         let mut top = self.frames.last().copied()?;
         let (mut before, mut depth) = (Vec::new(), self.frames.len());
-        while !stands(top) {
+        while !is_reached(top) {
             let (graph, index) = self.code.graph_of(top.block);
-            match self.unwatched_behind(top) {
+            match self.unwatched_successor(top) {
                 Some(next) => {
-                    before.push(Before::Block(next));
+                    before.push(ImpliedStep::Block(next));
                     top = Frame { block: next, calls: 0 };
                 }
                 None if graph.block(index).end == BlockEnd::Return && depth > 1 => {
-                    before.push(Before::Return);
+                    before.push(ImpliedStep::Return);
                     depth -= 1;
                     top = self.frames[depth - 1];
                 }
@@ -176,98 +170,97 @@ impl<'a> Replay<'a> {
         Some((before, depth, top))
     }
 
-    fn go_to(&mut self, way: Option<(Vec<Before>, usize, Frame)>, push: Push) -> Result<()> {
-        if let Some((before, depth, top)) = way {
-            self.carry_out(&before, push)?;
+    fn apply_implied(&mut self, route: Option<(Vec<ImpliedStep>, usize, Frame)>, push: Push) -> Result<()> {
+        if let Some((before, depth, top)) = route {
+            self.write_implied(&before, push)?;
             self.frames.truncate(depth);
             self.frames[depth - 1] = top;
         }
         Ok(())
     }
 
-    /// Whether a block may be the first one of a signal's handler that has interrupted the frames at the next place that is known.
+    /// Whether a block may begin the signal handler that interrupted the thread at the next known place.
     fn is_handler(&self, block: TraceBlock) -> bool {
         let (to, at) = self.code.graph_of(block);
         let is_entry = to.block(at).start == to.entry && to.address_taken;
-        is_entry && self.interrupted.front().is_some_and(|place| self.way_to(is_at(*place)).is_some())
+        is_entry && self.interrupted.front().is_some_and(|place| self.implied_steps_to(contains_instruction(*place)).is_some())
     }
 
-    /// The way to a block from the frames up to a depth.
-    fn way(&self, depth: usize, block: TraceBlock, enters: Enters) -> Option<Way> {
+    /// How a block is reached from the innermost `depth` frames. `None` if no step explains it.
+    fn find_route(&self, depth: usize, block: TraceBlock, enters: EnterableFunctions) -> Option<Route> {
         let (mut before, mut depth) = (Vec::new(), depth);
         let mut top = self.frames[..depth].last().copied()?;
         let mut has_returned = false;
         loop {
-            match self.known_step((top, block, enters, has_returned)) {
+            match self.cached_step((top, block, enters, has_returned)) {
                 Step::Return => {
-                    before.push(Before::Return);
+                    before.push(ImpliedStep::Return);
                     depth -= 1;
                     top = self.frames[..depth].last().copied()?;
                     has_returned = true;
                 }
                 Step::Unwatched(next) => {
-                    before.push(Before::Block(next));
+                    before.push(ImpliedStep::Block(next));
                     top = Frame { block: next, calls: 0 };
                     has_returned = false;
                 }
                 Step::None => return None,
-                step => return Some(Way { before, depth, top, step }),
+                step => return Some(Route { before, depth, top, step }),
             }
         }
     }
 
-    fn go(&mut self, way: Way, block: TraceBlock, push: Push) -> Result<()> {
-        self.carry_out(&way.before, push)?;
-        self.frames.truncate(way.depth);
+    fn follow_route(&mut self, route: Route, block: TraceBlock, push: Push) -> Result<()> {
+        self.write_implied(&route.before, push)?;
+        self.frames.truncate(route.depth);
         if let Some(top) = self.frames.last_mut() {
-            *top = way.top;
+            *top = route.top;
         }
-        self.take(&way.step, block, push)
+        self.take_step(&route.step, block, push)
     }
 
-    fn carry_out(&self, before: &[Before], push: Push) -> Result<()> {
+    fn write_implied(&self, before: &[ImpliedStep], push: Push) -> Result<()> {
         for step in before {
             push(match step {
-                Before::Return => TraceEvent::Return,
-                Before::Block(block) => TraceEvent::Block(*block),
+                ImpliedStep::Return => TraceEvent::Return,
+                ImpliedStep::Block(block) => TraceEvent::Block(*block),
             })?;
         }
         Ok(())
     }
 
-    fn take(&mut self, step: &Step, block: TraceBlock, push: Push) -> Result<()> {
+    fn take_step(&mut self, step: &Step, block: TraceBlock, push: Push) -> Result<()> {
         let frame = self.frames.last_mut().expect("the step is one of its block");
-        let Step::Call { number, again, outside, tail } = *step else {
+        let Step::Call { number, repeats, outside, tail } = *step else {
             *frame = Frame { block, calls: 0 };
             return Ok(());
         };
         push(TraceEvent::Call { outside, tail })?;
-        frame.calls = number - usize::from(again);
+        frame.calls = number - usize::from(repeats);
         match tail {
             true => drop(self.frames.pop()),
-            false => self.forget_outermost(),
+            false => self.drop_stale_outermost(),
         }
         self.frames.push(Frame { block, calls: 0 });
         Ok(())
     }
 
-    /// As [`Replay::step`], found once.
-    fn known_step(&self, question: Question) -> Step {
-        let (frame, block, enters, has_returned) = question;
+    fn cached_step(&self, key: StepKey) -> Step {
+        let (frame, block, enters, has_returned) = key;
         let mixed = (frame.block.0 as usize).wrapping_mul(0x9e37_79b1) ^ (block.0 as usize).wrapping_mul(0x85eb_ca6b) ^ frame.calls << 2;
-        let place = (mixed ^ mixed >> 15 ^ (enters as usize) << 1 ^ usize::from(has_returned)) % MAX_KNOWN;
+        let place = (mixed ^ mixed >> 15 ^ (enters as usize) << 1 ^ usize::from(has_returned)) % STEP_CACHE_SIZE;
         match self.known[place].get() {
-            Some((known, step)) if known == question => step,
+            Some((known, step)) if known == key => step,
             _ => {
                 let step = self.step(frame, block, enters, has_returned);
-                self.known[place].set(Some((question, step)));
+                self.known[place].set(Some((key, step)));
                 step
             }
         }
     }
 
-    /// Which step leads from a frame to a block. A call that has returned has thrown nothing.
-    fn step(&self, frame: Frame, block: TraceBlock, enters: Enters, has_returned: bool) -> Step {
+    /// The step that leads from a frame to a block. A call that has returned has not thrown, so its unwind edge is excluded.
+    fn step(&self, frame: Frame, block: TraceBlock, enters: EnterableFunctions, has_returned: bool) -> Step {
         let (graph, index) = self.code.graph_of(frame.block);
         let (to, at) = self.code.graph_of(block);
         let start = to.block(at).start;
@@ -275,10 +268,10 @@ impl<'a> Replay<'a> {
         for (number, call) in (1..).zip(graph.calls_in(index)).skip(frame.calls) {
             if start == to.entry && enters.allows(call, to) {
                 let outside = matches!(call.callee, CodeCallee::Import(_));
-                let again = outside || matches!(call.callee, CodeCallee::Indirect);
-                return Step::Call { number, again, outside, tail: call.kind != CallKind::Call };
+                let repeats = outside || matches!(call.callee, CodeCallee::Indirect);
+                return Step::Call { number, repeats, outside, tail: call.kind != CallKind::Call };
             }
-            // A direct call of what is traced comes before everything behind it.
+            // A direct call of traced code must be seen before anything after it.
             if matches!(call.callee, CodeCallee::Function(entry) if self.is_seen(entry)) && call.kind == CallKind::Call {
                 return Step::None;
             }
@@ -288,7 +281,7 @@ impl<'a> Replay<'a> {
         if std::ptr::eq(graph, to) && graph.successors(index).iter().any(is_next) {
             return Step::Next;
         }
-        if let Some(next) = self.unwatched_behind(frame) {
+        if let Some(next) = self.unwatched_successor(frame) {
             return Step::Unwatched(next);
         }
         match graph.block(index).end {
@@ -298,13 +291,13 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Whether a call of a function is seen wherever it is executed.
+    /// Whether every execution of a call of this function is seen.
     fn is_seen(&self, entry: u64) -> bool {
         self.code.block_at(entry).is_some() && !self.replayed.changed.iter().any(|changed| changed.contains(&entry))
     }
 
-    /// The block that is not watched and that a frame's block runs on to.
-    fn unwatched_behind(&self, frame: Frame) -> Option<TraceBlock> {
+    /// The unwatched block that a frame's block falls through to.
+    fn unwatched_successor(&self, frame: Frame) -> Option<TraceBlock> {
         let (graph, index) = self.code.graph_of(frame.block);
         if graph.block(index).end != BlockEnd::FallThrough || self.replayed.unwatched.is_empty() {
             return None;
@@ -313,57 +306,58 @@ impl<'a> Replay<'a> {
         self.replayed.unwatched.contains(&next).then_some(next)
     }
 
-    /// A call from outside, a stack that is unwound, another stack, or an edge that the graph does not have.
-    fn unexplained(&mut self, block: TraceBlock, switches: bool, push: Push) -> Result<()> {
+    /// Handles a block that no step explains: a call from outside, unwinding, another stack, or an edge that the graph lacks.
+    fn handle_unexplained(&mut self, block: TraceBlock, switches: bool, push: Push) -> Result<()> {
         let (to, index) = self.code.graph_of(block);
         let is_entry = to.block(index).start == to.entry;
         if !is_entry && self.unwind(block, push)? {
             return Ok(());
         }
-        // The outermost function has returned, to code outside.
+        // The outermost function has returned to outside code.
         if !self.frames.is_empty() && self.frames.iter().all(|frame| self.has_returned(*frame)) {
-            let before = self.ending();
-            self.carry_out(&before, push)?;
+            let before = self.implied_returns();
+            self.write_implied(&before, push)?;
             self.frames.clear();
         }
         if switches && !self.frames.is_empty() {
-            return self.switch(block, push);
+            return self.switch_stack(block, push);
         }
-        // Else a signal's handler begins, code outside calls, or the trace begins, or goes on, in the middle of a function.
+        // Otherwise a signal handler begins, outside code calls, or the trace starts or resumes in the middle of a function.
         if is_entry && to.address_taken {
-            // A handler that is no code of the trace has left no block.
-            let found = (0..self.interrupted.len()).find_map(|n| Some((n, self.way_to(is_at(self.interrupted[n]))?)));
-            if let Some((number, way)) = found {
+            // A handler outside the traced code has left no block.
+            let found =
+                (0..self.interrupted.len()).find_map(|n| Some((n, self.implied_steps_to(contains_instruction(self.interrupted[n]))?)));
+            if let Some((number, route)) = found {
                 self.interrupted.drain(..=number);
-                self.go_to(Some(way), push)?;
+                self.apply_implied(Some(route), push)?;
             }
         }
         if is_entry {
-            let way = self.way_outside(block);
-            self.go_to(way, push)?;
+            let route = self.implied_steps_to_outside(block);
+            self.apply_implied(route, push)?;
         }
         self.switches += u64::from(!is_entry && !self.frames.is_empty());
         self.enter_from_outside(block, push)
     }
 
-    /// The blocks that are not watched on the way from the innermost frame back to code outside, which has entered a block: a handler
-    /// returns to code that brings the thread back.
-    fn way_outside(&self, block: TraceBlock) -> Option<(Vec<Before>, usize, Frame)> {
+    /// The implied steps by which the innermost frames return to the outside code that now enters a block: a handler, for example, returns
+    /// to the code that resumes the thread.
+    fn implied_steps_to_outside(&self, block: TraceBlock) -> Option<(Vec<ImpliedStep>, usize, Frame)> {
         let mut depth = self.frames.len();
         let outermost = self.outermost.iter().rev().copied().find(|outermost| *outermost <= depth)?;
         let mut top = self.frames.last().copied()?;
         let (mut before, mut has_returned, mut has_unwatched) = (Vec::new(), false, false);
         loop {
-            match self.known_step((top, block, Enters::Nothing, has_returned)) {
+            match self.cached_step((top, block, EnterableFunctions::Nothing, has_returned)) {
                 Step::Return if depth == outermost => return has_unwatched.then_some((before, depth, top)),
                 Step::Return => {
-                    before.push(Before::Return);
+                    before.push(ImpliedStep::Return);
                     depth -= 1;
                     top = self.frames[depth - 1];
                     has_returned = true;
                 }
                 Step::Unwatched(next) => {
-                    before.push(Before::Block(next));
+                    before.push(ImpliedStep::Block(next));
                     top = Frame { block: next, calls: 0 };
                     (has_returned, has_unwatched) = (false, true);
                 }
@@ -372,69 +366,69 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Unwinds the stack to a caller that goes on with a block, or else to the innermost frame of its function.
+    /// Unwinds the stack to a frame that continues with a block, or else to the innermost frame of the block's function.
     fn unwind(&mut self, block: TraceBlock, push: Push) -> Result<bool> {
         let function = self.code.function_of(block);
         let is_own = |depth: &usize| self.code.function_of(self.frames[*depth - 1].block) == function;
         let depths = (1..=self.frames.len()).rev().filter(is_own);
-        let goes_on = |depth: usize| {
-            let way = self.way(depth, block, Enters::Nothing).filter(|way| way.depth == depth);
-            way.map(|way| (depth, Some(way)))
+        let continues_at = |depth: usize| {
+            let route = self.find_route(depth, block, EnterableFunctions::Nothing).filter(|route| route.depth == depth);
+            route.map(|route| (depth, Some(route)))
         };
-        let found = depths.clone().find_map(goes_on).or_else(|| depths.clone().next().map(|depth| (depth, None)));
-        let Some((depth, way)) = found else { return Ok(false) };
+        let found = depths.clone().find_map(continues_at).or_else(|| depths.clone().next().map(|depth| (depth, None)));
+        let Some((depth, route)) = found else { return Ok(false) };
         for _ in depth..self.frames.len() {
             push(TraceEvent::Unwind)?;
         }
         self.frames.truncate(depth);
-        match way {
-            Some(way) => self.go(way, block, push)?,
+        match route {
+            Some(route) => self.follow_route(route, block, push)?,
             None => self.frames[depth - 1] = Frame { block, calls: 0 },
         }
         Ok(true)
     }
 
-    /// Whether nothing of a frame can be left but its return.
+    /// Whether a frame can do nothing more but return.
     fn has_returned(&self, frame: Frame) -> bool {
         let mut frame = frame;
-        while let Some(next) = self.unwatched_behind(frame) {
+        while let Some(next) = self.unwatched_successor(frame) {
             frame = Frame { block: next, calls: 0 };
         }
         let (graph, index) = self.code.graph_of(frame.block);
         graph.block(index).end == BlockEnd::Return
     }
 
-    /// What is left to do of all frames that return.
-    fn ending(&self) -> Vec<Before> {
+    /// The implied steps by which all frames return.
+    fn implied_returns(&self) -> Vec<ImpliedStep> {
         let mut before = Vec::new();
         for &frame in self.frames.iter().rev() {
             let mut frame = frame;
-            while let Some(next) = self.unwatched_behind(frame) {
-                before.push(Before::Block(next));
+            while let Some(next) = self.unwatched_successor(frame) {
+                before.push(ImpliedStep::Block(next));
                 frame = Frame { block: next, calls: 0 };
             }
-            before.push(Before::Return);
+            before.push(ImpliedStep::Return);
         }
         before
     }
 
     fn enter_from_outside(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         push(TraceEvent::Call { outside: true, tail: false })?;
-        self.forget_outermost();
+        self.drop_stale_outermost();
         self.frames.push(Frame { block, calls: 0 });
         self.outermost.push(self.frames.len());
         Ok(())
     }
 
-    /// Forgets frames that are gone, before another one takes their place.
-    fn forget_outermost(&mut self) {
+    /// Removes depths of frames that have been popped, before new frames reuse them.
+    fn drop_stale_outermost(&mut self) {
         while self.outermost.last().is_some_and(|outermost| *outermost > self.frames.len()) {
             self.outermost.pop();
         }
     }
 
-    /// Goes on with another stack: of the calls that were open on the one before nothing is known when it goes on.
-    fn switch(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+    /// Continues on another stack. The frames of the old stack are unwound, since nothing is known of them when it is resumed.
+    fn switch_stack(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         self.switches += 1;
         for _ in 0..self.frames.len() {
             push(TraceEvent::Unwind)?;
@@ -444,12 +438,12 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Whether a block has an instruction.
-fn is_at(place: u64) -> impl Fn(&FunctionGraph, BlockIndex) -> bool {
+/// A predicate for blocks that contain an instruction.
+fn contains_instruction(place: u64) -> impl Fn(&FunctionGraph, BlockIndex) -> bool {
     move |graph, index| graph.block(index).contains(place)
 }
 
-impl Enters {
+impl EnterableFunctions {
     fn allows(self, call: &CallSite, function: &FunctionGraph) -> bool {
         match self {
             Self::Nothing => false,

@@ -1,10 +1,10 @@
-//! Blocks that end at calls. The blocks of a graph run on behind calls, which need not return: `longjmp`, an exception or the end of the
-//! program leaves them there. The blocks of a trace are cut at calls, and where a fault left one, so that only what ran is shown.
+//! Cutting blocks at calls. A block of machine code runs on after a call, but the call need not return: `longjmp`, an exception or the end
+//! of the program may leave it there. Traces therefore cut blocks at calls, and where a fault ended one, so that they show only what ran.
 //!
-//! The piece behind a call is watched only where the blocks that follow cannot say whether it was executed: a call of what is traced is
-//! seen, and functions of the C library return unless something unwinds the stack.
+//! The piece after a call is watched only if later blocks do not show whether it was executed: calls of traced code are seen, and functions
+//! of the C library return unless something unwinds the stack.
 
-use crate::imports::{Assumption, ImportingImage, leaves_frames, plain};
+use crate::imports::{Assumption, ImportingImage, leaves_frames, unversioned};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_binary::graph::{
     BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, Frequencies, FunctionGraph, GraphObservation,
@@ -12,9 +12,9 @@ use trodden_binary::graph::{
 };
 use trodden_witness::Opaque;
 
-/// Cuts the blocks of all functions behind their calls, and at further addresses. Gives where the pieces start that were no blocks before.
-/// `next` is the address behind the instruction at an address.
-pub fn cut(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64) -> Option<u64>) -> HashSet<u64> {
+/// Cuts the blocks of all functions after their calls and at the addresses `further`. Returns the starts of the new pieces. `next` maps an
+/// instruction's address to the next instruction's.
+pub fn cut_blocks(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64) -> Option<u64>) -> HashSet<u64> {
     let mut pieces = HashSet::new();
     for function in &mut graphs.functions {
         let cuts: Vec<Cuts> = (0..).zip(&function.blocks).map(|(n, block)| cuts(function, BlockIndex(n), block, further, next)).collect();
@@ -26,7 +26,7 @@ pub fn cut(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64
     pieces
 }
 
-/// Where the pieces of a block start but for its first, each with the last instruction before.
+/// The start of each piece of a block but the first, with the address of the last instruction before it.
 type Cuts = BTreeMap<u64, u64>;
 
 fn cuts(
@@ -41,26 +41,25 @@ fn cuts(
     let mut cuts: Cuts = calls.filter_map(|c| Some((c.return_address.filter(|r| is_inside(*r))?, c.address))).collect();
     if further.range(block.start + 1..block.end_address()).next().is_some() {
         let mut at = block.start;
-        while let Some(behind) = next(at).filter(|behind| is_inside(*behind)) {
-            if further.contains(&behind) {
-                cuts.insert(behind, at);
+        while let Some(after) = next(at).filter(|after| is_inside(*after)) {
+            if further.contains(&after) {
+                cuts.insert(after, at);
             }
-            at = behind;
+            at = after;
         }
     }
     cuts
 }
 
-/// The start of the piece of a block that an address lies in.
-fn piece_of(block: &CodeBlock, cuts: &Cuts, address: u64) -> u64 {
+fn piece_containing(block: &CodeBlock, cuts: &Cuts, address: u64) -> u64 {
     cuts.range(..=address).next_back().map_or(block.start, |(start, _)| *start)
 }
 
-/// What a function's blocks become, and how old blocks are found again.
+/// The pieces that replace a function's blocks, and the mapping from old blocks to them.
 struct Pieces<'f> {
     old: Vec<CodeBlock>,
     cuts: &'f [Cuts],
-    /// The new blocks by their addresses, each with the number of the old one that it is of.
+    /// The new blocks in order of address, each with the index of its old block.
     all: Vec<(CodeBlock, usize)>,
 }
 
@@ -69,29 +68,29 @@ impl<'f> Pieces<'f> {
         let mut all: Vec<(CodeBlock, usize)> = Vec::new();
         for (number, (block, cuts)) in old.iter().zip(cuts).enumerate() {
             let mut start = block.start;
-            for (&behind, &last) in cuts {
-                all.push((CodeBlock { start, size: behind - start, last, end: BlockEnd::FallThrough }, number));
-                start = behind;
+            for (&after, &last) in cuts {
+                all.push((CodeBlock { start, size: after - start, last, end: BlockEnd::FallThrough }, number));
+                start = after;
             }
             all.push((CodeBlock { start, size: block.end_address() - start, ..*block }, number));
         }
-        // Old blocks that overlap have pieces in common.
+        // Old blocks that overlap share pieces.
         all.sort_by_key(|(block, number)| (block.start, *number));
         all.dedup_by_key(|(block, _)| block.start);
         Pieces { old, cuts, all }
     }
 
-    /// The block that starts at an address where one starts.
+    /// The index of the piece that starts at an address. Panics if there is none.
     fn index(&self, start: u64) -> BlockIndex {
         BlockIndex(self.all.binary_search_by_key(&start, |(block, _)| block.start).expect("each piece starts somewhere") as u32)
     }
 
-    /// The piece of an old block that an address lies in.
+    /// The index of the piece of an old block that contains an address.
     fn piece(&self, of: BlockIndex, address: u64) -> BlockIndex {
-        self.index(piece_of(&self.old[of.0 as usize], &self.cuts[of.0 as usize], address))
+        self.index(piece_containing(&self.old[of.0 as usize], &self.cuts[of.0 as usize], address))
     }
 
-    /// Edges between the new blocks, each with its probability.
+    /// The edges between pieces, each with its probability.
     fn edges(&self, function: &FunctionGraph, observations: &[GraphObservation]) -> Vec<(CodeEdge, f64)> {
         let probability = |edge: usize| function.frequencies.as_ref().and_then(|f| f.edges.get(edge)).copied().unwrap_or(1.0);
         let mut edges: Vec<(CodeEdge, f64)> = Vec::new();
@@ -114,9 +113,9 @@ impl<'f> Pieces<'f> {
         }
         for (block, cuts) in self.old.iter().zip(self.cuts) {
             let mut start = block.start;
-            for &behind in cuts.keys() {
-                edges.push((CodeEdge { from: self.index(start), to: self.index(behind), kind: CodeEdgeKind::FallThrough }, 1.0));
-                start = behind;
+            for &after in cuts.keys() {
+                edges.push((CodeEdge { from: self.index(start), to: self.index(after), kind: CodeEdgeKind::FallThrough }, 1.0));
+                start = after;
             }
         }
         edges.sort_by_key(|(edge, _)| *edge);
@@ -141,14 +140,19 @@ fn cut_function(function: &mut FunctionGraph, cuts: &[Cuts], observations: &[Gra
     function.blocks = pieces.all.into_iter().map(|(block, _)| block).collect();
 }
 
-/// Of the pieces behind cuts, those that need not be watched: what follows says whether they were executed. `returns`: whether a function
-/// is traced, and does not go on with another stack.
-pub fn unwatched(graphs: &ProgramGraph, image: &ImportingImage, pieces: &HashSet<u64>, returns: &dyn Fn(u64) -> bool) -> HashSet<u64> {
+/// The pieces that need not be watched, since later blocks show whether they were executed. `returns` says whether the function at an entry
+/// is traced and cannot switch stacks.
+pub fn unwatched_pieces(
+    graphs: &ProgramGraph,
+    image: &ImportingImage,
+    pieces: &HashSet<u64>,
+    returns: &dyn Fn(u64) -> bool,
+) -> HashSet<u64> {
     let unwinds = image.raises || image.jumps || graphs.functions.iter().any(|f| !f.landing_pads.is_empty());
     let mut unwatched = pieces.clone();
     for (function, call) in graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |call| (f, call))) {
-        if !comes_back(call, image, unwinds, returns) {
-            call.return_address.into_iter().for_each(|behind| _ = unwatched.remove(&behind));
+        if !shows_its_return(call, image, unwinds, returns) {
+            call.return_address.into_iter().for_each(|after| _ = unwatched.remove(&after));
         }
         if unwinds && may_leave_unseen(call, image, returns) {
             unwatched.remove(&function.block(call.block).start);
@@ -157,31 +161,31 @@ pub fn unwatched(graphs: &ProgramGraph, image: &ImportingImage, pieces: &HashSet
     unwatched
 }
 
-/// Whether what follows a call says that it has returned.
-fn comes_back(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &dyn Fn(u64) -> bool) -> bool {
-    // A call of what is behind it is a jump.
+/// Whether later blocks show that a call has returned.
+fn shows_its_return(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &dyn Fn(u64) -> bool) -> bool {
+    // A call of its own return address is a jump.
     let returns = |entry: &u64| call.return_address != Some(*entry) && returns(*entry);
-    let comes_back = match &call.callee {
+    let shows_its_return = match &call.callee {
         CodeCallee::Function(entry) => returns(entry),
         CodeCallee::OneOf(entries) => entries.iter().all(returns),
-        CodeCallee::Import(name) => is_of_c(name, image) && !unwinds && image.import(name, Assumption::Usual) == Opaque::RETURNS,
+        CodeCallee::Import(name) => is_libc_import(name, image) && !unwinds && image.import(name, Assumption::Usual) == Opaque::RETURNS,
         CodeCallee::Indirect => false,
     };
-    comes_back && call.returns == Returns::Maybe
+    shows_its_return && call.returns == Returns::Maybe
 }
 
-/// Whether a call may leave its frame for good (by `longjmp`, an exception or a switch of stacks) before any watched block of the callee is
+/// Whether a call may leave its frame for good, by `longjmp`, an exception or a switch of stacks, before a watched block of the callee is
 /// executed. Then no later block shows that the call was reached.
 fn may_leave_unseen(call: &CallSite, image: &ImportingImage, is_seen: &dyn Fn(u64) -> bool) -> bool {
     match &call.callee {
         CodeCallee::Function(entry) => !is_seen(*entry),
         CodeCallee::OneOf(entries) => !entries.iter().all(|entry| is_seen(*entry)),
-        CodeCallee::Import(name) => !is_of_c(name, image) || leaves_frames(name),
+        CodeCallee::Import(name) => !is_libc_import(name, image) || leaves_frames(name),
         CodeCallee::Indirect => true,
     }
 }
 
-/// Whether a call of this name is one of the C library's.
-fn is_of_c(name: &str, image: &ImportingImage) -> bool {
-    name.contains("@GLIBC_") && !image.exports.contains_key(plain(name))
+/// Whether an imported name refers to a function of the C library.
+fn is_libc_import(name: &str, image: &ImportingImage) -> bool {
+    name.contains("@GLIBC_") && !image.exports.contains_key(unversioned(name))
 }

@@ -1,5 +1,5 @@
-//! How often each block will be executed, which says what a witness costs: estimated from the graphs (and the compiler's map, where it
-//! has frequencies), measured at entries and loop heads by a first run, or taken from an earlier trace.
+//! Execution frequencies of blocks, which determine what a witness costs: estimated from the graphs (and from the compiler's map if it has
+//! frequencies), measured at entries and loop heads by a separate run, or taken from an earlier trace.
 
 use crate::calls::{CallStep, LeftOut, walk};
 use crate::model::Model;
@@ -12,24 +12,24 @@ use trodden_trace::TraceFile;
 use trodden_witness::weights::heads;
 use trodden_witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 
-/// Executions of blocks and of steps between them, by address.
+/// Execution counts of blocks and of steps between them, by address.
 #[derive(Clone, Debug, Default)]
 pub struct Executions {
     blocks: HashMap<u64, u64>,
-    /// From a block to the next one of the same call.
+    /// Steps from a block to the next one in the same frame.
     steps: HashMap<(u64, u64), u64>,
 }
 
 impl Executions {
-    /// Those of a trace of the image with a hash.
+    /// Counts the executions in a trace of the image with this hash.
     ///
     /// # Errors
-    /// It cannot be read, or is one of another build.
+    /// The trace cannot be read, or is of another build.
     pub fn from_trace(path: &Path, hash: u64) -> Result<Self> {
         let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
         ensure!(
             trace.about().hash == hash,
-            "{} is a trace of another build of {}: record one of this build, or take `--witness-weights first-run`",
+            "{} is a trace of another build of {}: record one of this build, or pass `--witness-weights first-run`",
             path.display(),
             trace.about().image
         );
@@ -55,7 +55,7 @@ impl Executions {
         Ok(executions)
     }
 
-    /// Of each node and edge of a model, numbered as witnesses are.
+    /// The weights of a model's nodes and edges.
     pub fn weights(&self, model: &Model, graphs: &ProgramGraph) -> Weights {
         let (mut nodes, mut edges) = (Vec::new(), Vec::new());
         for f in model.program.function_ids() {
@@ -67,7 +67,7 @@ impl Executions {
             let of_edge = |e: Edge| {
                 let (from, to) = (graph.from(e), graph.to(e));
                 match (block(from), block(to)) {
-                    (Some(a), Some(b)) if a != b || starts(model, f, to) => self.steps.get(&(a, b)).copied().unwrap_or(0) as f64,
+                    (Some(a), Some(b)) if a != b || begins_block(model, f, to) => self.steps.get(&(a, b)).copied().unwrap_or(0) as f64,
                     _ => times(from),
                 }
             };
@@ -77,38 +77,38 @@ impl Executions {
     }
 }
 
-/// The start of the block that a node is, or belongs to.
+/// The start of the block that contains a node.
 fn block_of(model: &Model, f: WitnessFunctionId, node: Node, function: Option<&FunctionGraph>) -> Option<u64> {
     let address = model.addresses[model.program.node_witness(f, node).index()]?;
     function?.block_containing(address).map(|b| function.expect("it is there").block(b).start)
 }
 
-/// Whether a node begins a block.
-fn starts(model: &Model, f: WitnessFunctionId, node: Node) -> bool {
+/// Whether a node stands for the beginning of a block.
+fn begins_block(model: &Model, f: WitnessFunctionId, node: Node) -> bool {
     model.program.function(f).nodes[node.index()] == trodden_witness::NodeKind::Block
 }
 
-/// What the graphs and the compiler's map say.
-pub fn estimated(model: &Model, graphs: &ProgramGraph) -> Weights {
+/// Frequencies estimated from the graphs and the compiler's map.
+pub fn estimate(model: &Model, graphs: &ProgramGraph) -> Weights {
     let measured = graphs.functions.iter().any(|f| f.frequencies.as_ref().is_some_and(|f| f.entry_count.is_some_and(|n| n > 0)));
     let known: Vec<EdgeWeights> = model
         .program
         .function_ids()
         .map(|f| match model.functions[f.index()].map(|place| &graphs.functions[place]) {
-            Some(function) => of_map(model, f, function, measured).unwrap_or(EdgeWeights::Unknown),
+            Some(function) => from_compiler_map(model, f, function, measured).unwrap_or(EdgeWeights::Unknown),
             None => EdgeWeights::Unknown,
         })
         .collect();
     Weights::new(&model.program, &known)
 }
 
-/// What the map says of a function's edges: per run if it has counts of entries, else out of each node.
-fn of_map(model: &Model, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
+/// Frequencies of a function's edges in the compiler's map: per run if it counts entries, or else relative to the source node.
+fn from_compiler_map(model: &Model, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
     let map = function.frequencies.as_ref().filter(|m| m.edges.len() == function.edges.len() && !m.edges.is_empty())?;
     let graph = &model.program.function(f).graph;
     let block = |n: Node| block_of(model, f, n, Some(function)).and_then(|b| function.block_starting_at(b));
     let share = |e: Edge| match (block(graph.from(e)), block(graph.to(e))) {
-        (Some(from), Some(to)) if starts(model, f, graph.to(e)) => {
+        (Some(from), Some(to)) if begins_block(model, f, graph.to(e)) => {
             let edges = function.edges.iter().zip(&map.edges);
             edges.filter(|(edge, _)| edge.from == from && edge.to == to).map(|(_, share)| *share).sum()
         }
@@ -124,8 +124,8 @@ fn of_map(model: &Model, f: WitnessFunctionId, function: &FunctionGraph, measure
     }
 }
 
-/// Entries and loop heads of a model: addresses that a first run watches, ascending, with their nodes.
-pub fn watched_first(model: &Model) -> Vec<(u64, Witness)> {
+/// The entries and loop heads of a model, by ascending address, as the sites of a measuring run.
+pub fn measured_sites(model: &Model) -> Vec<(u64, Witness)> {
     let mut sites: Vec<(u64, Witness)> = heads(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();
     sites.sort_unstable();
     sites.dedup_by_key(|s| s.0);

@@ -1,78 +1,78 @@
-//! What can go wrong with processes, jobs and temporary folders: each message names the object, and what to do.
+//! Errors about processes, jobs and temporary folders. Each message names the object and the remedy.
 
 use std::io;
 use std::path::PathBuf;
 
-/// A failure in this crate.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A temporary folder cannot be created.
-    #[error("cannot create a temporary folder in {base}: set TMPDIR to a folder that can be written")]
+    #[error("cannot create a temporary folder in {base}: set TMPDIR to a writable folder")]
     TemporaryFolder {
-        /// Where it was to be.
+        /// The parent folder.
         base: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A folder cannot be created in another one.
     #[error("cannot write to {folder}")]
     NotWritable {
-        /// Where it was to be.
+        /// The parent folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A program that the user named cannot be run. See [`crate::process::not_run`].
+    /// A program that the user named cannot be run; see [`crate::process::not_run`].
     #[error("cannot run {program}: {error}{remedy}")]
     NotRun {
         /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         error: io::Error,
-        /// What can be done, with a colon before it; empty if nothing is known.
+        /// The remedy with a colon before it, or empty if none is known.
         remedy: &'static str,
     },
-    /// A file of the job cannot be written or read.
-    #[error("{path}: {source}: give the job a folder that can be written")]
+    /// A file of the job cannot be read or written.
+    #[error("{path}: {source}: put the job in a writable folder")]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Signals cannot be handled.
-    #[error("signals cannot be handled: {0}")]
+    #[error("cannot handle signals: {0}")]
     Signals(io::Error),
-    /// A program of the engine is not there, or cannot be run.
-    #[error("{program} cannot be run ({source}): {remedy}")]
+    /// A program of the engine does not exist or cannot be run.
+    #[error("cannot run {program} ({source}): {remedy}")]
     Tool {
         /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// A program of the engine fails.
-    #[error("{program} fails: {message}")]
+    /// A program of the engine failed.
+    #[error("{program} failed: {message}")]
     Refused {
         /// The program.
         program: String,
-        /// What it says.
+        /// Its error output.
         message: String,
     },
-    /// A task has no result, however often it was run.
-    #[error("task {task} ends without a result: {last} (see {log})")]
+    /// A task has no result after all attempts.
+    #[error("task {task} ended without a result: {last} (see {log})")]
     Failed {
         /// The task.
         task: usize,
-        /// What it printed.
+        /// The file with its output.
         log: PathBuf,
-        /// The last of that.
+        /// The last lines of that.
         last: String,
     },
-    /// A task ran twice, with two results.
-    #[error("task {task} ran twice and made two different results, {one} and {other}: what it runs does not do the same each time")]
+    /// A task ran twice, with different results.
+    #[error("task {task} ran twice and produced two different results, {one} and {other}: its command is not deterministic")]
     Duplicate {
         /// The task.
         task: usize,
@@ -82,12 +82,12 @@ pub enum Error {
         other: PathBuf,
     },
     /// A signal asked this process to end.
-    #[error("interrupted; what was running has been ended")]
+    #[error("interrupted; all running tasks were ended")]
     Interrupted,
-    /// A template without what it needs.
+    /// The command template has no placeholder for the script.
     #[error(
-        "the command `{0}` names neither {{script}}, {{index}} nor {{each}}: say where a task's script goes (`ssh host{{index}} sh \
-            {{script}}`)"
+        "the command `{0}` contains neither {{script}}, {{index}} nor {{each}}: put one where a task's script goes (`ssh \
+            host{{index}} sh {{script}}`)"
     )]
     NoPlaceholder(String),
 }

@@ -1,6 +1,6 @@
-//! Tasks as an Indexed Job of Kubernetes: a manifest is written, the user applies it, and results are waited for.
+//! Tasks as an Indexed Job of Kubernetes. A manifest is written for the user to apply, and results are waited for.
 //!
-//! The job's folder must be on a volume that the pods see under the same name. Pods that fail are started again, each task for itself.
+//! The job's folder must be on a volume that pods mount at the same path. Kubernetes restarts failed pods, each task for itself.
 
 use crate::{Error, JobEvent, LaunchJob, LaunchStop};
 use std::fs;
@@ -8,25 +8,25 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often pods are looked at.
+/// Interval between checks for results.
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// What pods need.
+/// Options of the Kubernetes engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kubernetes {
-    /// Their container image, with a shell and what the commands need.
+    /// The container image, which needs a shell and everything that the commands use.
     pub image: String,
-    /// The claim of the volume that has the job's folder and whatever else the commands read.
+    /// The claim of the volume with the job's folder and all input of the commands.
     pub claim: String,
-    /// Where that volume is mounted, here and there.
+    /// Mount point of the volume, the same on this machine and in pods.
     pub mount: PathBuf,
-    /// How often a task without a result is run again.
+    /// Number of times that a task without a result is retried.
     pub retries: u32,
 }
 
-/// The manifest of a job.
+/// Formats the manifest of a job.
 pub fn manifest(job: &LaunchJob, kubernetes: &Kubernetes) -> String {
-    // JSON strings are YAML strings.
+    // JSON strings are valid YAML.
     let text = |s: &str| format!("\"{}\"", s.replace('\\', "\\\\").replace('"', "\\\""));
     let (image, claim, mount) = (text(&kubernetes.image), text(&kubernetes.claim), text(&kubernetes.mount.to_string_lossy()));
     let (name, count, retries, each) = (&job.name, job.tasks.len(), kubernetes.retries, text(&job.each().to_string_lossy()));
@@ -59,7 +59,6 @@ spec:
     )
 }
 
-/// Writes the manifest and waits for results.
 pub(crate) fn run(
     job: &LaunchJob,
     kubernetes: &Kubernetes,

@@ -1,17 +1,10 @@
-//! Runs jobs: lists of independent commands, each of which makes one result file. What a command does is not known here.
+//! Running jobs: lists of independent commands, each of which writes one result file.
 //!
-//! 1. A [`LaunchJob`] is a folder that all machines see, and its [`LaunchTask`]s: a command with environment, working folder,
-//!    standard input, and the name of its result.
-//! 2. [`LaunchJob::write`] makes a script of each task ([`script`]); the engines run scripts and nothing else.
-//! 3. An [`Engine`] runs them: [`local`] processes, a [`slurm`] job array, a command [`template`], or Kubernetes by a
-//!    generated manifest ([`kubernetes`]).
-//!
-//! Invariants: a result is there whole or not at all, and never changes once it is there. A task may run twice (a node
-//! was thought to be lost): the first result stays, and a second one that differs is kept beside it and reported
-//! ([`Error::Duplicate`]). A task without a result is run again, a few times.
-//!
-//! Beside jobs: [`process`]es that are started for the user and get the signals that come to the command, and [`temporary`] folders, which
-//! go when a signal ends it.
+//! A [`LaunchJob`] is a folder that all machines share and a list of [`LaunchTask`]s. [`LaunchJob::write`] writes a [`script`] for each
+//! task, and an [`Engine`] runs them: as [`local`] processes, a [`slurm`] job array, by a command [`template`], or on [`kubernetes`].
+//! Results appear atomically and never change. If a task runs twice, the first result stays, and a different second one is kept next to
+//! it and reported ([`Error::Duplicate`]). Tasks without a result are retried. [`process`] runs programs for the user with signals
+//! forwarded; [`temporary`] has folders that are removed when a signal ends the command.
 #![forbid(unsafe_code)]
 
 pub mod alive;
@@ -37,65 +30,65 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Variable that says to a task's command under which name to write its result.
+/// Environment variable with the path that a task's command writes its result to.
 pub const RESULT_VARIABLE: &str = "LAUNCH_RESULT";
-/// Variable with a bound on a task's memory, in KiB of address space; the scripts heed it.
+/// Environment variable with the limit on a task's address space in KiB, which the scripts apply.
 pub const MEMORY_VARIABLE: &str = "LAUNCH_MEMORY_KIB";
 
-/// Commands to be run, each once.
+/// A list of commands to be run.
 #[derive(Clone, Debug)]
 pub struct LaunchJob {
-    /// What it is called where jobs are listed: letters, digits, `-`.
+    /// The name in job listings: letters, digits, `-`.
     pub name: String,
-    /// Where its scripts and logs are; absolute, and on all machines the same.
+    /// The folder for scripts and logs: an absolute path that is the same on all machines.
     pub folder: PathBuf,
-    /// Its tasks.
+    /// The tasks.
     pub tasks: Vec<LaunchTask>,
 }
 
 /// A command and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchTask {
-    /// The command; it writes its result to the file that [`RESULT_VARIABLE`] names, and ends with status 0.
+    /// The command. It must write its result to the file that [`RESULT_VARIABLE`] names, and exit with status 0.
     pub command: Vec<OsString>,
-    /// Variables besides those that it inherits.
+    /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it runs; absolute.
+    /// The absolute path of the working folder.
     pub directory: PathBuf,
-    /// Its standard input; none: nothing.
+    /// The file with its standard input; `None` for empty input.
     pub input: Option<PathBuf>,
-    /// The result's name; absolute.
+    /// The absolute path of the result.
     pub result: PathBuf,
 }
 
-/// Who runs a job.
+/// How a job is run.
 #[derive(Clone, Debug)]
 pub enum Engine {
-    /// Processes of this machine.
+    /// As processes of this machine.
     Local(Local),
-    /// A Slurm cluster.
+    /// On a Slurm cluster.
     Slurm(Slurm),
-    /// Any command that runs scripts elsewhere.
+    /// By a command that runs scripts elsewhere.
     Template(Template),
-    /// A Kubernetes cluster, by a manifest that the user applies.
+    /// On a Kubernetes cluster, by a manifest that the user applies.
     Kubernetes(Kubernetes),
 }
 
-/// How a job goes.
+/// Progress of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobEvent {
-    /// So many of so many results are there.
+    /// Number of results that exist, and number of tasks.
     Done(usize, usize),
-    /// A task ended without a result, and is run again.
+    /// A task ended without a result and is retried.
     Retried(usize),
-    /// Something to report.
+    /// A message for the user.
     Note(String),
 }
 
-/// Runs a job until all results are there; gives for each task how often it was started, as far as that is known (else 1).
+/// Runs a job until all results exist. Returns the number of attempts of each task, or 1 where the engine does not know it.
 ///
 /// # Errors
-/// See [`Error`]. What ran is ended then; results that are there stay.
+/// See [`Error`]. Running tasks are ended, and existing results are kept.
 pub fn run(job: &LaunchJob, engine: &Engine, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     job.write()?;
     let attempts = match engine {
@@ -109,15 +102,15 @@ pub fn run(job: &LaunchJob, engine: &Engine, stop: &LaunchStop, report: &mut dyn
 }
 
 impl LaunchJob {
-    /// Tasks without a result.
+    /// The tasks without a result.
     pub fn open(&self) -> Vec<usize> {
         (0..self.tasks.len()).filter(|at| !self.tasks[*at].result.exists()).collect()
     }
 
-    /// Whether all results are there, and no task made two that differ.
+    /// Checks that all results exist and that no task produced two different ones.
     fn check(&self) -> Result<(), Error> {
         for (task, known) in self.tasks.iter().enumerate() {
-            let other = script::second(&known.result);
+            let other = script::second_result(&known.result);
             if other.exists() {
                 return Err(Error::Duplicate { task, one: known.result.clone(), other });
             }
@@ -136,51 +129,44 @@ impl LaunchJob {
     }
 }
 
-/// Whether a signal asked this process to end: while one of these is there, such signals are noted, and do nothing else.
+/// A flag that signals set. While an instance exists, signals that would end this process only set it.
 pub struct LaunchStop {
     flag: Arc<AtomicBool>,
     handlers: Vec<signal_hook::SigId>,
 }
 
-/// How many [`LaunchStop`]s there are.
-static WATCHED: AtomicUsize = AtomicUsize::new(0);
-/// Set while there is none: then signals do what they do by default. Taking a handler away does not bring that back.
-static IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static STOP_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Set while no [`LaunchStop`] exists, so that signals have their default effect, which unregistering a handler would not restore.
+static USE_DEFAULT_ACTION: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl LaunchStop {
-    /// Begins to note the signals.
-    ///
-    /// # Errors
-    /// The system does not let us.
+    /// Starts to catch the signals.
     pub fn new() -> Result<LaunchStop, Error> {
-        if IDLE.get().is_none() {
+        if USE_DEFAULT_ACTION.get().is_none() {
             let idle = Arc::new(AtomicBool::new(false));
             for signal in [SIGINT, SIGTERM, SIGHUP] {
                 signal_hook::flag::register_conditional_default(signal, idle.clone()).map_err(Error::Signals)?;
             }
-            // Where another thread was faster, ours stays unset, and does nothing.
-            let _ = IDLE.set(idle);
+            // If another thread was faster, this flag remains unset and has no effect.
+            let _ = USE_DEFAULT_ACTION.set(idle);
         }
-        WATCHED.fetch_add(1, Ordering::SeqCst);
+        STOP_COUNT.fetch_add(1, Ordering::SeqCst);
         let mut stop = LaunchStop { flag: Arc::new(AtomicBool::new(false)), handlers: Vec::new() };
-        set_idle(false);
+        set_default_action(false);
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             stop.handlers.push(signal_hook::flag::register(signal, stop.flag.clone()).map_err(Error::Signals)?);
         }
         Ok(stop)
     }
 
-    /// Whether none did.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`]: one did.
+    /// Fails if a signal has asked this process to end.
     pub fn check(&self) -> Result<(), Error> {
         if self.flag.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
-fn set_idle(idle: bool) {
-    if let Some(known) = IDLE.get() {
+fn set_default_action(idle: bool) {
+    if let Some(known) = USE_DEFAULT_ACTION.get() {
         known.store(idle, Ordering::SeqCst);
     }
 }
@@ -188,8 +174,8 @@ fn set_idle(idle: bool) {
 impl Drop for LaunchStop {
     fn drop(&mut self) {
         self.handlers.drain(..).for_each(|id| _ = signal_hook::low_level::unregister(id));
-        if WATCHED.fetch_sub(1, Ordering::SeqCst) == 1 {
-            set_idle(true);
+        if STOP_COUNT.fetch_sub(1, Ordering::SeqCst) == 1 {
+            set_default_action(true);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tasks as processes of this machine: so many at a time, each in a process group of its own and on cores of its own, ended together.
+//! Tasks as processes of this machine, each in its own process group and pinned to a core, and ended together.
 
 use crate::alive::{ALIVE_VARIABLE, Alive};
 use crate::{Error, JobEvent, LaunchJob, LaunchStop, MEMORY_VARIABLE};
@@ -12,37 +12,36 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often running tasks are polled.
+/// Interval between checks of running tasks.
 const POLL_EVERY: Duration = Duration::from_millis(10);
-/// How long tasks have to end when they are asked to, before they are ended.
+/// Time that tasks get to end after SIGTERM before they are killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How tasks run here.
+/// Options of the local engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// Most tasks at a time, each on a core of its own while there are enough.
+    /// Maximum number of tasks at a time. Each is pinned to a core if there are enough.
     pub parallel: usize,
-    /// Bound on the address space of each process, in bytes.
+    /// Limit on the address space of each process, in bytes.
     pub memory: Option<u64>,
-    /// How often a task without a result is run again.
+    /// Number of times that a task without a result is retried.
     pub retries: u32,
 }
 
 impl Default for Local {
-    /// As many tasks at a time as there are cores, no bound, two retries.
+    /// As many tasks at a time as there are cores, no memory limit, two retries.
     fn default() -> Local {
         Local { parallel: std::thread::available_parallelism().map_or(1, usize::from), memory: None, retries: 2 }
     }
 }
 
-/// Runs a job.
 pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let alive = Alive::from_job(job)?;
     let cores = cores();
-    let pinned = local.parallel <= cores.len() && is_there("taskset");
+    let pinned = local.parallel <= cores.len() && is_installed("taskset");
     if !pinned {
         report(JobEvent::Note(
-            "tasks are not pinned to cores: there are more at a time than cores, or no taskset (package util-linux)".into(),
+            "tasks are not pinned to cores: more run at a time than there are cores, or taskset (package util-linux) is missing".into(),
         ));
     }
     let start = |task: usize, slot: usize| {
@@ -73,7 +72,7 @@ fn cores() -> Vec<usize> {
     list.split(',').filter_map(range).flatten().collect()
 }
 
-fn is_there(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
@@ -83,10 +82,10 @@ struct Running {
     child: Child,
 }
 
-/// Processes that are ended when this goes out of scope.
-struct All(Vec<Running>);
+/// Running tasks, which are ended when this is dropped.
+struct RunningTasks(Vec<Running>);
 
-impl Drop for All {
+impl Drop for RunningTasks {
     fn drop(&mut self) {
         let group = |running: &Running| Pid::from_raw(running.child.id() as i32);
         self.0.iter().for_each(|r| _ = killpg(group(r), Signal::SIGTERM));
@@ -95,14 +94,14 @@ impl Drop for All {
             sleep(POLL_EVERY);
         }
         for running in &mut self.0 {
-            // The group may have outlived its leader.
+            // The group may outlive its leader.
             let _ = killpg(group(running), Signal::SIGKILL);
             let _ = running.child.wait();
         }
     }
 }
 
-/// Runs a command for each task, some at a time; those without a result again.
+/// Runs a command for each task, `parallel` at a time, and retries tasks without a result.
 pub(crate) fn run_commands(
     job: &LaunchJob,
     parallel: usize,
@@ -114,7 +113,7 @@ pub(crate) fn run_commands(
     let mut attempts = vec![0; job.tasks.len()];
     let mut waiting: VecDeque<usize> = job.open().into();
     let mut free: Vec<usize> = (0..parallel.max(1)).rev().collect();
-    let mut running = All(Vec::new());
+    let mut running = RunningTasks(Vec::new());
     while !waiting.is_empty() || !running.0.is_empty() {
         stop.check()?;
         while let (Some(&task), Some(&slot)) = (waiting.front(), free.last()) {
@@ -125,7 +124,7 @@ pub(crate) fn run_commands(
             running.0.push(Running { task, slot, child });
         }
         sleep(POLL_EVERY);
-        for done in ended(job, &mut running)? {
+        for done in take_ended(job, &mut running)? {
             free.push(done.slot);
             if job.tasks[done.task].result.exists() {
                 report(JobEvent::Done(job.tasks.len() - job.open().len(), job.tasks.len()));
@@ -149,15 +148,15 @@ fn spawn(job: &LaunchJob, task: usize, mut command: Command) -> Result<Child, Er
     command.spawn().map_err(|source| Error::Tool { program, source, remedy: "install it" })
 }
 
-/// Takes out tasks that have ended. What one without a result has started is ended before the task runs again, or its
-/// like would run beside it.
-fn ended(job: &LaunchJob, running: &mut All) -> Result<Vec<Running>, Error> {
+/// Removes ended tasks from `running`. If a task has no result, everything it started is killed first, so that it does not run beside
+/// the next attempt.
+fn take_ended(job: &LaunchJob, running: &mut RunningTasks) -> Result<Vec<Running>, Error> {
     let failed = |source| Error::Tool { program: "sh".into(), source, remedy: "run it again" };
     let mut done = Vec::new();
     let mut at = 0;
     while at < running.0.len() {
         let Running { task, child, .. } = &mut running.0[at];
-        // Its state is read without reaping it: so no other process gets its number, nor that of its group.
+        // The state is read without reaping the process, so that neither its ID nor that of its group is reused yet.
         let process = Pid::from_raw(child.id() as i32);
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         if waitid(Id::Pid(process), flags).map_err(|e| failed(e.into()))? == WaitStatus::StillAlive {

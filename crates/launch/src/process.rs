@@ -1,4 +1,4 @@
-//! Processes that a command starts for its user: signals that are passed to them, how they end, and why one cannot be started.
+//! Processes that run on behalf of the user: forwarding of signals, exit statuses, and errors at the start.
 
 use crate::signals::ignored_signals;
 use crate::{Error, temporary};
@@ -13,30 +13,30 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 
-/// The exit status that stands for another process's end.
+/// The exit status that represents the ending of another process, as in a shell.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(number as u8)
 }
 
-/// A program that the user named could not be run: why, and what can be done.
+/// The error for a program named by the user that could not be run, with a remedy.
 pub fn not_run(program: impl AsRef<OsStr>, error: io::Error) -> Error {
     let name = program.as_ref().display();
     let remedy = match error.kind() {
         io::ErrorKind::NotFound => {
-            ": is the path right, and the interpreter there that it names in its first line? A name without a slash is sought in PATH"
+            ": check the path, and the interpreter in the program's first line. A name without a slash is searched for in PATH"
         }
-        io::ErrorKind::PermissionDenied => ": `chmod +x` makes a program of a file, where its file system allows programs",
-        io::ErrorKind::ArgumentListTooLong => ": give the arguments in a file, if the program reads them from one",
+        io::ErrorKind::PermissionDenied => ": make the file executable with `chmod +x`; its file system must not be mounted with noexec",
+        io::ErrorKind::ArgumentListTooLong => ": pass the arguments in a file, if the program can read them from one",
         _ if error.raw_os_error() == Some(8) => {
-            ": it is no program of this machine, and a script needs `#!` and an interpreter in its first line"
+            ": it is not a program for this machine. A script needs `#!` and an interpreter in its first line"
         }
         _ => "",
     };
     Error::NotRun { program: name.to_string(), error, remedy }
 }
 
-/// Runs a command to its end and hands on the signals that come to us meanwhile.
+/// Runs a command to its end, and forwards signals to it.
 pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     forwarding_signals(|begun| {
         let mut child: Child = command.spawn()?;
@@ -45,20 +45,20 @@ pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     })?
 }
 
-/// Takes the number of the process that gets our signals.
-pub struct BegunRun(Sender<u32>);
+/// A channel for the ID of the process that signals are forwarded to.
+pub struct ForwardingTarget(Sender<u32>);
 
-impl BegunRun {
-    /// It runs.
+impl ForwardingTarget {
+    /// Reports that the process has started.
     pub fn report(&self, process: u32) {
-        // The thread that listens ends after the process.
+        // If the listening thread has already ended, there is nothing to forward.
         let _ = self.0.send(process);
     }
 }
 
-/// Does something that begins a process, and meanwhile hands on to that process the signals that come to us.
-pub fn forwarding_signals<T>(work: impl FnOnce(BegunRun) -> T) -> io::Result<T> {
-    // For good: what came to both the process and us must not end us when the process has ended first.
+/// Calls `work`, which starts a process, and meanwhile forwards signals to that process.
+pub fn forwarding_signals<T>(work: impl FnOnce(ForwardingTarget) -> T) -> io::Result<T> {
+    // This is permanent: a signal sent to both processes must not end this one after the other has ended first.
     temporary::take_signals();
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
@@ -69,16 +69,16 @@ pub fn forwarding_signals<T>(work: impl FnOnce(BegunRun) -> T) -> io::Result<T> 
         let Ok(process) = process.recv() else { return };
         let process = Pid::from_raw(process as i32);
         for origin in signals.forever() {
-            // What the terminal sends (no process did) goes to the whole group, so the command has it already.
+            // Signals from the terminal, which have no sending process, go to the whole group, so the process gets them anyway.
             if origin.process.is_some()
                 && let Ok(signal) = Signal::try_from(origin.signal)
             {
-                // It may just have ended.
+                // The process may just have ended.
                 let _ = kill(process, signal);
             }
         }
     });
-    let result = work(BegunRun(sender));
+    let result = work(ForwardingTarget(sender));
     handle.close();
     let _ = forwarder.join();
     Ok(result)
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_run_is_named_with_a_remedy() {
+    fn program_that_cannot_run_is_reported_with_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("text");
         std::fs::write(&file, "text").unwrap();

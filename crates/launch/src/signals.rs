@@ -1,8 +1,8 @@
-//! What the kernel knows of this process's signals.
+//! The signal state of this process.
 
 use std::fs;
 
-/// Signals that the caller wants ignored (`nohup`): a handler here would have the command not ignore them.
+/// The signals that this process ignores, as under `nohup`. A handler for them would make child processes stop ignoring them.
 pub fn ignored_signals() -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).and_then(|m| u64::from_str_radix(m.trim(), 16).ok()).unwrap_or(0);

@@ -1,10 +1,9 @@
-//! Tasks as a job array of a Slurm cluster whose machines all see the job's folder.
+//! Tasks as a job array of a Slurm cluster, all of whose machines share the job's folder.
 //!
-//! Slurm puts tasks of a lost node back into its queue (`--requeue`). Whether a task is done is known by its result
-//! alone; what ends without one is submitted again, a few times. The queue is polled: `sbatch --wait` looks ever more
-//! rarely.
+//! Slurm requeues tasks of lost nodes (`--requeue`). A task is done only if its result exists; tasks that end without one are submitted
+//! again. The queue is polled here, since `sbatch --wait` polls less and less often.
 
-use crate::script::quoted;
+use crate::script::shell_quoted;
 use crate::{Error, JobEvent, LaunchJob, LaunchStop};
 use std::ffi::OsString;
 use std::fs;
@@ -14,21 +13,21 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often signals are polled while waiting.
+/// Interval between checks for signals.
 const POLL_EVERY: Duration = Duration::from_millis(100);
-/// How much later than the end of its task a result may be seen.
-const LATE: Duration = Duration::from_secs(3);
-/// How often the queue may fail to answer, one time after the other, before that is an error.
-const MOST_SILENCE: u32 = 60;
+/// Maximum delay with which results of other machines become visible.
+const MAX_RESULT_DELAY: Duration = Duration::from_secs(3);
+/// Number of consecutive failed queries of the queue that are an error.
+const MAX_FAILED_QUERIES: u32 = 60;
 
-/// How a job is submitted.
+/// Options of the Slurm engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slurm {
-    /// More options of `sbatch`.
+    /// Additional options of `sbatch`.
     pub options: Vec<String>,
-    /// Time between two polls of the queue.
+    /// Interval between queries of the queue.
     pub poll: Duration,
-    /// How often what ended without a result is submitted again.
+    /// Number of times that tasks without a result are submitted again.
     pub retries: u32,
 }
 
@@ -38,7 +37,7 @@ impl Default for Slurm {
     }
 }
 
-/// A submitted array; cancelled when this goes out of scope while it is not done.
+/// A submitted array. Dropping this cancels the array unless it is done.
 struct Submitted {
     id: String,
     done: bool,
@@ -52,7 +51,6 @@ impl Drop for Submitted {
     }
 }
 
-/// Runs a job.
 pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=slurm.retries {
@@ -75,8 +73,8 @@ pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &LaunchStop, report: &mu
 fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, Error> {
     let path: PathBuf = job.folder.join("slurm.sh");
     let mut text = b"#!/bin/sh\nexec sh ".to_vec();
-    text.extend(quoted(job.folder.as_os_str()));
-    // Not the script that asks for any launcher's number: a job that submits jobs has such numbers of its own.
+    text.extend(shell_quoted(job.folder.as_os_str()));
+    // `each.sh` would not do here: if this job was submitted by another job, it may inherit other launchers' numbers.
     text.extend(b"/task-\"$SLURM_ARRAY_TASK_ID\".sh\n");
     fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
     let array: Vec<String> = open.iter().map(usize::to_string).collect();
@@ -86,36 +84,36 @@ fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, E
     let output = command.output().map_err(|source| Error::Tool {
         program: "sbatch".into(),
         source,
-        remedy: "run this where jobs can be submitted (package slurm-client)",
+        remedy: "run this where Slurm jobs can be submitted (package slurm-client)",
     })?;
     if !output.status.success() {
-        return Err(refused("sbatch", &output));
+        return Err(refused_by("sbatch", &output));
     }
-    // `ID`, or `ID;CLUSTER`.
+    // The output is `ID` or `ID;CLUSTER`.
     let id = String::from_utf8_lossy(&output.stdout).trim().split(';').next().unwrap_or_default().to_owned();
     Ok(Submitted { id, done: false })
 }
 
-/// Where tasks print to; `%` means something to Slurm.
+/// The pattern of log files. Slurm expands `%`, so percent signs in the path are escaped.
 fn pattern_of_logs(job: &LaunchJob) -> OsString {
     let folder = job.folder.as_os_str().as_bytes().iter().flat_map(|b| if *b == b'%' { vec![b'%'; 2] } else { vec![*b] });
     OsString::from_vec(folder.chain(*b"/task-%a.log").collect())
 }
 
-fn refused(program: &str, output: &Output) -> Error {
+fn refused_by(program: &str, output: &Output) -> Error {
     Error::Refused { program: program.into(), message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }
 }
 
-/// Waits until the queue has nothing of the array any more.
+/// Waits until no task of the array is left in the queue.
 fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<(), Error> {
-    let (mut known, mut silent) = (usize::MAX, 0);
+    let (mut known, mut failed_queries) = (usize::MAX, 0);
     loop {
         let mut left = slurm.poll;
         while !left.is_zero() {
             stop.check()?;
-            let nap = left.min(POLL_EVERY);
-            sleep(nap);
-            left -= nap;
+            let pause = left.min(POLL_EVERY);
+            sleep(pause);
+            left -= pause;
         }
         let done = job.tasks.len() - job.open().len();
         if done != known {
@@ -123,11 +121,11 @@ fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &LaunchStop
             known = done;
         }
         match queued(&submitted.id) {
-            Ok(true) => silent = 0,
+            Ok(true) => failed_queries = 0,
             Ok(false) => return wait_for_files(job, stop),
             Err(error) => {
-                silent += 1;
-                if silent >= MOST_SILENCE {
+                failed_queries += 1;
+                if failed_queries >= MAX_FAILED_QUERIES {
                     return Err(error);
                 }
             }
@@ -135,9 +133,9 @@ fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &LaunchStop
     }
 }
 
-/// Results of other machines may be seen a little late.
+/// Waits for results that become visible late because another machine wrote them.
 fn wait_for_files(job: &LaunchJob, stop: &LaunchStop) -> Result<(), Error> {
-    let mut left = LATE;
+    let mut left = MAX_RESULT_DELAY;
     while !job.open().is_empty() && !left.is_zero() {
         stop.check()?;
         sleep(POLL_EVERY);
@@ -146,15 +144,15 @@ fn wait_for_files(job: &LaunchJob, stop: &LaunchStop) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether anything of a job is waiting or running.
+/// Whether any task of a job is pending or running.
 fn queued(id: &str) -> Result<bool, Error> {
     let output = Command::new("squeue").args(["-h", "-r", "-o", "%i", "-j", id]).output();
-    let output = output.map_err(|source| Error::Tool { program: "squeue".into(), source, remedy: "install package slurm-client" })?;
+    let output = output.map_err(|source| Error::Tool { program: "squeue".into(), source, remedy: "install the package slurm-client" })?;
     let text = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(!output.stdout.trim_ascii().is_empty()),
-        // It was done long ago.
+        // The job ended long ago.
         false if text.contains("Invalid job id") => Ok(false),
-        false => Err(refused("squeue", &output)),
+        false => Err(refused_by("squeue", &output)),
     }
 }

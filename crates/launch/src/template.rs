@@ -1,46 +1,44 @@
-//! Tasks by any command that runs a script elsewhere: `ssh`, `mpirun`, a batch system of one's own.
+//! Tasks by any command that runs a script elsewhere: `ssh`, `mpirun`, another batch system.
 //!
-//! Placeholders of the command line, each already a word of the shell: `{script}` (a task's script), `{index}` (its
-//! number, from 0), `{folder}` (the job's folder), `{count}` (number of tasks), `{each}` (a script that runs the task
-//! whose number an MPI launcher gives it). With `{script}` or `{index}` the command is run once for each task, without
-//! once for all.
+//! The command line may contain these placeholders, which are replaced by shell words: `{script}` (a task's script), `{index}` (its number,
+//! from 0), `{folder}` (the job's folder), `{count}` (the number of tasks), `{each}` (a script that runs the task with the number that an
+//! MPI launcher assigns). With `{script}` or `{index}`, the command runs once per task, otherwise once for all tasks.
 
 use crate::local::run_commands;
-use crate::script::quoted_word;
+use crate::script::shell_word;
 use crate::{Error, JobEvent, LaunchJob, LaunchStop};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 
-/// A command line of the shell.
+/// Options of the template engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// The command line.
+    /// The command line for the shell.
     pub line: String,
-    /// Most tasks at a time.
+    /// Maximum number of tasks at a time.
     pub parallel: usize,
-    /// How often a task without a result is run again.
+    /// Number of times that a task without a result is retried.
     pub retries: u32,
 }
 
-/// Runs a job.
 pub(crate) fn run(job: &LaunchJob, template: &Template, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
-    let one_by_one = template.line.contains("{script}") || template.line.contains("{index}");
-    if !one_by_one && !template.line.contains("{each}") {
+    let runs_per_task = template.line.contains("{script}") || template.line.contains("{index}");
+    if !runs_per_task && !template.line.contains("{each}") {
         return Err(Error::NoPlaceholder(template.line.clone()));
     }
     let start = |task: usize, _: usize| {
         let mut command = Command::new("sh");
-        command.arg("-c").arg(filled(job, &template.line, task));
+        command.arg("-c").arg(expand(job, &template.line, task));
         command
     };
-    if one_by_one {
+    if runs_per_task {
         return run_commands(job, template.parallel, template.retries, &start, stop, report);
     }
     run_all_at_once(job, template, &start, stop, report)
 }
 
-/// Runs a command that runs all tasks, again while results are missing. It prints to the first task's log, which is the others', too.
+/// Runs a command that runs all tasks, and repeats it while results are missing. All tasks share the log of the first one.
 fn run_all_at_once(
     job: &LaunchJob,
     template: &Template,
@@ -60,20 +58,20 @@ fn run_all_at_once(
         }
         let one = LaunchJob { tasks: vec![job.tasks[first].clone()], ..job.clone() };
         match run_commands(&one, 1, 0, start, stop, report) {
-            // It is checked again, and reported in the end.
+            // Results are checked again at the end.
             Ok(_) | Err(Error::Failed { .. }) => {}
             Err(error) => return Err(error),
         }
         for task in job.open().into_iter().filter(|task| *task != 0) {
-            // None if it was linked in an earlier round.
+            // This fails if the log was linked in an earlier round.
             let _ = std::fs::hard_link(job.log(0), job.log(task));
         }
     }
     Ok(attempts)
 }
 
-fn filled(job: &LaunchJob, line: &str, task: usize) -> OsString {
-    let word = |path: std::path::PathBuf| quoted_word(path.as_os_str()).into_vec();
+fn expand(job: &LaunchJob, line: &str, task: usize) -> OsString {
+    let word = |path: std::path::PathBuf| shell_word(path.as_os_str()).into_vec();
     let values: [(&str, Vec<u8>); 5] = [
         ("{script}", word(job.script(task))),
         ("{index}", task.to_string().into_bytes()),

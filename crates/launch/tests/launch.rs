@@ -1,4 +1,4 @@
-//! Jobs of small shell commands: results, retries, duplicates, words that a shell would change, and what is ended.
+//! Jobs of small shell commands: results, retries, duplicates, quoting, and ending of tasks.
 
 use std::ffi::OsString;
 use std::fs;
@@ -31,7 +31,7 @@ fn result(folder: &Path, at: usize) -> String {
 }
 
 #[test]
-fn commands_run_with_their_arguments_input_and_environment_and_are_run_again() {
+fn task_gets_arguments_input_and_environment_and_is_retried() {
     let folder = tempfile::tempdir().unwrap();
     let write = "printf '%s|' \"$@\" \"$WORD\" > \"$LAUNCH_RESULT\"; cat >> \"$LAUNCH_RESULT\"";
     let second = "test -e tried && echo again > \"$LAUNCH_RESULT\" && exit 0; touch tried; exit 1";
@@ -43,12 +43,12 @@ fn commands_run_with_their_arguments_input_and_environment_and_are_run_again() {
     assert_eq!((attempts, retried), (vec![1, 2], vec![JobEvent::Retried(1)]));
     assert_eq!(result(folder.path(), 0), "a b|'*'|$x||it's $HOME|input");
     assert_eq!(result(folder.path(), 1), "again\n");
-    // Results that are there are not computed again.
+    // Existing results are not computed again.
     assert_eq!(run(&job, &local(), &mut |_| {}).unwrap(), [0, 0]);
 }
 
 #[test]
-fn tasks_without_a_result_are_errors_and_end_the_others() {
+fn task_without_result_is_an_error_and_ends_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path(), &[&["sh", "-c", "sleep 600 & sleep 600"], &["sh", "-c", "echo no luck >&2; exit 3"]]);
     let begun = Instant::now();
@@ -60,9 +60,9 @@ fn tasks_without_a_result_are_errors_and_end_the_others() {
 }
 
 #[test]
-fn what_a_failed_task_left_running_is_ended_before_it_runs_again() {
+fn leftover_processes_of_failed_task_are_killed_before_retry() {
     let folder = tempfile::tempdir().unwrap();
-    // The first attempt leaves a process behind; the second finds out whether it still runs.
+    // The first attempt leaves a process running; the second finds out whether it still runs.
     let command = "if ! test -e left; then sleep 600 & echo $! > left; exit 1; fi; n=0
         while grep -qs 'State:.*(sleeping)' /proc/$(cat left)/status; do n=$((n + 1)); test $n -lt 20 || exit 1; sleep 0.1; done
         echo alone > \"$LAUNCH_RESULT\"";
@@ -72,7 +72,7 @@ fn what_a_failed_task_left_running_is_ended_before_it_runs_again() {
 }
 
 #[test]
-fn a_second_result_must_equal_the_first() {
+fn second_result_must_equal_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path(), &[&["sh", "-c", "cat number > \"$LAUNCH_RESULT\""]]);
     let twice = Engine::Template(Template {
@@ -94,7 +94,7 @@ fn a_second_result_must_equal_the_first() {
 }
 
 #[test]
-fn templates_name_scripts_and_launchers_give_numbers() {
+fn templates_expand_placeholders_and_launchers_assign_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let write = ["sh", "-c", "echo $PLACE > \"$LAUNCH_RESULT\""];
     let template = |line: &str| Engine::Template(Template { line: line.into(), parallel: 2, retries: 0 });
@@ -110,7 +110,7 @@ fn templates_name_scripts_and_launchers_give_numbers() {
 }
 
 #[test]
-fn memory_is_bounded() {
+fn memory_limit_is_applied() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path(), &[&["sh", "-c", "ulimit -v > \"$LAUNCH_RESULT\""]]);
     run(&job, &Engine::Local(Local { memory: Some(1 << 30), ..Local::default() }), &mut |_| {}).unwrap();
@@ -118,7 +118,7 @@ fn memory_is_bounded() {
 }
 
 #[test]
-fn manifests_have_an_index_for_each_task() {
+fn manifest_has_an_index_per_task() {
     let job = job(Path::new("/shared"), &[&["true"], &["true"]]);
     let kubernetes = Kubernetes { image: "tools:1".into(), claim: "data".into(), mount: "/shared".into(), retries: 3 };
     let text = kubernetes::manifest(&job, &kubernetes);
@@ -133,9 +133,9 @@ fn manifests_have_an_index_for_each_task() {
     }
 }
 
-/// What pods do is played: the command of the manifest for each index, in another order, one of them killed the first time.
+/// Plays the part of Kubernetes: runs the manifest's command for each index, in reverse order, one of them killed the first time.
 #[test]
-fn commands_of_a_manifest_make_the_results_that_are_waited_for() {
+fn commands_of_manifest_produce_the_results() {
     let folder = tempfile::tempdir().unwrap();
     let write = ["sh", "-c", "test -e tried || { touch tried; kill -9 $$; }; echo $WORD $JOB_COMPLETION_INDEX > \"$LAUNCH_RESULT\""];
     let job = job(folder.path(), &[&write, &write, &write]);

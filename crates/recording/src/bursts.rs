@@ -1,15 +1,10 @@
-//! Bursts: switching the counting of programs of the sample tier on and off from outside, and noting for how long it was on.
+//! Bursts: switching the counting of running `--sample` programs on and off from outside, and measuring how long it was on.
 //!
-//! The switch is a byte in a program's raw file, which the program has mapped ([`Switch`]); so nothing is put into the
-//! program, and it is not stopped. Pauses between bursts are of random length, lest they keep step with what the
-//! program does. Between bursts, as often as the cost of it allows, the counts are read: what was seen in a burst says how much
-//! counting slowed it down, and how counts vary over the run says how far estimates can be trusted.
-//!
-//! The part of a program's time that was counted is measured in its own processor time ([`ProcessorTime`]), so that a program that waits
-//! for a processor is neither counted nor missed meanwhile; in wall time where the system forbids that. What bursts lose follows from
-//! their lengths: about a quarter of the time they are [`STRETCH`] times longer than asked for, and as much rarer.
-//!
-//! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
+//! The switch is a byte in the program's mapped raw file ([`Switch`]), so nothing is injected into the program, and it is not stopped.
+//! Pauses between bursts have random length, so as not to resonate with the program. Counts are read in between, as often as the cost
+//! allows, to estimate how much counting slows the program down and how accurate the estimates are. Time is processor time of the program
+//! ([`ProcessorTime`]), or wall time where the system forbids that. To estimate what bursts lose, some are [`STRETCH_FACTOR`] times longer.
+//! If a recorder is killed, the next one turns the switch off.
 
 use crate::processor_time::ProcessorTime;
 use crate::waiting::Waiting;
@@ -23,49 +18,46 @@ use trodden_profile::sampling::{SampledClock, SwitchedOn};
 use trodden_profile::{ProfileError, RawProfile, Readings, Sampled, Switch, raw_files};
 use trodden_text::words::plural;
 
-/// While no image with a switch is there, how often one is searched for.
-const SEARCH: Duration = Duration::from_millis(2);
+/// Interval between searches for the first image with a switch.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Once there is one, how often more are searched for.
-const SEARCH_FOR_MORE: Duration = Duration::from_millis(50);
+/// Interval between searches for further images.
+const SEARCH_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Counts are read as often as possible, but so many times the processor time of a reading must pass before the next.
+/// Minimum pause between readings of the counts, as a multiple of a reading's processor time.
 const PAUSE_PER_READING: u32 = 60;
 
-/// So many times longer some bursts are.
-const STRETCH: u32 = 4;
+/// Factor by which stretched bursts and pauses are longer.
+const STRETCH_FACTOR: u32 = 4;
 
-/// The part of all time in which they are.
-const STRETCHED: f64 = 0.25;
+/// Fraction of the time in which bursts are stretched.
+const STRETCHED_FRACTION: f64 = 0.25;
 
-/// When programs of the sample tier count.
+/// When `--sample` programs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
-    /// How long a burst is.
+    /// Length of a burst.
     pub burst: Duration,
-    /// From the beginning of one burst to that of the next, on average.
+    /// Mean time from the start of one burst to the start of the next.
     pub every: Duration,
 }
 
-/// Where raw files are; in folders, more may come.
+/// The raw files of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct BurstFiles {
-    /// Files by name.
+    /// Individual files.
     pub single: Vec<PathBuf>,
-    /// Folders, all of whose raw files count.
+    /// Folders, whose raw files all belong to the recording, including later ones.
     pub folders: Vec<PathBuf>,
 }
 
 impl BurstFiles {
-    /// The files of a folder.
+    /// All present and future raw files of a folder.
     pub fn from_folder(folder: &Path) -> BurstFiles {
         BurstFiles { single: Vec::new(), folders: vec![folder.to_owned()] }
     }
 
-    /// The files that are there now.
-    ///
-    /// # Errors
-    /// A folder cannot be read.
+    /// The files that exist now.
     pub fn list(&self) -> Result<Vec<PathBuf>> {
         let mut all = self.single.clone();
         for folder in &self.folders {
@@ -75,20 +67,20 @@ impl BurstFiles {
     }
 }
 
-/// Bursts under way, in a thread of their own.
+/// A thread that performs bursts.
 #[derive(Debug)]
-pub struct Bursting {
+pub struct BurstThread {
     stop: Sender<()>,
     thread: JoinHandle<Option<Sampled>>,
 }
 
-impl Bursting {
-    /// Begins as soon as there is an image with a switch.
+impl BurstThread {
+    /// Starts a thread that begins with bursts once there is an image with a switch.
     ///
     /// # Errors
-    /// The times contradict each other.
-    pub fn start(files: BurstFiles, bursts: Bursts) -> Result<Bursting> {
-        ensure!(bursts.burst <= bursts.every, "a burst is longer than the time from one to the next: give --every at least --burst");
+    /// A burst would be longer than the time from one to the next.
+    pub fn start(files: BurstFiles, bursts: Bursts) -> Result<BurstThread> {
+        ensure!(bursts.burst <= bursts.every, "a burst is longer than the time from one to the next: raise --every or lower --burst");
         let (stop, stopped) = channel();
         let controller = BurstController {
             files,
@@ -109,12 +101,12 @@ impl Bursting {
             processor_at_reading: 0,
             late: 0.0,
         };
-        Ok(Bursting { stop, thread: std::thread::spawn(move || controller.run()) })
+        Ok(BurstThread { stop, thread: std::thread::spawn(move || controller.run()) })
     }
 
-    /// Turns all switches off; `None` if there was none.
+    /// Turns all switches off and returns what was measured; `None` if there were no switches.
     pub fn stop(self) -> Option<Sampled> {
-        // From now on, no thread waits for anything.
+        // This wakes up the thread if it is sleeping.
         drop(self.stop);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -124,35 +116,34 @@ struct BurstController {
     files: BurstFiles,
     bursts: Bursts,
     stopped: Receiver<()>,
-    /// By file; `None` for images without one.
+    /// Switches by raw file; `None` for images without one.
     switches: BTreeMap<PathBuf, Option<Switch>>,
     readings: Readings,
     reading_took: Duration,
     random: Random,
     on: SwitchedOn,
-    /// The same since the counts were read.
+    /// The part of `on` since the last reading of the counts.
     since: SwitchedOn,
-    /// How many times longer bursts and pauses are until the counts are read again.
+    /// Factor by which bursts and pauses are longer until the next reading.
     stretch: u32,
-    /// Nanoseconds that the switch was to be on.
+    /// Total intended length of bursts, in nanoseconds.
     asked_ns: u64,
     processor: ProcessorTime,
-    /// Whether the recording goes by processor time: decided once, since times of two clocks cannot be added.
+    /// Whether time is processor time. This is decided once, since times of different clocks cannot be added.
     by_processor: bool,
     waiting: Waiting,
     last_reading: Instant,
-    /// Processor time at the last reading.
     processor_at_reading: u64,
-    /// By how much bursts end late, in seconds.
+    /// Estimated delay with which bursts end, in seconds.
     late: f64,
 }
 
 impl BurstController {
     fn run(mut self) -> Option<Sampled> {
-        // Bursts are about as short as the system's usual tolerance for timers; without this, they are longer than asked for.
+        // The default timer slack is as long as a short burst, and would prolong bursts.
         let _ = nix::sys::prctl::set_timerslack(1);
         while !self.find() {
-            if self.wait(SEARCH) {
+            if self.wait(SEARCH_INTERVAL) {
                 self.find();
                 break;
             }
@@ -161,11 +152,11 @@ impl BurstController {
         let began = Instant::now();
         let mut last_search = began;
         self.last_reading = began;
-        // Anywhere within the first period, so that no part of it is seen less.
+        // The first burst begins anywhere in the first period, so that every part of the run is equally likely to be counted.
         let is_always_on = self.bursts.burst == self.bursts.every;
         let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.every.mul_f64(self.random.next()) };
         while !self.wait(pause) {
-            if last_search.elapsed() >= SEARCH_FOR_MORE {
+            if last_search.elapsed() >= SEARCH_AGAIN_INTERVAL {
                 self.find();
                 last_search = Instant::now();
             }
@@ -174,7 +165,7 @@ impl BurstController {
             }
             if self.last_reading.elapsed() >= self.reading_took * PAUSE_PER_READING * self.readings.stride() {
                 self.read();
-                self.stretch = if self.random.next() < STRETCHED { STRETCH } else { 1 };
+                self.stretch = if self.random.next() < STRETCHED_FRACTION { STRETCH_FACTOR } else { 1 };
             }
             pause = ((self.bursts.every - self.bursts.burst) * self.stretch).mul_f64(0.5 + self.random.next());
         }
@@ -195,8 +186,7 @@ impl BurstController {
         })
     }
 
-    /// Looks for images that have appeared; whether there is any with a switch. Whatever cannot be opened is reported
-    /// when the profile is made.
+    /// Looks for new images. Returns whether any image has a switch. Files that cannot be opened are reported with the profile.
     fn find(&mut self) -> bool {
         for file in self.files.list().unwrap_or_default() {
             if !self.switches.contains_key(&file)
@@ -209,30 +199,30 @@ impl BurstController {
         self.switches.values().any(Option::is_some)
     }
 
-    /// Processor time of the programs, if the recording goes by that.
+    /// Processor time of the programs in nanoseconds, if the recording uses it.
     fn processor_time(&mut self) -> Option<u64> {
         self.by_processor.then(|| self.processor.now()).flatten()
     }
 
-    /// One burst; whether it was the last.
+    /// Performs a burst. Returns whether it was the last one.
     fn burst(&mut self) -> bool {
         let asked = self.bursts.burst * self.stretch;
         let processor = self.processor_time();
         let began = Instant::now();
         self.set_switches(true);
         let last = self.wait(asked.saturating_sub(Duration::from_secs_f64(self.late)));
-        // Both readings of the clock come just before the switch is turned. What passes between a reading and the switch, be it only that
-        // the recorder has to wait for a processor, is missing at the beginning, is too much at the end, and cancels out on average.
+        // Each reading of the clock comes just before the switch is turned. The time between the two is lost at the beginning and added at
+        // the end, so it cancels out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
-        // Without pauses it stays on.
+        // Without pauses, the switch stays on.
         if self.bursts.burst < self.bursts.every || last {
             self.set_switches(false);
         }
         let took = began.elapsed();
-        // By how much a burst is late does not go by its length.
+        // The delay does not depend on the length of the burst.
         self.late = lateness(self.late, self.bursts.burst, (took + self.bursts.burst).saturating_sub(asked));
         let burst = match processor {
-            // One that found the program waiting is none.
+            // A burst during which the program did not run does not count.
             Some((before, after)) => SwitchedOn { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
             None => SwitchedOn { ns: took.as_nanos() as u64, bursts: 1 },
         };
@@ -244,7 +234,7 @@ impl BurstController {
 
     fn set_switches(&self, on: bool) {
         for switch in self.switches.values().flatten() {
-            // A disk that is full does not matter: the page is there.
+            // The page is resident, so a full disk does not matter.
             let _ = switch.set(on);
         }
     }
@@ -252,7 +242,7 @@ impl BurstController {
     fn read(&mut self) {
         let began = processor_time_of_thread();
         let with_switch: Vec<PathBuf> = self.switches.iter().filter(|(_, s)| s.is_some()).map(|(f, _)| f.clone()).collect();
-        // What cannot be read now is reported when the profile is made.
+        // A file that cannot be read now is reported with the profile.
         if let Ok(raws) = read(&with_switch) {
             let since = std::mem::take(&mut self.since);
             let passed_ns = match self.processor_time() {
@@ -266,33 +256,31 @@ impl BurstController {
         self.reading_took = processor_time_of_thread().saturating_sub(began);
     }
 
-    /// Whether to stop, after that time or at once.
+    /// Waits for the given time. Returns `true` as soon as the recording is stopped.
     fn wait(&self, time: Duration) -> bool {
         !matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
 }
 
-/// By how many seconds the next burst is to be ended early, after one that took so long: bursts last as long as asked
-/// for on average, though a sleeping thread wakes up late, in a virtual machine by as much as a short burst is long.
+/// Updates the estimate, in seconds, of how late bursts end. A sleeping thread wakes up late, on virtual machines by as much as the length
+/// of a short burst; ending bursts early by the estimate makes their mean length right.
 fn lateness(before: f64, asked: Duration, took: Duration) -> f64 {
     const SHARE: f64 = 1.0 / 8.0;
-    // One that was held up for long says nothing of the next.
+    // A single long delay says nothing about the next burst.
     let late = (took.as_secs_f64() - asked.as_secs_f64()).min(asked.as_secs_f64());
     (before + late * SHARE).clamp(0.0, asked.as_secs_f64())
 }
 
-/// Processor time of the calling thread.
 fn processor_time_of_thread() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// Reports how a run was sampled.
+/// Reports for how much of a run programs counted.
 pub fn report(sampling: &Sampled) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
     log::info!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
 }
 
-/// Pseudo-random numbers, for pauses that keep no step with anything (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -301,7 +289,7 @@ impl Random {
         Random((now ^ u64::from(std::process::id()) << 32) | 1)
     }
 
-    /// From 0 to 1.
+    /// A number between 0 (inclusive) and 1 (exclusive).
     fn next(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -310,10 +298,7 @@ impl Random {
     }
 }
 
-/// Reads raw files; those that are not set up yet have no counts.
-///
-/// # Errors
-/// One cannot be read.
+/// Reads raw files, skipping those that are not initialised yet.
 pub fn read(files: &[PathBuf]) -> Result<Vec<RawProfile>> {
     let mut raws = Vec::new();
     for file in files {
@@ -332,7 +317,7 @@ mod tests {
 
     const ASKED: Duration = Duration::from_micros(50);
 
-    /// Mean length of bursts that sleep `overhead` longer than they mean to.
+    /// Mean length of bursts that end `overhead` too late.
     fn mean_of_bursts(overhead: Duration) -> Duration {
         let (mut late, mut sum) = (0.0, Duration::ZERO);
         for _ in 0..1000 {
@@ -344,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_last_as_long_as_asked_for() {
+    fn mean_burst_length_is_as_requested() {
         for overhead in [0, 1, 20, 49] {
             let mean = mean_of_bursts(Duration::from_micros(overhead));
             assert!(mean >= ASKED && mean < ASKED + Duration::from_micros(2), "{overhead} us late: {mean:?}");
@@ -352,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn bursts_that_cannot_be_short_are_as_short_as_can_be() {
+    fn bursts_shorter_than_the_delay_are_as_short_as_possible() {
         let overhead = Duration::from_micros(80);
         let mean = mean_of_bursts(overhead);
         assert!(mean >= overhead && mean < overhead + Duration::from_micros(2), "{mean:?}");
     }
 
     #[test]
-    fn what_held_one_burst_up_is_forgotten_soon() {
+    fn single_long_delay_is_soon_forgotten() {
         let mut late = lateness(0.0, ASKED, Duration::from_secs(1));
         for _ in 0..20 {
             late = lateness(late, ASKED, ASKED.saturating_sub(Duration::from_secs_f64(late)));

@@ -1,19 +1,9 @@
-//! Recording: runs of programs that trodden instrumented, from the command to the stored profile.
+//! Recording runs of instrumented programs, from the command to the stored profile.
 //!
-//! | file | what |
-//! |---|---|
-//! | `record.rs` | one run of a command, whose processes count together; trials and trainings |
-//! | `programs.rs` | each program that a command runs as a run of its own |
-//! | `bursts.rs`, `processor_time.rs`, `waiting.rs` | counting in bursts: switches, clocks, estimates |
-//! | `sample.rs` | bursts of programs that run already |
-//! | `streams/` | sequences of paths and calls: whole programs, flight recorders, where logs are kept |
-//! | `branches.rs`, `import.rs` | branches that hardware recorded |
-//! | `copies/` | copies of a program that count a part of its paths each |
-//! | `suite/` | tests, each as a run: commands, ctest, test binaries of Rust |
-//! | `destination.rs`, `folder.rs` | where profiles go; folders of raw counts |
-//! | `runs.rs`, `surroundings.rs` | what all share; what the caller gives |
-//!
-//! Nothing is printed, and no environment is read: messages go to `log`, everything else comes as a value ([`Surroundings`]).
+//! `record` records one run, `programs` each program that a command runs, `suite` tests, and `sample` running programs, all with counts
+//! (in `bursts` for `--sample` programs); `streams` records sequences of paths, `branches` and `import` use branches that hardware
+//! recorded, and `copies` runs copies that share the counting. Nothing is printed and no environment is read: messages go to `log`, and
+//! everything else is a value ([`Surroundings`]).
 #![forbid(unsafe_code)]
 
 pub mod branches;
@@ -33,9 +23,9 @@ mod surroundings;
 mod waiting;
 
 pub use bursts::Bursts;
-pub use destination::{Destination, Lacking, deliver, nothing_counted};
+pub use destination::{Delivered, Destination, deliver, nothing_counted};
 pub use folder::{RunFolder, is_in_use, run_folder};
 pub use runs::{
-    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, circumstances, command, cpu_time, ending, exit_code_with, host, one_run, pattern,
+    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, ending, exit_code_with, host, one_run, pattern, run_metadata,
 };
 pub use surroundings::Surroundings;

@@ -1,28 +1,27 @@
-//! Processor time of programs that are sampled, exact also while they run.
+//! Processor time of sampled programs, exact even while they run.
 //!
-//! The kernel's `cpu-clock` of another process advances with the clock tick only, which is longer than a burst. A software event of
-//! perf_event_open(2), the task clock, is brought up to date when it is read. It takes no privilege where `kernel.perf_event_paranoid` is
-//! 2 or less.
+//! The CPU clock of another process advances only with the timer tick, which is longer than a burst. The task clock, a software event of
+//! perf_event_open(2), is updated when it is read. It needs no privilege if `kernel.perf_event_paranoid` is 2 or less.
 
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The task clocks of some processes, with the threads and processes that they make.
+/// The task clocks of some processes, including threads and processes that they create.
 #[derive(Debug, Default)]
 pub struct ProcessorTime {
     processes: BTreeSet<u64>,
     clocks: Vec<(u64, Counter)>,
-    /// Nanoseconds of clocks that are closed.
+    /// Total of the clocks that were closed, in nanoseconds.
     ended_ns: u64,
 }
 
-/// From this number of clocks on, those of processes that have ended are closed: a program has 1,024 descriptors by default.
+/// Number of clocks above which those of ended processes are closed. The default limit on file descriptors is 1,024.
 const MAX_IDLE_CLOCKS: usize = 128;
 
 impl ProcessorTime {
-    /// Measures a process from now on, unless that or one of its parents is measured already. Where the system refuses it, nothing is.
+    /// Measures a process from now on, unless it or one of its ancestors is measured already. Does nothing if the system forbids it.
     pub fn add(&mut self, process: u64) {
         if self.processes.contains(&process) || self.includes_parent_of(process) {
             return;
@@ -47,12 +46,12 @@ impl ProcessorTime {
         }
     }
 
-    /// Whether a clock includes the process because one of the processes that led to it is measured.
+    /// Whether the clock of an ancestor includes a process.
     fn includes_parent_of(&self, process: u64) -> bool {
         std::iter::successors(parent(process), |process| parent(*process)).any(|parent| self.processes.contains(&parent))
     }
 
-    /// Nanoseconds that the processes have executed since they were added; `None` if the system lets none be measured.
+    /// Processor time of the processes since they were added, in nanoseconds. `None` if none can be measured.
     pub fn now(&mut self) -> Option<u64> {
         if self.clocks.is_empty() && self.ended_ns == 0 {
             return None;
@@ -62,7 +61,7 @@ impl ProcessorTime {
     }
 }
 
-/// The parent of a process; `None` if it has ended, or has none.
+/// The parent of a process; `None` if the process has ended or has no parent.
 fn parent(process: u64) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok().filter(|parent| *parent > 0)
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_of_a_running_process_is_exact() {
+    fn time_of_running_process_is_exact() {
         let mut time = ProcessorTime::default();
         assert_eq!(time.now(), None);
         time.add(std::process::id().into());

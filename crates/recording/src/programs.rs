@@ -1,16 +1,15 @@
-//! Each program that a command runs, recorded as a run of its own.
+//! Records each program that a command runs as a run of its own.
 //!
-//! Each process has raw files of its own, named by its number. Processes are followed (`trodden_trace`), so that it is
-//! known which of them are one program, how it was called and how it ended, and so that a process's files are kept
-//! as soon as it has left its program: its number may be given again. What has ended is stored while the command goes
-//! on. If sequences are wanted, they write streams: a thread takes what they write, and makes the logs of a program when it has ended.
+//! Raw files are named by process ID. Processes are followed (`trodden_trace`) to learn which of them belong to one program, how it was
+//! called and how it ended. The files of a process are moved as soon as it has left its program, since its ID may be reused. Programs are
+//! stored while the command continues. If sequences are wanted, a thread drains the programs' streams and finishes their logs.
 
 use crate::runs::reasons;
-use crate::streams::record::{NAMES, StreamOptions, fold};
-use crate::streams::recorder::{PAUSE, Recorder, longer};
+use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, fold};
+use crate::streams::recorder::{MIN_PAUSE, Recorder, longer_pause};
 use crate::{
-    RecordedCommand, Surroundings, TEST_VARIABLE, circumstances, command, ending, exit_code_with, host, nothing_counted, one_run, pattern,
-    run_folder,
+    RecordedCommand, Surroundings, TEST_VARIABLE, command, ending, exit_code_with, host, nothing_counted, one_run, pattern, run_folder,
+    run_metadata,
 };
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -32,17 +31,14 @@ use trodden_unit::UnitCache;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
-/// Records the programs of a command as runs of a suite, with their streams if `streams` says how; gives the command's exit status. The
-/// calling process is a tracer ([`trodden_trace::command::in_tracer`]).
-///
-/// # Errors
-/// The command cannot be started or followed, or there is no place for its counts.
+/// Records the programs of a command as runs of a suite, with their streams if `streams` is given. Returns the exit status of the command.
+/// The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
 pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, around: &Surroundings) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", around), folder.path().to_owned());
     let (ended, mut programs) = channel();
     if let Some(streams) = streams {
-        command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, streams.bounds());
+        command.env(OUTPUT_VARIABLE, pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, streams.bounds());
         programs = drained(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {
@@ -58,13 +54,13 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
         lacking: 0,
     };
     let recorder = std::thread::spawn(move || recorder.record_all(&programs));
-    // Processes that are followed here are not changed.
+    // Processes are followed here but not changed.
     let (active, begun) = ActiveRun::begin(RunRole::Program, false, false);
-    // Following processes holds them up until its thread ends.
+    // The thread that follows processes stops them, so they depend on it until it ends.
     let following = move || {
         let report = &mut |event| match event {
             ProcessEvent::Left { program, process } => keep_files(&raw, program, process),
-            // The receiver is gone if storing has failed, which is reported then.
+            // If storing has failed, the receiver is gone, and the failure is reported later.
             ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
         let command = ProgramStart::new(tracer::launcher(), &command);
@@ -79,7 +75,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     if let Err(error) = finished {
         let kept = folder.keep();
         log::warn!(
-            "the suite is incomplete: {1}; raw counts that were not stored are in {0} (`trodden import {2}`)",
+            "the suite is incomplete: {1}; raw counts that were not stored are kept in {0} (`trodden import {2}`)",
             kept.display(),
             reasons(&error),
             shell_word(&kept.to_string_lossy())
@@ -93,21 +89,21 @@ fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
         TraceError::Start(error) => not_run(program, error).into(),
         _ => {
             anyhow::anyhow!(
-                "cannot run {} with its processes followed: {error}. Record it without --suite, as one run of all processes, and put that \
-                    into the suite: trodden runs suite SUITE last",
+                "cannot run {}: {error}. Record it without --suite, as one run of all processes, and put that into the suite: \
+                    trodden runs suite SUITE last",
                 program.display()
             )
         }
     }
 }
 
-/// Takes what programs write into stream files of a folder, in a thread of its own; hands on programs whose logs are made.
+/// Drains the stream files in a folder with a thread. Programs are passed on when their logs are finished.
 fn drained(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
     let (whole, ended) = channel();
     std::thread::spawn(move || {
         let mut recorder = Recorder::new(&folder, method);
         if let Err(error) = drain(&mut recorder, &programs, &whole) {
-            log::warn!("streams cannot be recorded any more: {}", reasons(&error));
+            log::warn!("cannot record streams any more: {}", reasons(&error));
             programs.iter().for_each(|program| drop(whole.send(program)));
         }
     });
@@ -115,33 +111,32 @@ fn drained(folder: PathBuf, method: CompressionMethod, programs: Receiver<Starte
 }
 
 fn drain(recorder: &mut Recorder, programs: &Receiver<StartedProgram>, whole: &Sender<StartedProgram>) -> Result<()> {
-    let mut pause = PAUSE;
+    let mut pause = MIN_PAUSE;
     loop {
         match programs.recv_timeout(pause) {
             Ok(program) => {
                 let place = folder_of(recorder.folder(), program.id);
                 let finished = if place.is_dir() { recorder.finish(&place).map(|_| ()) } else { Ok(()) };
-                // Without its logs it is no run, and that is reported.
+                // If its logs are missing, storing it fails and is reported.
                 let _ = whole.send(program);
                 finished?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                // Of processes that could not be followed.
+                // The rest belongs to processes that could not be followed.
                 let folder = recorder.folder().to_owned();
                 return recorder.finish(&folder).map(|_| ());
             }
         }
-        pause = if recorder.poll()? == 0 { longer(pause) } else { PAUSE };
+        pause = if recorder.poll()? == 0 { longer_pause(pause) } else { MIN_PAUSE };
     }
 }
 
-/// Where the files of a program go.
 fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
     folder.join(program.0.to_string())
 }
 
-/// Moves the files of a process that has left its program. What cannot be moved is found at the end.
+/// Moves the files of a process that has left its program. Files that cannot be moved are found at the end.
 fn keep_files(folder: &Path, program: ProgramId, process: u32) {
     let ends = ["raw", STREAM].map(|extension| format!(".{process}.{extension}"));
     let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
@@ -156,21 +151,19 @@ fn keep_files(folder: &Path, program: ProgramId, process: u32) {
     }
 }
 
-/// Stores programs as runs.
 struct ProgramRecorder {
     store: RunStore,
     units: Option<UnitCache>,
     folder: PathBuf,
     suite: String,
-    /// Whether sequences are wanted.
     is_streamed: bool,
-    /// Problems reported already: each run may have them.
+    /// Problems already reported, since many runs may have the same ones.
     reported: BTreeSet<String>,
     stored: Vec<PathBuf>,
-    /// Logs of streams that were stored.
+    /// Number of stream logs stored.
     logs: usize,
     failures: u64,
-    /// Stored runs that lack counts, and say so.
+    /// Number of stored runs that lack counts and are marked accordingly.
     lacking: u64,
 }
 
@@ -188,18 +181,18 @@ impl ProgramRecorder {
         self
     }
 
-    /// Stores a run, and removes its raw files.
+    /// Stores a run and removes its raw files.
     fn keep(&mut self, run: Run, place: &Path) -> Result<()> {
         let logs = with_extension(place, LOG)?;
         logs.iter().try_for_each(|log| fold(log).map(drop))?;
         let left = with_extension(place, STREAM)?;
         if let Some(left) = left.first() {
-            bail!("the stream {} is not recorded", left.display());
+            bail!("the stream {} was not recorded", left.display());
         }
         let files = raw_files(place)?;
         if files.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))) {
             bail!(
-                "a program of the sample tier counts nothing in a suite of single programs: give --burst or --every, which make one run of all processes"
+                "a program built with --sample counts nothing when programs are recorded separately: pass --burst or --every, or no --suite"
             );
         }
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
@@ -207,10 +200,10 @@ impl ProgramRecorder {
         let (is_lacking, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_marked));
         collected.problems.iter().for_each(|p| self.report(&p.to_string()));
         if !all_marked {
-            bail!("counts of a run cannot be decoded");
+            bail!("the counts of a run cannot be decoded");
         }
         self.lacking += u64::from(is_lacking);
-        // A process that is killed as it starts leaves a file without anything in it.
+        // A process that is killed while it starts leaves a file without images.
         if !collected.profile.images.is_empty() {
             let entry = self.store.add_run(&collected.profile)?;
             move_logs(&logs, &self.store.streams(entry.number))?;
@@ -226,21 +219,21 @@ impl ProgramRecorder {
         }
     }
 
-    /// Stores what no process could be found for, and reports what there is.
+    /// Stores the files of processes that were not followed, and reports the result.
     fn finish(mut self, what: &RecordedCommand, status: ExitStatus, around: &Surroundings) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
         rest.extend(with_extension(&self.folder, LOG)?);
         if !rest.is_empty() {
             log::warn!(
-                "{} raw files are of processes that could not be followed (another namespace?); they are kept as one run",
-                rest.len()
+                "{} of processes that could not be followed (in another namespace?) are stored as one run",
+                plural(rest.len() as u128, "raw file", "raw files")
             );
             let place = self.folder.join("rest");
             trodden_profile::temporary::create_folders(&place)?;
             for file in &rest {
                 fs::rename(file, place.join(file.file_name().context("a file has a name")?))?;
             }
-            let run = circumstances(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), ending(status), around);
+            let run = run_metadata(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), ending(status), around);
             self.keep(run, &place)?;
         }
         if self.stored.is_empty() && self.failures == 0 && self.lacking == 0 {
@@ -249,16 +242,20 @@ impl ProgramRecorder {
         }
         if let Some(output) = &what.destination.output {
             let merged = merge_files(&self.stored, Builds::Separate, |_| {});
-            merged.profile.context("no run can be read again")?.write(output)?;
-            log::info!("all runs, added up, are in {}", output.display());
+            merged.profile.context("cannot read any of the runs again")?.write(output)?;
+            log::info!("the merged profile of all runs is in {}", output.display());
         }
         let runs = plural(self.stored.len() as u128, "run", "runs");
         log::info!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, shell_word(&self.suite));
         if self.is_streamed && self.logs == 0 {
-            log::warn!("there are counts, but no sequence: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
+            log::warn!("there are counts but no sequences: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
         }
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));
-        anyhow::ensure!(self.lacking == 0, "counts of {} are lost, and the runs say so", plural(u128::from(self.lacking), "run", "runs"));
+        anyhow::ensure!(
+            self.lacking == 0,
+            "counts of {} are lost, and the stored profiles are marked accordingly",
+            plural(u128::from(self.lacking), "run", "runs")
+        );
         Ok(())
     }
 }

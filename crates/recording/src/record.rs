@@ -1,15 +1,14 @@
-//! `trodden record -- COMMAND`: runs a program and makes a stored profile of what it counted.
+//! `trodden record -- COMMAND`: runs a program and stores a profile of what it counted.
 //!
-//! Counts are in files that the program maps while it runs (one per image, shared by all processes of the command), in
-//! a folder made for the run; so they are there however the program ends. The command keeps its standard streams, gets
-//! the signals that are sent to us, and its exit status becomes ours. A profile that cannot be made is reported, not
-//! passed on as a status: the command's own is.
+//! Programs count in mapped files (one per image, shared by all processes of the command) in a folder created for the run, so counts
+//! survive however the program ends. The command keeps its standard streams, receives the signals sent to this process, and determines the
+//! exit status. A profile that cannot be made is reported in a message.
 
-use crate::bursts::{self, BurstFiles, Bursting};
+use crate::bursts::{self, BurstFiles, BurstThread};
 use crate::runs::reasons;
 use crate::{
-    Bursts, Destination, Lacking, PROGRAM_VARIABLE, RecordedCommand, RunFolder, Surroundings, circumstances, command, deliver, ending,
-    exit_code_with, is_in_use, nothing_counted, one_run, run_folder,
+    Bursts, Delivered, Destination, PROGRAM_VARIABLE, RecordedCommand, RunFolder, Surroundings, command, deliver, ending, exit_code_with,
+    is_in_use, nothing_counted, one_run, run_folder, run_metadata,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -22,14 +21,11 @@ use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, c
 use trodden_text::words::{plural, shell_word};
 use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
-/// Records a command as one run, all its processes together; gives the command's exit status. `must_sample`: something that runs should be
-/// of the sample tier.
-///
-/// # Errors
-/// The command cannot be started, or there is no place for its counts.
+/// Records a command with all its processes as one run. Returns the exit status of the command. `must_sample` says that some program is
+/// expected to be built with `--sample`.
 pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &Surroundings) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
-    // Without a process number all processes of one image share a file.
+    // Without a process ID in the name, all processes share the file of an image.
     let mut counted = count(&what.command, folder.path(), "%m.raw", bursts, around)?;
     counted.run.suite = what.destination.suite.clone();
     counted.run.test.clone_from(&around.test);
@@ -39,19 +35,19 @@ pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &S
     Ok(exit_code_with(status, is_whole))
 }
 
-/// Says what is wrong with a run's profile, and keeps raw files that may help; whether nothing is.
-fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
+/// Reports what is wrong with a run's profile, and keeps raw files that may help. Returns whether the profile is complete.
+fn report_kept(kept: Result<Delivered>, folder: RunFolder) -> bool {
     let lacking = match kept {
-        Ok(Lacking { problems: 0, .. }) => return true,
+        Ok(Delivered { problems: 0, .. }) => return true,
         Ok(lacking) => lacking,
         Err(error) if !has_counts(folder.path()) => {
-            log::warn!("no profile of this run: {}", reasons(&error));
+            log::warn!("no profile was made of this run: {}", reasons(&error));
             return false;
         }
         Err(error) => {
             let kept = folder.keep();
             log::warn!(
-                "no profile of this run: {1}; the raw counts are in {0} (`trodden import {2}`)",
+                "no profile was made of this run: {1}; the raw counts are kept in {0} (`trodden import {2}`)",
                 kept.display(),
                 reasons(&error),
                 shell_word(&kept.to_string_lossy())
@@ -60,11 +56,11 @@ fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
         }
     };
     if lacking.all_marked {
-        log::warn!("the profile of this run lacks counts that are lost, and says so");
+        log::warn!("the profile of this run lacks counts and is marked accordingly");
     } else {
         let kept = folder.keep();
         log::warn!(
-            "the profile of this run is incomplete ({}, named above); the raw counts are in {1} (`trodden import {2}`)",
+            "the profile of this run is incomplete ({}, see above); the raw counts are kept in {1} (`trodden import {2}`)",
             plural(lacking.problems as u128, "problem", "problems"),
             kept.display(),
             shell_word(&kept.to_string_lossy())
@@ -73,19 +69,19 @@ fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
     false
 }
 
-/// Whether there are raw files that are not empty.
+/// Whether a folder has raw files that are not empty.
 fn has_counts(folder: &Path) -> bool {
     raw_files(folder).is_ok_and(|files| files.iter().any(|file| fs::metadata(file).is_ok_and(|there| there.len() > 0)))
 }
 
-/// Runs a program in a folder and gives its profile, for `trodden doctor`.
+/// Runs a program in a folder and returns its profile, for `trodden doctor`.
 ///
 /// # Errors
-/// It cannot be run or fails, or nothing was counted.
+/// The program cannot be run or fails, or its counts have problems.
 pub fn trial(program: &Path, folder: &Path, around: &Surroundings) -> Result<Profile> {
     let bursts = Bursts { burst: Duration::from_millis(1), every: Duration::from_millis(10) };
     let counted = count(&[program.into()], folder, "%m.raw", bursts, around)?;
-    anyhow::ensure!(counted.status.success(), "it ends with {}", counted.status);
+    anyhow::ensure!(counted.status.success(), "the program failed with {}", counted.status);
     let collected = counted.collect(folder, around)?;
     match collected.problems.first() {
         Some(problem) => Err(anyhow::anyhow!("{problem}")),
@@ -93,10 +89,10 @@ pub fn trial(program: &Path, folder: &Path, around: &Surroundings) -> Result<Pro
     }
 }
 
-/// Runs commands of the shell one after the other, with the path of the program in a variable, and gives what they counted together.
+/// Runs shell commands in order, with the path of `program` in [`PROGRAM_VARIABLE`], and returns what they counted together.
 ///
 /// # Errors
-/// A command cannot be run or fails, or nothing was counted.
+/// A command cannot be run or fails, nothing was counted, or counts are lost.
 pub fn train(commands: &[String], program: &Path, around: &Surroundings) -> Result<Profile> {
     let folder = around.temporary_folder("trodden-train-")?;
     let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
@@ -104,11 +100,11 @@ pub fn train(commands: &[String], program: &Path, around: &Surroundings) -> Resu
     for line in commands {
         let arguments = ["sh".into(), "-c".into(), line.into()];
         let counted = count_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], (folder.path(), "%m.raw"), bursts, around)?;
-        anyhow::ensure!(counted.status.success(), "the training `{line}` ends with {}", counted.status);
+        anyhow::ensure!(counted.status.success(), "the training `{line}` failed with {}", counted.status);
         last = Some(counted);
     }
-    anyhow::ensure!(!raw_files(folder.path())?.is_empty(), "the training counted nothing: does it run the program that is built here?");
-    let collected = last.context("there is no training")?.collect(folder.path(), around)?;
+    anyhow::ensure!(!raw_files(folder.path())?.is_empty(), "the training counted nothing: does it run the program that is being built?");
+    let collected = last.context("there are no training commands")?.collect(folder.path(), around)?;
     match collected.problems.iter().find(|p| p.loses_counts()) {
         Some(problem) => Err(anyhow::anyhow!("{problem}")),
         None => Ok(collected.profile),
@@ -119,12 +115,11 @@ pub fn train(commands: &[String], program: &Path, around: &Surroundings) -> Resu
 struct Counted {
     run: Run,
     status: ExitStatus,
-    /// If programs of the sample tier ran.
+    /// Present if programs built with `--sample` ran.
     sampling: Option<Sampled>,
 }
 
 impl Counted {
-    /// Makes a profile of the raw files.
     fn collect(self, folder: &Path, around: &Surroundings) -> Result<Collected> {
         let files = raw_files(folder)?;
         let mut collected = collect(files, self.run, around.units.as_ref());
@@ -133,15 +128,15 @@ impl Counted {
     }
 }
 
-/// So long a process may take to end.
-const ENDING: Duration = Duration::from_millis(50);
+/// Time that processes get to end before they are reported as running.
+const EXIT_GRACE: Duration = Duration::from_millis(50);
 
-/// Runs a command whose counts go to files of these names in a folder.
+/// Runs a command whose raw files have the given names in a folder.
 fn count(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts, around: &Surroundings) -> Result<Counted> {
     count_with(arguments, &[], (folder, names), bursts, around)
 }
 
-/// The same with further variables.
+/// As [`count`], with additional environment variables.
 fn count_with(
     arguments: &[OsString],
     variables: &[(&str, &OsStr)],
@@ -152,45 +147,44 @@ fn count_with(
     let mut command = command(arguments, folder, names, around);
     command.envs(variables.iter().copied());
     if bursts.burst == bursts.every {
-        // Nothing is to be missed before the recorder finds the program's raw file.
+        // The program must count even before the recorder has found its raw file.
         command.env(SWITCH_VARIABLE, SWITCH_IS_ON);
     }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let bursting = Bursting::start(BurstFiles::from_folder(folder), bursts)?;
+    let bursting = BurstThread::start(BurstFiles::from_folder(folder), bursts)?;
     let status = wait_forwarding(&mut command);
     let sampling = bursting.stop();
     let status = status.map_err(|error| not_run(&arguments[0], error))?;
-    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(arguments, started, ending(status), around) };
-    warn_of_processes_that_go_on(arguments, folder);
+    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..run_metadata(arguments, started, ending(status), around) };
+    warn_of_running_processes(arguments, folder);
     Ok(Counted { run, status, sampling })
 }
 
-/// Says so if a process that the command started still counts.
-fn warn_of_processes_that_go_on(arguments: &[OsString], folder: &Path) {
+/// Reports that a process that the command started still counts.
+fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
     let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
-    // One that is just ending is none.
+    // A process that is just ending does not matter.
     if is_used() && {
-        std::thread::sleep(ENDING);
+        std::thread::sleep(EXIT_GRACE);
         is_used()
     } {
         log::info!(
-            "warning: `{}` has ended, but a process that it started still runs: what it counts from now on is not in this profile (to \
-                have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden import` at the end)",
+            "warning: `{}` has ended, but a process that it started is still running, and what it counts from now on is not in this \
+                profile (to include it, record a command that waits for it, or set TRODDEN_OUTPUT and run `trodden import` at the end)",
             arguments[0].display()
         );
     }
 }
 
-/// Makes the profile and puts it where it is wanted.
-fn keep(what: &RecordedCommand, must_sample: bool, counted: Counted, folder: &Path, around: &Surroundings) -> Result<Lacking> {
+fn keep(what: &RecordedCommand, must_sample: bool, counted: Counted, folder: &Path, around: &Surroundings) -> Result<Delivered> {
     if raw_files(folder)?.is_empty() {
         nothing_counted(&what.command[0]);
-        return Ok(Lacking::default());
+        return Ok(Delivered::default());
     }
     match (&counted.sampling, must_sample) {
         (Some(sampling), _) => bursts::report(sampling),
-        (None, true) => log::warn!("nothing was sampled: no program that ran was built with --sample, so all was counted in full"),
+        (None, true) => log::warn!("nothing was sampled: no program that ran was built with --sample, so everything was counted"),
         (None, false) => {}
     }
     deliver(&counted.collect(folder, around)?, &what.destination, around)
@@ -199,7 +193,7 @@ fn keep(what: &RecordedCommand, must_sample: bool, counted: Counted, folder: &Pa
 /// Makes a profile of raw files that a program wrote without `trodden record`.
 ///
 /// # Errors
-/// A file cannot be found, nothing can be decoded, or some counts are lost.
+/// A file cannot be read, nothing can be decoded, or some counts are lost.
 pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Surroundings) -> Result<()> {
     let mut files = Vec::new();
     for path in given {
@@ -208,7 +202,7 @@ pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Surr
             false => files.push(path.clone()),
         }
     }
-    anyhow::ensure!(!files.is_empty(), "there are no raw files (their names end in .raw) in the folders given");
+    anyhow::ensure!(!files.is_empty(), "the given folders have no raw files (whose names end in .raw)");
     let run = Run { suite: destination.suite.clone(), ..one_run() };
     let collected = collect(files, run, around.units.as_ref());
     let has_bursts = |unit: &UnitProfile| {
@@ -216,8 +210,8 @@ pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Surr
     };
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
-            "{} was built with --sample: its raw file has counts of bursts, and not which part of the run they are; `trodden record \
-                --attach` of the running program, and `trodden record`, make a profile that says so",
+            "{} was built with --sample: its raw file has counts of bursts, but not how much of the run they cover. Use `trodden record` \
+                or, for the running program, `trodden record --attach`",
             image.path
         );
     }

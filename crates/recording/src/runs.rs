@@ -1,4 +1,4 @@
-//! What all recordings share: the command with the place of its counts, and what is known of its run.
+//! Shared parts of all recordings: commands with an output pattern, and metadata of runs.
 
 use crate::{Destination, Surroundings};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -14,41 +14,41 @@ use trodden_profile::{ProcessEnding, Run};
 use trodden_text::words;
 use trodden_wire::OUTPUT_VARIABLE;
 
-/// What is run, and where its profile goes.
+/// A command to record, and the destination of its profile.
 #[derive(Clone, Debug)]
 pub struct RecordedCommand {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Where the profile goes.
+    /// The destination of the profile.
     pub destination: Destination,
 }
 
-/// Exit status of a recording that lacks counts, of a command that ended well.
+/// Exit status of a recording that lacks counts although the command succeeded.
 const INCOMPLETE: u8 = 2;
 
-/// Variable by which trainings find the program that is trained.
+/// Environment variable with the path of the program that a training command should run.
 pub const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
 
-/// Environment variable that names the test which a program's run is.
+/// Environment variable with the name of the test that a run belongs to.
 pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 
-/// The exit status by which a command's end is passed on. One that says all is well is not, where counts are missing.
+/// The exit status to pass on after a command has ended: its own, unless it succeeded and counts are missing.
 pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
     if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
 }
 
-/// Why something failed, in words.
+/// An error with its causes as one text.
 pub(crate) fn reasons(error: &anyhow::Error) -> String {
     words::reasons(error.chain().map(ToString::to_string))
 }
 
-/// Processor time of all children that have ended, with theirs, in ns.
+/// Processor time of all ended child processes and their descendants, in nanoseconds.
 pub fn cpu_time() -> u64 {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return 0 };
     (usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds()).unsigned_abs()
 }
 
-/// How a process ended.
+/// The way a process ended.
 pub fn ending(status: ExitStatus) -> ProcessEnding {
     match (status.code(), status.signal()) {
         (Some(code), _) => ProcessEnding::Exit(code),
@@ -56,7 +56,7 @@ pub fn ending(status: ExitStatus) -> ProcessEnding {
     }
 }
 
-/// A command whose counts go to files of these names in a folder.
+/// A command whose raw files have the given names in a folder.
 pub fn command(arguments: &[OsString], folder: &Path, names: &str, around: &Surroundings) -> Command {
     let mut command = Command::new(&arguments[0]);
     command.args(&arguments[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
@@ -64,8 +64,8 @@ pub fn command(arguments: &[OsString], folder: &Path, names: &str, around: &Surr
     command
 }
 
-/// What is known of a run of a command, but for its duration.
-pub fn circumstances(arguments: &[OsString], started: Duration, ending: ProcessEnding, around: &Surroundings) -> Run {
+/// The metadata of a run of a command, except for its duration.
+pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEnding, around: &Surroundings) -> Run {
     Run {
         command: arguments.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         directory: around.directory.display().to_string(),
@@ -76,17 +76,17 @@ pub fn circumstances(arguments: &[OsString], started: Duration, ending: ProcessE
     }
 }
 
-/// A run of which nothing is known yet.
+/// The metadata of a single run about which nothing is known yet.
 pub fn one_run() -> Run {
     Run { runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() }
 }
 
-/// Name of this computer.
+/// The name of this host.
 pub fn host() -> String {
     nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The pattern of raw files in a folder.
+/// The output pattern for raw files in a folder. Percent signs in the folder's path are escaped.
 pub fn pattern(folder: &Path, names: &str) -> OsString {
     let mut bytes = Vec::new();
     for byte in folder.as_os_str().as_bytes() {

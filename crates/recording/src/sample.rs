@@ -1,6 +1,6 @@
-//! Bursts of programs that run already: their switches are found by raw file, folder or process.
+//! Bursts in programs that are already running. Their switches are found by raw file, folder or process ID.
 
-use crate::bursts::{BurstFiles, Bursting, read};
+use crate::bursts::{BurstFiles, BurstThread, read};
 use crate::{Bursts, Destination, Surroundings, deliver, host, is_in_use, one_run};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -12,25 +12,25 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::sampling::subtract;
 use trodden_profile::{Run, Sampling, Switch, collect, is_raw_file};
 
-/// Which programs are counted, when, and for how long.
+/// Which running programs to sample, and how.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Raw files, folders of them, or numbers of processes.
+    /// Raw files, folders of raw files, or process IDs.
     pub subjects: Vec<PathBuf>,
-    /// How long; without it until a signal comes, or until all processes given by number have ended.
+    /// Duration. `None` means until a signal arrives or all processes given by ID have ended.
     pub time: Option<Duration>,
-    /// When to count.
+    /// When the programs count.
     pub bursts: Bursts,
-    /// Where the profile goes.
+    /// The destination of the profile.
     pub destination: Destination,
 }
 
-/// Counts programs that run already.
+/// Samples programs that are already running.
 ///
 /// # Errors
-/// There is no such program or file, it is not of the sample tier, or its counts cannot be read.
+/// There is no such program or file, it was not built with `--sample`, or its counts cannot be read.
 pub fn attach(job: &Sample, around: &Surroundings) -> Result<()> {
-    let (files, processes) = subjects(&job.subjects)?;
+    let (files, processes) = resolve_subjects(&job.subjects)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())?;
@@ -38,14 +38,14 @@ pub fn attach(job: &Sample, around: &Surroundings) -> Result<()> {
     let before = read(&files.list()?)?;
     ensure!(
         files.list()?.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))),
-        "none of {} can be sampled: build it with --sample, and start it with TRODDEN_OUTPUT (or is another recorder at work?)",
+        "none of {} can be sampled: build with --sample, and start the program with TRODDEN_OUTPUT (or is another recorder active?)",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
     if processes.is_empty() && !files.list()?.iter().any(|file| is_in_use(file)) {
-        log::warn!("no process counts in them now: only processes that start from now on are sampled");
+        log::warn!("no process uses these files now: only processes that start from now on are sampled");
     }
     let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
-    let bursting = Bursting::start(files.clone(), job.bursts)?;
+    let bursting = BurstThread::start(files.clone(), job.bursts)?;
     let alive = |p: &u32| Path::new(&format!("/proc/{p}")).exists();
     while !stop.load(Ordering::Relaxed)
         && job.time.is_none_or(|t| clock.elapsed() < t)
@@ -70,8 +70,8 @@ pub fn attach(job: &Sample, around: &Surroundings) -> Result<()> {
     deliver(&collected, &job.destination, around)?.check()
 }
 
-/// Raw files, and the processes by which some of them were named.
-fn subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
+/// Resolves names to raw files, and to the processes among them.
+fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
     let (mut files, mut processes) = (BurstFiles::default(), Vec::new());
     for name in names {
         let number = name.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|_| !name.exists());
@@ -80,23 +80,22 @@ fn subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
                 let found = raw_files_of(process)?;
                 ensure!(
                     !found.is_empty(),
-                    "process {process} counts in no raw file: start it with TRODDEN_OUTPUT=FOLDER/%m.raw, and build it with --sample"
+                    "process {process} has no raw file: build it with --sample, and start it with TRODDEN_OUTPUT=FOLDER/%m.raw"
                 );
                 files.single.extend(found);
                 processes.push(process);
             }
             None if name.is_dir() => files.folders.push(name.clone()),
             None if name.exists() => files.single.push(name.clone()),
-            None => bail!("{}: no such file, folder or process", name.display()),
+            None => bail!("there is no file, folder or process {}", name.display()),
         }
     }
     Ok((files, processes))
 }
 
-/// The raw files that a process has mapped.
 fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
     ensure!(Path::new(&format!("/proc/{process}")).exists(), "there is no process {process}: has it ended?");
-    let maps = fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("process {process} cannot be examined"))?;
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("cannot examine process {process}"))?;
     let mut paths: Vec<PathBuf> = maps.lines().filter_map(|l| l.find('/').map(|at| PathBuf::from(&l[at..]))).collect();
     paths.sort();
     paths.dedup();

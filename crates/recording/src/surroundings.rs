@@ -1,4 +1,4 @@
-//! What a recording is given of the process that asks for it: libraries read no environment.
+//! The environment of a recording, passed explicitly because libraries read no environment.
 
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
@@ -6,35 +6,32 @@ use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_profile::RunStore;
 use trodden_unit::UnitCache;
 
-/// Folders, stores and variables of the process that records.
+/// Folders, stores and variables of the recording process.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// The working folder, whose run store gets the runs; empty if it was deleted.
+    /// The working folder, whose run store receives the runs; empty if the folder was deleted.
     pub directory: PathBuf,
-    /// Where temporary folders are made.
+    /// The folder for temporary folders.
     pub temporary: PathBuf,
-    /// Maps of units that images do not have themselves.
+    /// The cache with unit maps that images do not contain.
     pub units: Option<UnitCache>,
-    /// Variables of the process's own that programs do not get.
+    /// Environment variables that are not passed on to programs.
     pub withheld: Vec<&'static str>,
-    /// The test whose run it is, if the caller says so by [`crate::TEST_VARIABLE`].
+    /// The test that the run belongs to, from [`crate::TEST_VARIABLE`].
     pub test: Option<String>,
 }
 
 impl Surroundings {
-    /// The run store of the working folder, which is made if there is none.
+    /// The run store of the working folder, created if necessary.
     ///
     /// # Errors
-    /// It cannot be made or written.
+    /// The working folder was deleted, or the store cannot be created or written.
     pub fn run_store(&self) -> Result<RunStore> {
         ensure!(!self.directory.as_os_str().is_empty(), "the working folder was deleted: change to one that exists");
         Ok(RunStore::create(&self.directory)?)
     }
 
-    /// A temporary folder, which only its user can read.
-    ///
-    /// # Errors
-    /// It cannot be made.
+    /// Creates a temporary folder that only its owner can read.
     pub fn temporary_folder(&self, prefix: &str) -> Result<TemporaryFolder> {
         Ok(folder_in(&self.temporary, prefix)?)
     }

@@ -1,16 +1,16 @@
-//! How long processes waited for a processor while others had it.
+//! Time that processes spent waiting for a processor.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Times of the threads of some processes, as the scheduler keeps them.
+/// Scheduler statistics of the threads of some processes.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// By thread: its times when it was first and last seen.
+    /// For each thread, its times when first and last seen.
     threads: BTreeMap<u64, (Times, Times)>,
 }
 
-/// Nanoseconds of a thread on a processor, and waiting for one.
+/// Time of a thread on a processor and waiting for one, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Times {
     executed: u64,
@@ -18,7 +18,7 @@ struct Times {
 }
 
 impl Waiting {
-    /// Notes the times of a process's threads of now. Of a process that has ended, or of a system without `schedstat`, there are none.
+    /// Updates the times of a process's threads. Does nothing if the process has ended or the system has no `schedstat`.
     pub fn note(&mut self, process: u64) {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return };
         for thread in threads.flatten() {
@@ -29,7 +29,7 @@ impl Waiting {
         }
     }
 
-    /// The part of the time in which threads could have executed that they waited for a processor; 0 if nothing is known.
+    /// The fraction of the time in which threads were runnable that they waited for a processor; 0 if unknown.
     pub fn share(&self) -> f64 {
         let gained =
             |of: fn(&Times) -> u64| self.threads.values().map(|(first, last)| of(last).saturating_sub(of(first))).sum::<u64>() as f64;
@@ -38,7 +38,7 @@ impl Waiting {
     }
 }
 
-/// Of `/proc/PID/task/TID/schedstat`: time executed, time waited, number of time slices.
+/// Parses `/proc/PID/task/TID/schedstat`: time executed, time waited, number of time slices.
 fn times(thread: &Path) -> Option<Times> {
     let text = std::fs::read_to_string(thread.join("schedstat")).ok()?;
     let mut numbers = text.split_ascii_whitespace().map_while(|n| n.parse().ok());
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_of_what_was_gained() {
+    fn share_is_computed_from_differences() {
         let mut waiting = Waiting::default();
         waiting.threads.insert(1, (Times { executed: 100, waited: 50 }, Times { executed: 300, waited: 150 }));
         waiting.threads.insert(2, (Times { executed: 0, waited: 0 }, Times { executed: 100, waited: 0 }));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_times() {
+    fn own_process_has_times() {
         let mut waiting = Waiting::default();
         waiting.note(std::process::id().into());
         assert!(!waiting.threads.is_empty());

@@ -266,13 +266,13 @@ fn units_are_compiled_once_and_the_newest_run_divides() {
     };
     run(&[]);
     let reported = run(&["--copies", "3"]);
-    assert!(reported.contains("divided by run 1, the newest of this build (./prog)"), "{reported}");
+    assert!(reported.contains("based on run 1, the latest of this build (./prog)"), "{reported}");
     // Each unit is in three copies, and no two have a part of `rest` or `main`.
     let first: Vec<usize> = compiled(&reported).split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(first[0] < first[1] && first[1] == 9, "{reported}");
     assert_eq!(compiled(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
     let reported = run(&["--copies", "3", "--no-store", "-o", "x", "--strategy", "pbl"]);
-    assert!(!reported.contains("divided by"), "{reported}");
+    assert!(!reported.contains("is based on"), "{reported}");
     let stored = String::from_utf8(must(place.command(trodden()).arg("cache")).stdout).unwrap();
     assert!(stored.contains("(objects of copies)"), "{stored}");
 }
@@ -290,9 +290,7 @@ fn without_a_run_the_program_is_sampled_first() {
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
     let truth = counts(&place);
-    for (arguments, said) in
-        [("", "the program runs once before the copies, sampled"), ("--no-first-run", "divided by estimated frequencies")]
-    {
+    for (arguments, said) in [("", "running the program once, sampled"), ("--no-first-run", "the partition uses estimated frequencies")] {
         let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {arguments}"));
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(0), "{reported}");

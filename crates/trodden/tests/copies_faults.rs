@@ -47,7 +47,7 @@ fn copies_that_the_same_signal_ends_are_marked() {
     let output = record(&place, "--copies 2 --no-first-run -- ./prog");
     assert_eq!(output.status.code(), Some(128 + 14), "{}", reported(&output));
     assert!(
-        reported(&output).contains("signal 14 ended all copies") && !reported(&output).contains("not the same execution"),
+        reported(&output).contains("signal 14 ended all copies") && !reported(&output).contains("did not execute the same paths"),
         "{}",
         reported(&output)
     );
@@ -80,7 +80,7 @@ fn copies_that_a_signal_ends_run_once_more_where_others_end_by_themselves() {
     assert_eq!(of_work(&counts(&place)), of_work(&truth));
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog always");
     assert_eq!(output.status.code(), Some(1), "{}", reported(&output));
-    assert!(reported(&output).contains("copy 1 ended with signal 9, copy 0 with status 0"), "{}", reported(&output));
+    assert!(reported(&output).contains("copy 1 ended with signal 9, but copy 0 with status 0"), "{}", reported(&output));
     assert!(profile(&place).run.diverged > 0 && !not_exact(&place).is_empty());
 }
 
@@ -134,7 +134,7 @@ fn copies_that_are_other_executions_are_found_by_paths_that_all_count() {
         let output = record(&place, &format!("{arguments} -- ./prog"));
         assert_eq!(output.status.code(), Some(1), "{arguments}: {}", reported(&output));
         assert!(
-            reported(&output).contains("not the same execution") && reported(&output).contains("of function `work`"),
+            reported(&output).contains("did not execute the same paths") && reported(&output).contains("of function `work`"),
             "{arguments}: {}",
             reported(&output)
         );
@@ -159,7 +159,7 @@ fn several_runs_divide_better_than_an_unusual_one() {
     place.trodden("record -- ./prog 900000 0");
     let output = record(&place, "--copies 2 --costs costs.json -- ./prog 2500 2500");
     assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
-    let said = "divided by 3 runs of this build, each of the same weight: 3 (./prog 900000 0), 2 (./prog 2000 3000), 1 (./prog 3000 2000)";
+    let said = "based on 3 runs of this build, with equal weights: 3 (./prog 900000 0), 2 (./prog 2000 3000), 1 (./prog 3000 2000)";
     assert!(reported(&output).contains(said), "{}", reported(&output));
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap() as f64;
@@ -169,7 +169,7 @@ fn several_runs_divide_better_than_an_unusual_one() {
     place.trodden("record -- ./prog 2500 2500");
     let output = record(&place, "--copies 2 -- ./prog 2500 2500");
     assert!(
-        reported(&output).contains("divided by 2 runs of this build, each of the same weight: 5 (./prog 2500 2500), 4 "),
+        reported(&output).contains("based on 2 runs of this build, with equal weights: 5 (./prog 2500 2500), 4 "),
         "{}",
         reported(&output)
     );
@@ -183,7 +183,7 @@ fn functions_that_p3_cannot_divide_are_named() {
     let place = Place::with(&[("many.c", &source)]);
     place.cc("-O1 many.c -o many");
     let output = place.command(laboratory()).args(["plan", "many", "--copies", "2", "--strategy", "p3"]).output().unwrap();
-    assert!(output.status.success() && reported(&output).contains("strategy p3 leaves main whole"), "{}", reported(&output));
+    assert!(output.status.success() && reported(&output).contains("strategy p3 does not divide main"), "{}", reported(&output));
     let output = place.command(laboratory()).args(["plan", "many", "--copies", "2", "--strategy", "weighted"]).output().unwrap();
     assert!(output.status.success() && !reported(&output).contains("leaves"), "{}", reported(&output));
 }

@@ -163,7 +163,7 @@ fn a_suite_can_be_one_run() {
     let missing = place.command(trodden()).args(["record", "--suite", "tests", "--", "./missing"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
-    assert!(said.contains("cannot run ./missing") && said.contains("is the path right") && !said.contains("without --suite"), "{said}");
+    assert!(said.contains("cannot run ./missing") && said.contains("check the path") && !said.contains("without --suite"), "{said}");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_process_that_goes_on_behind_the_command_is_warned_of() {
         let output = record(&place, &["./prog", milliseconds]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
-        assert_eq!(said.contains("a process that it started still runs"), is_warned, "{milliseconds}: {said}");
+        assert_eq!(said.contains("a process that it started is still running"), is_warned, "{milliseconds}: {said}");
     }
 }
 
@@ -219,7 +219,7 @@ fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
         assert_eq!(output.status.code(), Some(status), "{reported}");
         assert!(reported.contains("the counts of 1 thread are lost: the file would have been larger"), "{reported}");
         assert!(
-            reported.contains("the profile of this run lacks counts that are lost, and says so") && !reported.contains("no profile"),
+            reported.contains("the profile of this run lacks counts and is marked accordingly") && !reported.contains("no profile"),
             "{reported}"
         );
         let profile = profile(&place);

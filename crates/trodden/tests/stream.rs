@@ -443,7 +443,7 @@ int main(int argc, char **argv) {
         let mut record = place.command(trodden());
         record.args(["record", "--whole-program", "--no-store", "-o", "f.trodden", "--"]).arg(place.path("prog")).arg(us);
         let said = String::from_utf8(must(&mut record).stderr).unwrap();
-        assert!(!said.contains("no events"), "{said}");
+        assert!(!said.contains("not events"), "{said}");
         let shown = must(place.command(trodden()).args(["show", "f.trodden.streams", "--thread", "1", "--count", "4"])).stdout;
         let shown = String::from_utf8(shown).unwrap();
         let begins: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().skip(1).collect()).collect();
@@ -586,7 +586,7 @@ fn what_there_was_no_room_for_is_counted() {
     let expected = must(&mut alone).stdout;
     let collected = place.command(trodden()).args(["import", "alone"]).output().unwrap();
     assert_eq!(collected.status.code(), Some(2), "{}", String::from_utf8_lossy(&collected.stderr));
-    assert!(String::from_utf8_lossy(&collected.stderr).contains("are lost, since there was no room for them"));
+    assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost for lack of room"));
     let (events, lost) = statistics(&place, "last");
     assert!(events > 100_000 && lost > 100_000 && events + lost == 800_002, "{events} and {lost}");
     // With a recorder, but the file may have two regions at most: 2 MiB, in blocks of 512 bytes.
@@ -679,7 +679,7 @@ fn the_last_frames_are_those_of_a_debugger() {
     assert!(text.contains("stopped in Square::area of prog, instruction 0x"), "{text}");
     // A core file of another process, and a file that is none.
     let refused = place.command(trodden()).args(["show", "flight", "--core", "prog"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("no core file; name the core file"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("not a core file; pass the core file"));
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl Place {
     fn blocks(&self, options: &str) -> Vec<String> {
         let output = self.trace(options, "t.trace");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && !errors.contains("of one run instead"), "{options}: {errors}");
+        assert!(output.status.success() && !errors.contains("falling back to one run"), "{options}: {errors}");
         let shown = self.trodden("export addresses t.trace").stdout;
         String::from_utf8(shown).unwrap().lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
     }

@@ -1,18 +1,17 @@
-//! Blocks, edges and calls of what was explored.
+//! Construction of blocks, edges and calls from an exploration.
 //!
-//! A block starts at an entry, a branch target, a landing pad, or behind a branch or return that something reaches; it
-//! runs until the next instruction starts another block, or nothing follows. Where code jumps into an instruction, two
-//! blocks overlap, and run on together.
+//! A block starts at an entry, a branch target, a landing pad, or after a branch or return. It ends where another block starts or control
+//! does not continue. If code jumps into the middle of an instruction, two blocks overlap and share their end.
 
-use super::explore::{CodeFlow, Explored, LOCK_PREFIX, Resolution};
+use super::explore::{CodeFlow, Exploration, LOCK_PREFIX, Resolution};
 use super::padding;
 use super::regions::{Families, is_cold};
 use crate::graph::*;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Makes the graphs.
-pub fn assemble(explored: &Explored, families: &Families) -> ProgramGraph {
+/// Builds the graphs of all functions.
+pub fn assemble(explored: &Exploration, families: &Families) -> ProgramGraph {
     let mut doubts: HashMap<u64, Vec<Uncertainty>> = HashMap::new();
     for uncertain in &explored.uncertain {
         let region = explored.region_of(uncertain.address);
@@ -29,12 +28,12 @@ pub fn assemble(explored: &Explored, families: &Families) -> ProgramGraph {
     let stub_ranges = explored.code.stub_ranges.clone();
     let sections = explored.code.sections.iter().map(|s| s.range.clone());
     let code_ranges: Vec<Range<u64>> = sections.filter(|range| !stub_ranges.contains(range)).collect();
-    let unknown_ranges = unknown(explored, &functions, &code_ranges);
+    let unknown_ranges = find_unknown_ranges(explored, &functions, &code_ranges);
     ProgramGraph { functions, stubs, stub_ranges, code_ranges, unknown_ranges, observations: explored.known.observations.clone() }
 }
 
-/// Code that no function has and no unwind table describes, without padding.
-fn unknown(explored: &Explored, functions: &[FunctionGraph], code: &[Range<u64>]) -> Vec<Range<u64>> {
+/// Ranges of code, apart from padding, that no function contains and no unwind entry describes.
+fn find_unknown_ranges(explored: &Exploration, functions: &[FunctionGraph], code: &[Range<u64>]) -> Vec<Range<u64>> {
     let described = explored.frames.frames.iter().map(|f| f.start..f.end);
     let mut known: Vec<Range<u64>> = functions.iter().flat_map(|f| f.ranges.clone()).chain(described).collect();
     known.sort_by_key(|range| (range.start, range.end));
@@ -55,13 +54,13 @@ fn unknown(explored: &Explored, functions: &[FunctionGraph], code: &[Range<u64>]
 }
 
 struct Function<'e, 'k, 'a> {
-    explored: &'e Explored<'k, 'a>,
+    explored: &'e Exploration<'k, 'a>,
     regions: Vec<u64>,
     ranges: Vec<Range<u64>>,
     doubts: Vec<Uncertainty>,
 }
 
-/// Control that leaves an instruction.
+/// A transfer of control out of an instruction.
 enum Transfer {
     Edge(u64, CodeEdgeKind),
     Call(CallKind, CodeCallee),
@@ -77,7 +76,7 @@ impl Function<'_, '_, '_> {
         let (mut edges, mut calls) = (Vec::new(), Vec::new());
         for (place, block) in blocks.iter().enumerate() {
             let from = BlockIndex(place as u32);
-            self.leave(&blocks, from, block, &mut edges, &mut calls);
+            self.add_edges_and_calls(&blocks, from, block, &mut edges, &mut calls);
         }
         edges.sort_unstable();
         edges.dedup();
@@ -86,7 +85,7 @@ impl Function<'_, '_, '_> {
         let seen = self.explored.known.observations.iter().filter(|o| blocks.iter().any(|b| b.contains(o.from)));
         let amended: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::Amended { target: o.to } }).collect();
         self.doubts.extend(amended);
-        let mut ranges = covered(&blocks);
+        let mut ranges = covered_ranges(&blocks);
         self.note_unreached(&ranges);
         ranges.dedup();
         let name = self.explored.known.names.get(&entry);
@@ -122,13 +121,13 @@ impl Function<'_, '_, '_> {
         self.ranges.iter().any(|r| r.contains(&address))
     }
 
-    /// Where the function is entered; the main entry first.
+    /// The entries of the function, the main one first.
     fn entries(&self) -> Vec<u64> {
         let is_cold_part = |at: &u64| self.explored.known.symbols.get(at).is_some_and(|name| is_cold(name));
         let mut entries: BTreeSet<u64> = self.regions.iter().copied().filter(|at| self.explored.is_function_start(*at)).collect();
         entries.extend(self.ranges.iter().flat_map(|r| self.explored.called.range(r.clone())));
         entries.retain(|at| self.explored.instructions.contains_key(at) && !is_cold_part(at));
-        // Without symbols a cold part that leaves the stack as it is looks like a function. Nothing calls it or keeps its address.
+        // Without symbols, a cold part at entry stack depth looks like a function, but nothing calls it or takes its address.
         if entries.iter().any(|at| self.explored.is_used_as_function(*at)) {
             entries.retain(|at| self.explored.is_used_as_function(*at));
         }
@@ -137,7 +136,7 @@ impl Function<'_, '_, '_> {
             let first = first.or_else(|| self.reached().next().map(|(at, _)| at));
             entries.insert(first.unwrap_or(self.regions[0]));
         }
-        // A function with a symbol gives the name.
+        // An entry with a symbol becomes the main one.
         let mut entries: Vec<u64> = entries.into_iter().collect();
         if let Some(named) = entries.iter().position(|at| self.explored.known.names.contains_key(at)) {
             entries[..=named].rotate_right(1);
@@ -181,7 +180,7 @@ impl Function<'_, '_, '_> {
         starts
     }
 
-    /// A call that was seen to return.
+    /// Whether an observation is the return of a call.
     fn is_return(&self, seen: &GraphObservation) -> bool {
         let reached = self.explored.instructions.get(&seen.from);
         reached.is_some_and(|r| matches!(r.flow, CodeFlow::Call(_) | CodeFlow::CallIndirect) && seen.from + u64::from(r.size) == seen.to)
@@ -213,8 +212,14 @@ impl Function<'_, '_, '_> {
         }
     }
 
-    /// Adds the edges and calls of a block.
-    fn leave(&self, blocks: &[CodeBlock], from: BlockIndex, block: &CodeBlock, edges: &mut Vec<CodeEdge>, calls: &mut Vec<CallSite>) {
+    fn add_edges_and_calls(
+        &self,
+        blocks: &[CodeBlock],
+        from: BlockIndex,
+        block: &CodeBlock,
+        edges: &mut Vec<CodeEdge>,
+        calls: &mut Vec<CallSite>,
+    ) {
         let mut at = block.start;
         loop {
             let reached = self.explored.instructions[&at];
@@ -288,7 +293,7 @@ impl Function<'_, '_, '_> {
         }
     }
 
-    /// Control goes to an address: inside by an edge, outside by a tail call.
+    /// A transfer to an address: an edge within the function, or else a call.
     fn to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
         if self.is_inside(to) && self.explored.instructions.contains_key(&to) {
             return Transfer::Edge(to, kind);
@@ -332,12 +337,12 @@ impl Function<'_, '_, '_> {
         self.doubts.extend(overlaps);
     }
 
-    /// Notes bytes of described code that nothing reaches and that are no padding.
-    fn note_unreached(&mut self, covered: &[Range<u64>]) {
+    /// Records unreached bytes in described code that are not padding.
+    fn note_unreached(&mut self, covered_ranges: &[Range<u64>]) {
         let mut gaps = Vec::new();
         for range in self.ranges.iter().filter(|r| self.explored.frames.at(r.start).is_some()) {
             let mut at = range.start;
-            for part in covered.iter().filter(|c| c.start < range.end && c.end > range.start) {
+            for part in covered_ranges.iter().filter(|c| c.start < range.end && c.end > range.start) {
                 gaps.push(at..part.start.max(at));
                 at = at.max(part.end);
             }
@@ -355,8 +360,8 @@ impl Function<'_, '_, '_> {
     }
 }
 
-/// Addresses that blocks cover, ascending and joined.
-fn covered(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
+/// The address ranges covered by blocks, ascending, with adjacent ranges joined.
+fn covered_ranges(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for block in blocks {
         match ranges.last_mut() {

@@ -1,8 +1,7 @@
-//! Which values the index of a jump table can have: by the checks that every path to the jump passes, by a mask, or by its width.
+//! Bounds of a jump table's index: from checks on every path to the jump, from a mask, or from the width of the index.
 //!
-//! The index is followed backwards from where the table is read, over all paths, through copies and sums with
-//! constants. A conditional jump that compares it with a constant bounds it on that path. A path without a check leaves
-//! the index unbounded.
+//! The index is followed backwards from the instruction that reads the table, along all paths, through copies and additions of constants.
+//! A conditional jump on a comparison with a constant bounds it on that path. If any path has no check, the index is unbounded.
 
 use super::explore::CodeFlow;
 use super::sums::{Atom, SumLocation, SumPosition, SumValue};
@@ -11,47 +10,46 @@ use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-/// Instructions between the check of an index and the jump, over all paths, at most.
-const CHECK_LIMIT: usize = 600;
-/// Steps from a use to a definition.
-const DEPTH: u32 = 12;
+/// Maximum number of instructions visited between the checks of an index and its use, over all paths.
+const MAX_CHECKED_INSTRUCTIONS: usize = 600;
+/// Maximum nesting depth of definitions in a value.
+const MAX_DEPTH: u32 = 12;
 
-/// What is followed backwards; the index is this and a constant.
+/// The value that is followed backwards. The index is this value plus a constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Tracked {
-    /// What a place holds.
+    /// The content of a location.
     Place(SumLocation),
-    /// A value, wherever it is held.
+    /// A value, regardless of its location.
     Value(SumValue),
 }
 
-/// The values that an index can have before a jump.
+/// The possible values of an index.
 pub struct Bounds {
-    /// The values.
     pub values: RangeInclusive<u64>,
-    /// A check or a mask says so, and not only the width of what is read: a `match` of an enumeration has no entry for values that the
-    /// enumeration does not have.
+    /// Whether a check or a mask proves the bounds. The width alone does not: the table of a `match` on an enumeration has no entries for
+    /// invalid values.
     pub certain: bool,
 }
 
-/// The values that an index can have before the jump; a range of at most `most` values. `size` is that of the table's entries.
-pub fn bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u64, most: u64) -> Option<Bounds> {
+/// The possible values of an index before the jump: a range of at most `max` values. `size` is the size of a table entry in bytes.
+pub fn bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u64, max: u64) -> Option<Bounds> {
     let by_value = || {
-        let (value, constant) = core(index);
-        checked(body, jump, Tracked::Value(value), constant, most)
+        let (value, constant) = split_constant(index);
+        bounds_from_checks(body, jump, Tracked::Value(value), constant, max)
     };
     let by_place = || {
         let (read, register) = table_read(body, jump, size)?;
-        // A constant that the register's value has is part of the table's address, and not of the index.
-        let folded = only(body.register(Register::RAX + u32::from(register), read, DEPTH)).map_or(0, |value| value.constant);
-        checked(body, read, Tracked::Place(SumLocation::Register(register)), folded.wrapping_neg(), most)
+        // A constant in the register's value was folded into the table's address.
+        let folded = single_value(body.register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
+        bounds_from_checks(body, read, Tracked::Place(SumLocation::Register(register)), folded.wrapping_neg(), max)
     };
     let certain = |values| Bounds { values, certain: true };
-    let by_width = || by_width(index).filter(|(last, _)| *last < most).map(|(last, certain)| Bounds { values: 0..=last, certain });
+    let by_width = || by_width(index).filter(|(last, _)| *last < max).map(|(last, certain)| Bounds { values: 0..=last, certain });
     by_place().or_else(by_value).map(certain).or_else(by_width)
 }
 
-/// The instruction that reads the table, and the register that holds the index there.
+/// The instruction that reads the table, and the index register there.
 fn table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumPosition, u8)> {
     let mut at = jump;
     for _ in 0..24 {
@@ -59,13 +57,13 @@ fn table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumP
         if u64::from(instruction.memory_index_scale()) == size && instruction.memory_index() != Register::None {
             return Some((at, number(instruction.memory_index())?));
         }
-        let [before] = body.before(at) else { return None };
+        let [before] = body.predecessors(at) else { return None };
         at = *before;
     }
     None
 }
 
-/// The greatest value of an index by a mask, which is certain, or by its width.
+/// The maximum of an index from a mask (`true`: proven) or from its width.
 fn by_width(index: &SumValue) -> Option<(u64, bool)> {
     match index.only_atom()? {
         Atom::And(bits, _) => Some((*bits, true)),
@@ -75,13 +73,13 @@ fn by_width(index: &SumValue) -> Option<(u64, bool)> {
     }
 }
 
-/// An index without its extensions and its constant, and the constant.
-fn core(value: &SumValue) -> (SumValue, u64) {
+/// Splits an index, without its extensions, into a value without constant and the constant.
+fn split_constant(value: &SumValue) -> (SumValue, u64) {
     let without_constant = || (SumValue { constant: 0, terms: value.terms.clone() }, value.constant);
     let [(atom, 1)] = &value.terms[..] else { return without_constant() };
     match atom {
         Atom::Low(bytes, inner) | Atom::Signed(bytes, inner) if *bytes >= 4 || value.constant == 0 => {
-            let (inner, constant) = core(inner);
+            let (inner, constant) = split_constant(inner);
             (inner, constant.wrapping_add(value.constant))
         }
         Atom::Load { bytes, address, .. } => {
@@ -92,8 +90,8 @@ fn core(value: &SumValue) -> (SumValue, u64) {
     }
 }
 
-/// Walks back over all paths; each must pass a check of the index.
-fn checked(body: &FunctionBody, from: SumPosition, tracked: Tracked, constant: u64, most: u64) -> Option<RangeInclusive<u64>> {
+/// Walks backwards along all paths; each must pass a check of the index.
+fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, constant: u64, max: u64) -> Option<RangeInclusive<u64>> {
     let mut seen: HashSet<(SumPosition, Tracked, u64)> = HashSet::new();
     let mut work = vec![(from, tracked, constant)];
     let mut whole: Option<RangeInclusive<u64>> = None;
@@ -101,13 +99,13 @@ fn checked(body: &FunctionBody, from: SumPosition, tracked: Tracked, constant: u
         if !seen.insert((at, tracked.clone(), constant)) {
             continue;
         }
-        if seen.len() > CHECK_LIMIT || body.before(at).is_empty() {
+        if seen.len() > MAX_CHECKED_INSTRUCTIONS || body.predecessors(at).is_empty() {
             return None;
         }
-        for &before in body.before(at) {
-            let part = match bounds_of_edge(body, before, at, &tracked, constant).filter(|part| part.end() - part.start() < most) {
+        for &before in body.predecessors(at) {
+            let part = match bounds_of_edge(body, before, at, &tracked, constant).filter(|part| part.end() - part.start() < max) {
                 Some(part) => part,
-                None => match step(body, before, &tracked, constant)? {
+                None => match step_back(body, before, &tracked, constant)? {
                     Step::Known(part) => part,
                     Step::Follow(tracked, constant) => {
                         work.push((before, tracked, constant));
@@ -121,10 +119,10 @@ fn checked(body: &FunctionBody, from: SumPosition, tracked: Tracked, constant: u
             });
         }
     }
-    whole.filter(|whole| whole.end() - whole.start() < most)
+    whole.filter(|whole| whole.end() - whole.start() < max)
 }
 
-/// What an instruction makes of what is followed.
+/// The result of going back over an instruction.
 enum Step {
     Known(RangeInclusive<u64>),
     Follow(Tracked, u64),
@@ -134,8 +132,8 @@ fn single(value: u64) -> RangeInclusive<u64> {
     value..=value
 }
 
-/// Goes back over one instruction; `None` if the index cannot be followed further.
-fn step(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) -> Option<Step> {
+/// Goes back over one instruction. `None` if the index cannot be followed further.
+fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) -> Option<Step> {
     let place = match tracked {
         Tracked::Value(value)
             if value.terms.iter().any(|(a, _)| matches!(a, Atom::Opaque(_, definitions) if definitions.contains(&at))) =>
@@ -164,7 +162,7 @@ fn step(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) 
         (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Register) => {
             follow(instruction.op_register(operand), 0)
         }
-        (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Memory) => loaded(body, at, constant),
+        (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Memory) => follow_load(body, at, constant),
         (Mnemonic::Lea, _) if instruction.memory_index() == Register::None => {
             follow(instruction.memory_base(), instruction.memory_displacement64())
         }
@@ -184,15 +182,15 @@ fn step(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) 
     }
 }
 
-/// What is loaded from memory, if it is one value.
-fn loaded(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<Step> {
-    let values = body.operand(at, 1, DEPTH);
+/// Continues with a value loaded from memory, if there is only one.
+fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<Step> {
+    let values = body.operand(at, 1, MAX_DEPTH);
     let [value] = &values[..] else { return None };
-    let (value, more) = core(value);
+    let (value, more) = split_constant(value);
     Some(Step::Follow(Tracked::Value(value), constant.wrapping_add(more)))
 }
 
-/// What a conditional jump says about the index when it leads from one instruction to another.
+/// The bounds that a conditional jump implies for the index on its edge from one instruction to another.
 fn bounds_of_edge(
     body: &FunctionBody,
     from: SumPosition,
@@ -209,14 +207,14 @@ fn bounds_of_edge(
     let condition = if to == target { jump.condition_code() } else { opposite(jump.condition_code())? };
     let (compare, bits) = compare_before(body, from, tracked)?;
     let offset = compared(body, compare, tracked)?;
-    let (least, most) = allowed(condition, body.instructions[compare as usize].try_immediate(1).ok()?, bits)?;
-    // The index is the compared value, less its constant, plus the index's.
+    let (least, max) = range_satisfying(condition, body.instructions[compare as usize].try_immediate(1).ok()?, bits)?;
+    // The index is the compared value minus the comparison's constant plus its own.
     let as_index = |value: u64| value.wrapping_sub(offset).wrapping_add(constant) & u64::from(u32::MAX);
-    let (first, last) = (as_index(least), as_index(most));
-    // An index of a byte or two is the low part of a sum.
+    let (first, last) = (as_index(least), as_index(max));
+    // An index of one or two bytes is the low part of a sum.
     let narrow = bits < 32 && first >> bits == last >> bits;
     let (first, last) = if narrow { (first & low_bits(bits), last & low_bits(bits)) } else { (first, last) };
-    // A value below the constant that is taken off it cannot come here where the source is right.
+    // If the program is correct, a compared value is not below the constant that is subtracted from it.
     let first = if first > last && least == 0 { 0 } else { first };
     (first <= last).then_some(first..=last)
 }
@@ -225,25 +223,25 @@ fn low_bits(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }
 
-/// Values for which a condition holds after a comparison with a constant.
-fn allowed(condition: ConditionCode, constant: u64, bits: u32) -> Option<(u64, u64)> {
-    let most = low_bits(bits);
-    let limit = constant & most;
-    let is_negative = limit > most / 2;
+/// The unsigned range of values for which a condition holds after a comparison with a constant.
+fn range_satisfying(condition: ConditionCode, constant: u64, bits: u32) -> Option<(u64, u64)> {
+    let max = low_bits(bits);
+    let limit = constant & max;
+    let is_negative = limit > max / 2;
     match condition {
         ConditionCode::be => Some((0, limit)),
         ConditionCode::b => Some((0, limit.checked_sub(1)?)),
-        ConditionCode::ae => Some((limit, most)),
-        ConditionCode::a => Some((limit.checked_add(1)?, most)),
+        ConditionCode::ae => Some((limit, max)),
+        ConditionCode::a => Some((limit.checked_add(1)?, max)),
         ConditionCode::e => Some((limit, limit)),
-        // A signed index that is bounded above only is not negative where the source is right.
+        // In a correct program, a signed index with only an upper bound is not negative.
         ConditionCode::le if !is_negative => Some((0, limit)),
         ConditionCode::l if !is_negative => Some((0, limit.checked_sub(1)?)),
         _ => None,
     }
 }
 
-/// Whether a comparison is of what is followed, and the constant that it compares in addition.
+/// If a comparison is of the tracked value, the constant by which its operand differs.
 fn compared(body: &FunctionBody, compare: SumPosition, tracked: &Tracked) -> Option<u64> {
     let followed = match tracked {
         Tracked::Place(SumLocation::Register(register)) => {
@@ -252,28 +250,27 @@ fn compared(body: &FunctionBody, compare: SumPosition, tracked: &Tracked) -> Opt
             if is_same && instruction.mnemonic() == Mnemonic::Cmp {
                 return Some(0);
             }
-            // Another register may hold the same, or differ by a constant.
-            only(body.register(Register::RAX + u32::from(*register), compare, DEPTH))?
+            // Another register may hold the same value, or one that differs by a constant.
+            single_value(body.register(Register::RAX + u32::from(*register), compare, MAX_DEPTH))?
         }
         Tracked::Place(_) => return None,
         Tracked::Value(value) => value.clone(),
     };
-    let (followed, own) = core(&followed);
-    let (compared, offset) = core(&only(body.operand(compare, 0, DEPTH))?);
+    let (followed, own) = split_constant(&followed);
+    let (compared, offset) = split_constant(&single_value(body.operand(compare, 0, MAX_DEPTH))?);
     (compared == followed).then(|| offset.wrapping_sub(own))
 }
 
-/// The value, if there is one only.
-fn only(values: Vec<SumValue>) -> Option<SumValue> {
+fn single_value(values: Vec<SumValue>) -> Option<SumValue> {
     let mut values = values.into_iter();
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The comparison with a constant whose flags a jump reads, and its width in bits. Nothing between may change what is followed.
+/// The comparison with a constant that sets the flags for a jump, and its width in bits. The tracked value must not change in between.
 fn compare_before(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) -> Option<(SumPosition, u32)> {
     let mut at = jump;
     for _ in 0..12 {
-        let [before] = body.before(at) else { return None };
+        let [before] = body.predecessors(at) else { return None };
         at = *before;
         let instruction = &body.instructions[at as usize];
         match instruction.mnemonic() {

@@ -1,8 +1,7 @@
-//! The file as recovery sees it: executable sections, words in memory as the loader leaves them, imports, stubs.
+//! The file as recovery sees it: executable sections, words in memory after loading, imports, stubs.
 //!
-//! A word of memory that the loader changes is read from its relocation: the addend of a relative one, the name of an
-//! imported function. Sources: System V ABI, AMD64 supplement (relocation types, procedure linkage table); generic ABI
-//! (RELR).
+//! The value of a word that the loader changes is taken from its relocation: the addend of a relative one, or the name of an imported
+//! symbol. Sources: System V ABI, AMD64 supplement (relocation types, procedure linkage table); generic ABI (RELR).
 
 use crate::elf::{Binary, parsed};
 use crate::error::BinaryError;
@@ -14,56 +13,49 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTar
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// What the loader puts into a word of memory.
+/// The content of a relocated word after loading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodeWord {
-    /// An address of this file.
+    /// An address in this file.
     Address(u64),
     /// The address of an imported symbol.
     Import(String),
-    /// What the function at this address of this file returns.
+    /// The result of the resolver function at this address (`IRELATIVE`).
     Resolved(u64),
 }
 
-/// A section with code.
+/// A section that contains code.
 #[derive(Clone, Debug)]
 pub struct CodeSection {
-    /// Its name.
     pub name: String,
-    /// Its addresses.
     pub range: Range<u64>,
 }
 
 /// The file as recovery sees it.
 #[derive(Debug)]
 pub struct Code<'a> {
-    /// The file.
     pub binary: &'a Binary,
-    /// Sections with code, ascending; if the file has no section headers, its executable segments.
+    /// Code sections in order of address or, if the file has no section headers, its executable segments.
     pub sections: Vec<CodeSection>,
-    /// Words that the loader changes.
+    /// Relocated words by address.
     pub words: BTreeMap<u64, CodeWord>,
-    /// Stubs, by address.
+    /// Stubs by address.
     pub stubs: BTreeMap<u64, Stub>,
-    /// Sections that hold stubs only.
+    /// Sections that contain only stubs.
     pub stub_ranges: Vec<Range<u64>>,
-    /// Functions of this file that other files can call.
+    /// Exported functions.
     pub exported: Vec<u64>,
-    /// It is a program and not a library: the entry point calls `main` through the C library.
+    /// Whether the file is a program, whose entry point calls `main` through the C library.
     pub calls_main: bool,
-    /// Functions that the loader calls when the program starts and ends.
-    pub started: Vec<u64>,
+    /// Functions that the loader calls when the program starts or ends.
+    pub startup_functions: Vec<u64>,
 }
 
 impl<'a> Code<'a> {
-    /// Reads what recovery needs of a file.
-    ///
-    /// # Errors
-    /// The file's tables are damaged.
     pub fn read(binary: &'a Binary) -> Result<Code<'a>, BinaryError> {
         let file = parsed(binary.path(), binary.data())?;
         let sections = sections(binary, &file);
-        let words = words(binary, &file);
+        let words = relocated_words(binary, &file);
         let starts_main = |word: &CodeWord| matches!(word, CodeWord::Import(name) if name.split('@').next() == Some("__libc_start_main"));
         let is_static = file.dynamic_symbols().next().is_none();
         let mut code = Code {
@@ -74,31 +66,29 @@ impl<'a> Code<'a> {
             stubs: BTreeMap::new(),
             stub_ranges: Vec::new(),
             exported: Vec::new(),
-            started: Vec::new(),
+            startup_functions: Vec::new(),
         };
         code.exported = file.dynamic_symbols().filter(|s| s.is_definition() && code.is_code(s.address())).map(|s| s.address()).collect();
-        code.started = code.started_functions(&file);
+        code.startup_functions = code.find_startup_functions(&file);
         code.find_stubs();
         Ok(code)
     }
 
-    /// Whether an address lies in a section with code.
     pub fn is_code(&self, address: u64) -> bool {
         self.section_at(address).is_some()
     }
 
-    /// The section with code that an address lies in.
+    /// The code section that contains an address.
     pub fn section_at(&self, address: u64) -> Option<&CodeSection> {
-        let behind = self.sections.partition_point(|s| s.range.start <= address);
-        self.sections[..behind].last().filter(|s| s.range.contains(&address))
+        let after = self.sections.partition_point(|s| s.range.start <= address);
+        self.sections[..after].last().filter(|s| s.range.contains(&address))
     }
 
-    /// Whether an address lies in a stub.
     pub fn is_stub(&self, address: u64) -> bool {
         self.stub_ranges.iter().any(|r| r.contains(&address)) || self.stubs.contains_key(&address)
     }
 
-    /// Eight bytes of memory, as they are once the file is loaded.
+    /// The eight-byte word at an address after loading.
     pub fn word_at(&self, address: u64) -> Option<CodeWord> {
         if let Some(word) = self.words.get(&address) {
             return Some(word.clone());
@@ -107,13 +97,13 @@ impl<'a> Code<'a> {
         Some(CodeWord::Address(u64::from_le_bytes(bytes)))
     }
 
-    /// Four bytes of memory, signed.
+    /// The signed four-byte word at an address.
     pub fn half_word_at(&self, address: u64) -> Option<i32> {
         let bytes: [u8; 4] = self.binary.bytes_at(address)?.get(..4)?.try_into().ok()?;
         Some(i32::from_le_bytes(bytes))
     }
 
-    /// Sections named `.plt...` hold stubs; elsewhere a stub is a jump through a word that the loader fills with an import.
+    /// Finds stubs in the sections named `.plt...` and `.iplt`.
     fn find_stubs(&mut self) {
         for section in self.sections.clone().into_iter().filter(|s| s.name.starts_with(".plt") || s.name == ".iplt") {
             let step = if section.name == ".plt.got" && section.range.end - section.range.start < 16 { 8 } else { 16 };
@@ -124,7 +114,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The stub that begins at an address: perhaps `endbr64`, then a jump through a word that the loader fills.
+    /// The stub at an address: an optional `endbr64` and a jump through a word that the loader fills.
     pub fn stub_at(&self, address: u64) -> Option<Stub> {
         let mut at = address;
         let mut instruction = decode(self.binary.code_at(at)?, at)?;
@@ -142,8 +132,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Entry point, `DT_INIT`, `DT_FINI` and the arrays of functions to be called.
-    fn started_functions(&self, file: &ElfFile64) -> Vec<u64> {
+    /// The entry point, `.init`, `.fini`, and the functions in the arrays of constructors and destructors.
+    fn find_startup_functions(&self, file: &ElfFile64) -> Vec<u64> {
         let mut found = vec![self.binary.entry()];
         for name in [".init", ".fini"] {
             found.extend(file.section_by_name(name).map(|s| s.address()));
@@ -184,7 +174,7 @@ fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
             .collect();
     }
     sections.sort_by_key(|s| (s.range.start, s.range.end));
-    // Sections that overlap are a damaged file's; the first one counts.
+    // Sections overlap only in damaged files; the first one is kept.
     let mut end = 0;
     sections.retain(|s| {
         let is_separate = s.range.start >= end;
@@ -194,7 +184,7 @@ fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
     sections
 }
 
-fn words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord> {
+fn relocated_words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord> {
     let mut words: BTreeMap<u64, CodeWord> = relative_words(binary, file).into_iter().map(|(at, to)| (at, CodeWord::Address(to))).collect();
     let names: HashMap<object::SymbolIndex, (String, u64)> = file
         .dynamic_symbols()
@@ -221,7 +211,7 @@ fn words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord> {
     words
 }
 
-/// A static program has its relocations in a section that no dynamic table names.
+/// The `IRELATIVE` relocations of a static program, which no dynamic table refers to.
 fn static_resolved(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
     let mut found = Vec::new();
     for name in [".rela.plt", ".rela.iplt", ".rela.dyn"] {
@@ -236,7 +226,7 @@ fn static_resolved(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
     found
 }
 
-/// Packed relative relocations: an even word is the address of one, an odd word a bitmap of the 63 words that follow.
+/// Packed relative relocations (RELR): an even word is an address; an odd word is a bitmap of the 63 words that follow it.
 fn relative_words(binary: &Binary, file: &ElfFile64) -> Vec<(u64, u64)> {
     let mut places = Vec::new();
     let Some(data) = file.section_by_name(".relr.dyn").and_then(|s| s.data().ok()) else { return Vec::new() };

@@ -1,9 +1,7 @@
-//! Which instructions can be executed: traversal from function entries along branches.
+//! Exploration: which instructions can be executed, found by following branches from function entries.
 //!
-//! Code is followed from every place that is known to be entered; data between functions is never taken for code. A call
-//! is followed by the next instruction unless its callee does not return. What is left over of a function comes last ([`gaps`]).
-//!
-//! Complexity: linear in the instructions, times a logarithm for the ordered map.
+//! Code is followed from every address known to be entered; data between functions is never taken for code. A call is followed by the next
+//! instruction unless its callee never returns. Remaining gaps of functions come last ([`gaps`]). Complexity: O(n log n).
 
 mod candidates;
 mod gaps;
@@ -13,117 +11,109 @@ use super::frames::Frames;
 use super::imports;
 use crate::graph::{Doubt, GraphObservation, Returns, Uncertainty};
 use crate::instruction::{BranchInstruction, branch, decode};
-use candidates::words_of_data;
+use candidates::data_words;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Functions are aligned to this many bytes.
+/// Alignment of functions, in bytes.
 const ALIGNMENT: u64 = 16;
 
-/// What an instruction does to control flow.
+/// The effect of an instruction on control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeFlow {
-    /// The next one follows.
     Next,
     /// A call of a fixed address.
     Call(u64),
     /// A call through a register or memory.
     CallIndirect,
-    /// A conditional jump.
+    /// A conditional jump to a fixed address.
     Conditional(u64),
     /// A jump to a fixed address.
     Jump(u64),
     /// A jump through a register or memory.
     JumpIndirect,
-    /// A return.
     Return,
-    /// It traps.
+    /// A trap.
     Stop,
 }
 
-/// An instruction that can be executed.
+/// A reachable instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// Bytes.
     pub size: u8,
-    /// What it does to control flow.
     pub flow: CodeFlow,
 }
 
-/// Where an indirect jump leads.
+/// The targets of an indirect jump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// To these addresses in its own function.
+    /// Addresses in the jump's own function.
     Within(Vec<u64>),
-    /// To functions at these entries.
+    /// Entries of other functions.
     Functions(Vec<u64>),
-    /// To an imported function.
+    /// An imported function.
     Import(String),
-    /// To a function that is not known.
+    /// An unknown function.
     TailCall,
-    /// Not known.
     Unknown,
 }
 
-/// What is known before code is followed.
+/// Knowledge that an exploration starts with.
 #[derive(Clone, Debug, Default)]
 pub struct KnownCode {
-    /// Entries of functions that do not return.
+    /// Entries of functions that never return.
     pub never: HashSet<u64>,
-    /// Functions' symbols, by address.
+    /// Names of functions that have symbols, by address.
     pub symbols: BTreeMap<u64, String>,
-    /// Functions' names: symbols, and those that follow from how a program starts.
+    /// Names of functions, from symbols or deduced from how a program starts.
     pub names: BTreeMap<u64, String>,
-    /// More functions' entries.
+    /// Additional function entries.
     pub entries: Vec<u64>,
-    /// Addresses of data that instructions name.
+    /// Data addresses that occur in instructions.
     pub data: BTreeSet<u64>,
-    /// Transfers that executions showed.
+    /// Observed transfers of control.
     pub observations: Vec<GraphObservation>,
-    /// Targets of indirect jumps that the compiler's map gives.
+    /// Targets of indirect jumps in the compiler's map.
     pub jump_targets: HashMap<u64, Vec<u64>>,
 }
 
-/// The result, as far as it has come.
-pub struct Explored<'k, 'a> {
-    /// The file.
+/// The state of an exploration.
+pub struct Exploration<'k, 'a> {
     pub code: &'a Code<'a>,
-    /// Its unwind tables.
     pub frames: &'a Frames<'a>,
-    /// What was known before.
     pub known: &'k KnownCode,
-    /// Instructions, by address.
+    /// Reachable instructions by address.
     pub instructions: BTreeMap<u64, Reached>,
-    /// Starts of functions that the unwind tables do not describe.
+    /// Starts of functions without unwind information.
     pub starts: BTreeSet<u64>,
     /// Targets of direct calls.
     pub called: BTreeSet<u64>,
-    /// Functions whose address is kept somewhere.
+    /// Functions whose address is taken.
     pub taken: BTreeSet<u64>,
+    /// Addresses within functions that are taken.
     /// Addresses of code within functions that are kept somewhere.
     pub labels: BTreeSet<u64>,
-    /// Addresses of data that instructions name.
+    /// Data addresses that occur in instructions.
     pub data: BTreeSet<u64>,
-    /// Indirect jumps, and where they lead.
+    /// Indirect jumps and their targets.
     pub jumps: BTreeMap<u64, Resolution>,
-    /// Indirect jumps that may be tail calls besides leading to places in their function.
+    /// Indirect jumps with targets in their own function that may also be tail calls.
     pub leaving: BTreeSet<u64>,
-    /// What is not certain.
     pub uncertain: Vec<Uncertainty>,
-    /// Addresses after instructions that trap, where execution resumes if a signal handler skips the trap.
+    /// Addresses after trapping instructions, at which execution resumes if a signal handler skips the trap.
     pub resumed: BTreeSet<u64>,
     /// Instructions without a known predecessor.
     pub speculative: BTreeSet<u64>,
     is_speculative: bool,
-    /// Addresses of code that data or instructions name, to be followed only if it looks like a function.
+    /// Addresses in code that occur in data or instructions, to be followed only if they look like functions.
     candidates: BTreeSet<u64>,
     work: Vec<u64>,
 }
 
-impl<'k, 'a> Explored<'k, 'a> {
-    /// Follows code from all entries that the file names.
-    pub fn new(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> Explored<'k, 'a> {
-        let mut explored = Explored {
+impl<'k, 'a> Exploration<'k, 'a> {
+    /// Explores the code reachable from all known entries.
+    pub fn new(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> Exploration<'k, 'a> {
+        let mut explored = Exploration {
             code,
             frames,
             known,
@@ -153,13 +143,13 @@ impl<'k, 'a> Explored<'k, 'a> {
             self.work.push(frame.start);
             self.work.extend(frame.protected.iter().map(|p| p.landing_pad));
         }
-        for &at in code.started.iter().chain(&code.exported).chain(known.names.keys()).chain(&known.entries) {
+        for &at in code.startup_functions.iter().chain(&code.exported).chain(known.names.keys()).chain(&known.entries) {
             self.enter(at);
         }
-        self.taken.extend(code.started.iter().chain(&code.exported));
+        self.taken.extend(code.startup_functions.iter().chain(&code.exported));
         for word in code.words.values() {
             match word {
-                super::code::CodeWord::Address(to) => self.names_code(*to),
+                super::code::CodeWord::Address(to) => self.note_code_address(*to),
                 super::code::CodeWord::Resolved(resolver) => {
                     self.enter(*resolver);
                     self.taken.insert(*resolver);
@@ -175,17 +165,17 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
         self.work.extend(known.jump_targets.values().flatten());
         for seen in &known.observations {
-            self.observed(*seen);
+            self.follow_observed(*seen);
         }
     }
 
-    /// An execution went from one instruction to another: a call that returned, or the start of something that nothing else names.
-    fn observed(&mut self, seen: GraphObservation) {
+    /// Follows an observed transfer, unless it is the return of a call.
+    fn follow_observed(&mut self, seen: GraphObservation) {
         let before = self.code.binary.code_at(seen.from).and_then(|bytes| decode(bytes, seen.from));
         let is_call = before.is_some_and(|i| matches!(flow(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect));
         let is_return = is_call && before.is_some_and(|i| i.next_ip() == seen.to);
         if !is_return && self.code.is_code(seen.to) {
-            if self.frames.at(seen.to).is_none() && !self.is_behind_call(seen.to) {
+            if self.frames.at(seen.to).is_none() && !self.is_return_address(seen.to) {
                 self.starts.insert(seen.to);
             }
             if is_call {
@@ -196,19 +186,19 @@ impl<'k, 'a> Explored<'k, 'a> {
     }
 
     /// Whether a call could return to an address.
-    pub fn is_behind_call(&self, to: u64) -> bool {
+    pub fn is_return_address(&self, to: u64) -> bool {
         const SIZES: std::ops::RangeInclusive<u64> = 2..=8;
         let ends_there = |at: u64| self.code.binary.code_at(at).and_then(|bytes| decode(bytes, at)).filter(|i| i.next_ip() == to);
         SIZES.filter_map(|size| ends_there(to.checked_sub(size)?)).any(|i| matches!(flow(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect))
     }
 
-    /// A file that is loaded at a fixed address has no relocations; its data is searched for addresses of functions.
+    /// Takes words of data for addresses of functions. Needed for files loaded at a fixed address, which have no relocations.
     fn scan_data(&mut self) {
         let starts: HashSet<u64> = self.frames.frames.iter().map(|f| f.start).collect();
-        self.taken.extend(words_of_data(self.code.binary).filter(|to| starts.contains(to)));
+        self.taken.extend(data_words(self.code.binary).filter(|to| starts.contains(to)));
     }
 
-    /// A function starts at an address.
+    /// Follows the function that starts at an address.
     fn enter(&mut self, at: u64) {
         if !self.code.is_code(at) || self.code.is_stub(at) {
             return;
@@ -219,8 +209,8 @@ impl<'k, 'a> Explored<'k, 'a> {
         self.work.push(at);
     }
 
-    /// Data or an instruction names an address of code.
-    fn names_code(&mut self, at: u64) {
+    /// Classifies an address in code that occurs in data or in an instruction.
+    fn note_code_address(&mut self, at: u64) {
         if !self.code.is_code(at) || self.code.is_stub(at) {
             return;
         }
@@ -231,7 +221,7 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
-    /// Adds targets of an indirect jump.
+    /// Records the targets of an indirect jump, to be followed later.
     pub fn resolve(&mut self, jump: u64, resolution: Resolution) {
         if let Resolution::Within(targets) | Resolution::Functions(targets) = &resolution {
             self.work.extend(targets);
@@ -239,7 +229,7 @@ impl<'k, 'a> Explored<'k, 'a> {
         self.jumps.insert(jump, resolution);
     }
 
-    /// Follows everything that is known to be entered and was not followed yet.
+    /// Follows all entered addresses, and then those candidates that look like functions.
     pub fn follow(&mut self) {
         self.drain();
         while !self.candidates.is_empty() {
@@ -261,7 +251,7 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
-    /// Follows one instruction after the other until nothing follows or all is known.
+    /// Follows instructions until control cannot continue or reaches known code.
     fn follow_from(&mut self, mut at: u64) {
         let mut before: Option<Instruction> = None;
         loop {
@@ -310,8 +300,8 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
-    /// [`flow`] of an instruction that follows another one. A return to an address that was just pushed is an indirect jump, and a call of
-    /// code that replaces its return address is a jump. Retpolines do both (Intel, "Retpoline: A Branch Target Injection Mitigation").
+    /// [`flow`] of an instruction in its context. A return right after its address was stored on the stack is an indirect jump, and a call
+    /// of code that replaces its return address is a jump. Retpolines do both (Intel, "Retpoline: A Branch Target Injection Mitigation").
     fn flow_in_context(&self, instruction: &Instruction, before: Option<&Instruction>) -> CodeFlow {
         match flow(instruction) {
             CodeFlow::Return if before.is_some_and(sets_return_address) => CodeFlow::JumpIndirect,
@@ -320,7 +310,7 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
-    /// Whether code begins by overwriting its return address, or dropping it, and then returns.
+    /// Whether the code at an address overwrites or drops its return address and then returns.
     fn replaces_return_address(&self, at: u64) -> bool {
         let decoded = |at: u64| self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
         let Some(first) = decoded(at) else { return false };
@@ -342,7 +332,7 @@ impl<'k, 'a> Explored<'k, 'a> {
 
     fn note_jump(&mut self, at: u64, target: u64) {
         if self.code.is_code(target) {
-            // In code without unwind tables, what another function jumps to behind padding is a piece of its own.
+            // In code without unwind information, an aligned target in another region starts a region of its own.
             if target.is_multiple_of(ALIGNMENT) && self.frames.at(target).is_none() && self.region_of(at) != self.region_of(target) {
                 self.starts.insert(target);
             }
@@ -352,12 +342,11 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
-    /// Notes addresses that an instruction names.
     fn note_operands(&mut self, instruction: &Instruction) {
         if instruction.is_ip_rel_memory_operand() {
             let to = instruction.memory_displacement64();
             if instruction.mnemonic() == Mnemonic::Lea && self.code.is_code(to) {
-                self.names_code(to);
+                self.note_code_address(to);
             } else {
                 self.data.insert(to);
             }
@@ -368,20 +357,20 @@ impl<'k, 'a> Explored<'k, 'a> {
         if fixed && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push) {
             let Ok(value) = instruction.try_immediate(instruction.op_count().saturating_sub(1)) else { return };
             if self.frames.at(value).is_none_or(|f| self.frames.frames[f].start == value) {
-                self.names_code(value);
+                self.note_code_address(value);
             }
             self.data.insert(value);
         }
     }
 
-    /// Whether execution goes on behind the call at an address.
+    /// Whether the call at an address returns.
     pub fn returns(&self, at: u64) -> Returns {
         let Some(reached) = self.instructions.get(&at) else { return Returns::Maybe };
         let next = at + u64::from(reached.size);
         if self.known.observations.iter().any(|o| o.from == at && o.to == next) {
             return Returns::Maybe;
         }
-        // Compilers leave nothing behind a call that they know does not return.
+        // Compilers emit nothing after a call that they know never returns.
         if self.frames.at(at).is_some_and(|f| self.frames.frames[f].end == next) || !self.code.is_code(next) {
             return Returns::Never;
         }
@@ -400,13 +389,13 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
-    /// Whether an address lies behind the first byte of an instruction, and not only behind its prefix `lock`.
+    /// Whether an address lies inside a known instruction. The byte after a `lock` prefix does not count, since code jumps there.
     pub fn is_within_instruction(&self, at: u64) -> bool {
         let before = self.instructions.range(..at).next_back().filter(|(start, reached)| at < *start + u64::from(reached.size));
         before.is_some_and(|(start, _)| *start + 1 != at || self.code.binary.bytes_at(*start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
     }
 
-    /// The import that the call or jump at an address leads to.
+    /// The imported function that the call or jump at an address leads to.
     pub fn import_called(&self, at: u64) -> Option<String> {
         let reached = self.instructions.get(&at)?;
         match reached.flow {
@@ -426,14 +415,14 @@ impl<'k, 'a> Explored<'k, 'a> {
     }
 }
 
-/// What an instruction does to control flow.
+/// The effect of an instruction on control flow, without its context.
 pub fn flow(instruction: &Instruction) -> CodeFlow {
     if instruction.mnemonic() == Mnemonic::Hlt {
         return CodeFlow::Stop;
     }
     match branch(instruction) {
         None | Some(BranchInstruction::System) => CodeFlow::Next,
-        // `call` of what lies behind it only pushes its own address, for code to find itself.
+        // A call of the next instruction only pushes its own address, for position-independent code.
         Some(BranchInstruction::Call(to)) if to == instruction.next_ip() => CodeFlow::Next,
         Some(BranchInstruction::Call(to)) => CodeFlow::Call(to),
         Some(BranchInstruction::IndirectCall) => CodeFlow::CallIndirect,
@@ -445,7 +434,7 @@ pub fn flow(instruction: &Instruction) -> CodeFlow {
     }
 }
 
-/// Whether an instruction sets the address that a return after it jumps to: it pushes a word, or overwrites the word on top of the stack.
+/// Whether an instruction stores the address that a following return jumps to: by a push, or by overwriting the top of the stack.
 fn sets_return_address(instruction: &Instruction) -> bool {
     let is_top = instruction.op0_kind() == OpKind::Memory
         && instruction.memory_base() == Register::RSP
@@ -458,7 +447,7 @@ fn sets_return_address(instruction: &Instruction) -> bool {
     }
 }
 
-/// Whether an instruction takes one word off the stack and does nothing else.
+/// Whether an instruction only pops one word off the stack.
 fn drops_return_address(instruction: &Instruction) -> bool {
     let is_stack_pointer = instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP;
     match instruction.mnemonic() {
@@ -471,7 +460,6 @@ fn drops_return_address(instruction: &Instruction) -> bool {
     }
 }
 
-/// The prefix `lock` of an instruction.
 pub const LOCK_PREFIX: u8 = 0xf0;
 
 fn has_memory(instruction: &Instruction) -> bool {

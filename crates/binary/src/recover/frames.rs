@@ -1,46 +1,43 @@
-//! What the unwind tables say: where functions' code begins and ends, where exceptions land, how deep the stack is.
+//! The unwind tables: extents of functions, landing pads, stack depths.
 //!
-//! Compilers describe all code that they generate, also in stripped files, since exceptions, profilers and debuggers
-//! need it. Sources: System V ABI, AMD64 supplement, section 3.7 (`.eh_frame`); Itanium C++ ABI, "Exception Handling
-//! Tables" (the language-specific data area, `.gcc_except_table`).
+//! Compilers describe all code that they generate, even in stripped files, for exceptions, profilers and debuggers. Sources: System V ABI,
+//! AMD64 supplement, section 3.7 (`.eh_frame`); Itanium C++ ABI, "Exception Handling Tables" (`.gcc_except_table`).
 
 use super::code::Code;
-use super::handlers::{Protected, protected_calls};
+use super::handlers::{ProtectedRange, protected_calls};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, Register, UnwindContext, UnwindSection,
 };
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The register `rsp` in DWARF's numbering.
+/// The DWARF number of `rsp`.
 const STACK_POINTER: Register = Register(7);
-/// Bytes of a return address.
-const AT_ENTRY: i64 = 8;
+/// Offset of the canonical frame address from `rsp` at a function's entry: the size of the return address.
+const ENTRY_CFA_OFFSET: i64 = 8;
 
-/// The code that one entry of the unwind tables describes.
+/// The code that one unwind entry describes.
 #[derive(Debug)]
 pub struct UnwindEntry<'a> {
-    /// First address.
     pub start: u64,
-    /// Behind its last byte.
+    /// The end of the code, exclusive.
     pub end: u64,
-    /// Calls whose exceptions are received.
-    pub protected: Vec<Protected>,
-    /// The stack is as deep at its start as behind a call: it can be a function of its own, and not only a part that was split off.
+    pub protected: Vec<ProtectedRange>,
+    /// Whether the stack is as deep at its start as right after a call, so that it may be a function rather than a split-off part.
     pub starts_as_function: bool,
     entry: FrameDescriptionEntry<Slice<'a>>,
 }
 
 /// The unwind tables of a file.
 pub struct Frames<'a> {
-    /// Described code, ascending; none overlap.
+    /// Disjoint entries in order of address.
     pub frames: Vec<UnwindEntry<'a>>,
     section: EhFrame<Slice<'a>>,
     bases: BaseAddresses,
 }
 
 impl<'a> Frames<'a> {
-    /// Reads the tables; what is damaged in them is left out.
+    /// Reads the tables and skips damaged entries.
     pub fn read(code: &Code<'a>) -> Frames<'a> {
         let binary = code.binary;
         let (range, data) = binary.section(".eh_frame").unwrap_or((0..0, &[]));
@@ -53,7 +50,7 @@ impl<'a> Frames<'a> {
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
             let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else { continue };
-            // Code that signal handlers return to has an entry from a byte before it, since unwinders look up return addresses less 1.
+            // The entry of a signal trampoline starts one byte early, since unwinders look up return addresses minus one.
             let start = entry.initial_address().saturating_add(u64::from(entry.is_signal_trampoline()));
             let end = entry.initial_address().saturating_add(entry.len());
             let fits = code.section_at(start).is_some_and(|s| end <= s.range.end);
@@ -76,18 +73,18 @@ impl<'a> Frames<'a> {
         all
     }
 
-    /// The entry whose code contains an address.
+    /// The index of the entry that describes an address.
     pub fn at(&self, address: u64) -> Option<usize> {
-        let behind = self.frames.partition_point(|f| f.start <= address);
-        behind.checked_sub(1).filter(|&at| address < self.frames[at].end)
+        let after = self.frames.partition_point(|f| f.start <= address);
+        after.checked_sub(1).filter(|&at| address < self.frames[at].end)
     }
 
-    /// Whether the stack is as deep before an instruction as at a function's entry; `None` where the tables do not say.
+    /// Whether the stack before an instruction is as deep as at the function's entry. `None` if the tables do not tell.
     pub fn is_entry_depth(&self, frame: usize, address: u64) -> Option<bool> {
         let mut context = UnwindContext::new();
         let row = self.frames[frame].entry.unwind_info_for_address(&self.section, &self.bases, &mut context, address).ok()?;
         match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => Some(*register == STACK_POINTER && *offset == AT_ENTRY),
+            CfaRule::RegisterAndOffset { register, offset } => Some(*register == STACK_POINTER && *offset == ENTRY_CFA_OFFSET),
             CfaRule::Expression(_) => None,
         }
     }

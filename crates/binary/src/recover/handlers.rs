@@ -1,52 +1,50 @@
-//! Language-specific data areas: which calls have their exceptions received, where, and whether any can pass by.
+//! Language-specific data areas: which calls have landing pads, where, and whether an exception can bypass them.
 //!
-//! Source: Itanium C++ ABI, "Exception Handling Tables": a header, the call sites, the chains of actions that they name, and, growing
-//! downwards to them, the types that are caught, with the lists of types that may pass behind. C++ and Rust use the same tables; in
-//! both, a pad without action cleans up, a type that is zero catches everything, and an empty list lets nothing pass.
+//! Source: Itanium C++ ABI, "Exception Handling Tables": a header, the call sites, their chains of actions and, growing downwards from
+//! their end, the caught types, followed by exception specifications. C++ and Rust use the same tables. In both, a pad without action is a
+//! cleanup, a zero type catches everything, and an empty specification lets no exception pass.
 
 use super::code::{Code, CodeWord};
 use gimli::{EndianSlice, LittleEndian, Reader as _};
 
-/// A call whose exceptions are received.
+/// A range of calls with a landing pad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protected {
-    /// First address of the calls.
+pub struct ProtectedRange {
     pub start: u64,
-    /// Behind the last one.
+    /// The end of the range, exclusive.
     pub end: u64,
-    /// Where exceptions land.
     pub landing_pad: u64,
-    /// No exception passes it by.
+    /// Whether no exception bypasses the pad.
     pub always_lands: bool,
 }
 
-/// `DW_EH_PE_omit`.
+/// The pointer encoding `DW_EH_PE_omit`.
 const OMITTED: u8 = 0xff;
 
-/// Actions of a chain that are looked at: a damaged table may be a circle.
-const LONGEST: usize = 1000;
+/// Maximum number of actions followed in a chain, which is cyclic in a damaged table.
+const MAX_ACTIONS: usize = 1000;
 
-/// Reads the table of call sites of the area at an address; it ends where it is damaged.
-pub fn protected_calls(code: &Code, at: u64, function: u64) -> Vec<Protected> {
+/// Reads the call sites of the data area at an address, up to the first damage.
+pub fn protected_calls(code: &Code, at: u64, function: u64) -> Vec<ProtectedRange> {
     let mut found = Vec::new();
     let _ = read_call_sites(code, at, function, &mut found);
     found.retain(|p| code.is_code(p.landing_pad) && p.start < p.end);
     found
 }
 
-/// Where types are, if any are caught.
+/// The table of caught types.
 #[derive(Clone, Copy)]
 struct Types {
-    /// Behind the first one.
+    /// The end of the table, from which types are counted downwards.
     end: u64,
     encoding: u8,
 }
 
-fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<Protected>) -> Option<()> {
+fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<ProtectedRange>) -> Option<()> {
     let mut reader = Reader::at(code, at)?;
     let base = match reader.byte()? {
         OMITTED => function,
-        encoding => reader.encoded(encoding)?,
+        encoding => reader.pointer(encoding)?,
     };
     let types = match reader.byte()? {
         OMITTED => None,
@@ -59,31 +57,32 @@ fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<Protecte
     let size = reader.uleb()?;
     let end = reader.address().checked_add(size)?;
     while reader.address() < end {
-        let (start, length, landing_pad) = (reader.plain(encoding)?, reader.plain(encoding)?, reader.plain(encoding)?);
+        let (start, length, landing_pad) =
+            (reader.encoded_value(encoding)?, reader.encoded_value(encoding)?, reader.encoded_value(encoding)?);
         let action = reader.uleb()?;
         if landing_pad != 0 {
             let start = function.wrapping_add(start);
             let always_lands = match action.checked_sub(1) {
                 None => true,
-                Some(offset) => receives_all(code, end.wrapping_add(offset), types).unwrap_or(false),
+                Some(offset) => handles_all(code, end.wrapping_add(offset), types).unwrap_or(false),
             };
             let landing_pad = base.wrapping_add(landing_pad);
-            found.push(Protected { start, end: start.wrapping_add(length), landing_pad, always_lands });
+            found.push(ProtectedRange { start, end: start.wrapping_add(length), landing_pad, always_lands });
         }
     }
     Some(())
 }
 
-/// Whether a chain of actions cleans up or catches everything; `None` where it is damaged.
-fn receives_all(code: &Code, action: u64, types: Option<Types>) -> Option<bool> {
+/// Whether a chain of actions is a cleanup or catches everything. `None` if it is damaged.
+fn handles_all(code: &Code, action: u64, types: Option<Types>) -> Option<bool> {
     let mut at = action;
-    for _ in 0..LONGEST {
+    for _ in 0..MAX_ACTIONS {
         let mut reader = Reader::at(code, at)?;
         let filter = reader.sleb()?;
         let receives = match filter {
             0 => true,
-            1.. => is_zero(code, types?, filter as u64)?,
-            // A list of the types that may pass; the one that is empty lets none pass.
+            1.. => is_null_type(code, types?, filter as u64)?,
+            // A list of types that may pass. The empty list lets none pass.
             _ => Reader::at(code, types?.end.checked_add(filter.unsigned_abs() - 1)?)?.byte()? == 0,
         };
         if receives {
@@ -98,8 +97,8 @@ fn receives_all(code: &Code, action: u64, types: Option<Types>) -> Option<bool> 
     None
 }
 
-/// Whether the type of a number is none.
-fn is_zero(code: &Code, types: Types, number: u64) -> Option<bool> {
+/// Whether the type with a number is null, which catches everything.
+fn is_null_type(code: &Code, types: Types, number: u64) -> Option<bool> {
     let size = match types.encoding & 0x0f {
         0x00 | 0x04 | 0x0c => 8,
         0x02 | 0x0a => 2,
@@ -108,15 +107,15 @@ fn is_zero(code: &Code, types: Types, number: u64) -> Option<bool> {
     };
     let at = types.end.checked_sub(number.checked_mul(size)?)?;
     match size {
-        // A pointer that the loader fills in.
+        // A pointer that the loader may fill in.
         8 => Some(matches!(code.word_at(at)?, CodeWord::Address(0))),
-        _ => Some(Reader::at(code, at)?.plain(types.encoding)? == 0),
+        _ => Some(Reader::at(code, at)?.encoded_value(types.encoding)? == 0),
     }
 }
 
 struct Reader<'a> {
     rest: EndianSlice<'a, LittleEndian>,
-    /// The address behind it.
+    /// The address after the last byte.
     end: u64,
 }
 
@@ -142,8 +141,8 @@ impl<'a> Reader<'a> {
         self.rest.read_sleb128().ok()
     }
 
-    /// A value of a pointer encoding (`DW_EH_PE_*`), whatever it is relative to.
-    fn plain(&mut self, encoding: u8) -> Option<u64> {
+    /// A value in a pointer encoding (`DW_EH_PE_*`), without its base added.
+    fn encoded_value(&mut self, encoding: u8) -> Option<u64> {
         match encoding & 0x0f {
             0x00 | 0x04 | 0x0c => self.rest.read_u64().ok(),
             0x01 => self.uleb(),
@@ -155,10 +154,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A pointer, absolute or relative to its own place.
-    fn encoded(&mut self, encoding: u8) -> Option<u64> {
+    /// A pointer, absolute or relative to its own address.
+    fn pointer(&mut self, encoding: u8) -> Option<u64> {
         let place = self.address();
-        let value = self.plain(encoding)?;
+        let value = self.encoded_value(encoding)?;
         match encoding & 0x70 {
             0x00 => Some(value),
             0x10 => Some(value.wrapping_add(place)),

@@ -1,10 +1,9 @@
-//! What is known of functions by their names: which do not return, and which return more than once.
+//! Imported functions known by name to never return, or to return more than once.
 //!
-//! Sources: ISO C, POSIX, the manuals of glibc and of the C++ runtime libraries. Functions of the file itself are found
-//! out from their code.
+//! Sources: ISO C, POSIX, the manuals of glibc and of the C++ runtime libraries. Functions of the file itself are judged by their code.
 
-/// Functions of C and POSIX, of glibc, of unwinders and of C++ runtimes.
-const NEVER: [&str; 44] = [
+/// Functions of C and POSIX, glibc, unwinders and C++ runtimes that never return.
+const NEVER_RETURNING: [&str; 44] = [
     "_Exit",
     "_Unwind_Resume",
     "__assert",
@@ -51,18 +50,18 @@ const NEVER: [&str; 44] = [
     "__ubsan_handle_builtin_unreachable",
 ];
 
-const TWICE: [&str; 9] = ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "__vfork", "getcontext", "savectx"];
+const RETURNING_TWICE: [&str; 9] =
+    ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "__vfork", "getcontext", "savectx"];
 
-/// Whether an imported function never returns.
 pub fn never_returns(name: &str) -> bool {
     let name = name.split('@').next().unwrap_or(name);
-    NEVER.contains(&name)
+    NEVER_RETURNING.contains(&name)
         || name.strip_prefix("_ZSt").is_some_and(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with("__throw_"))
 }
 
-/// Whether a function may return more than once for one call.
+/// Whether a function may return more than once per call.
 pub fn returns_twice(name: &str) -> bool {
-    TWICE.contains(&name.split('@').next().unwrap_or(name))
+    RETURNING_TWICE.contains(&name.split('@').next().unwrap_or(name))
 }
 
 #[cfg(test)]
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_known_with_their_versions() {
+    fn versions_of_names_are_ignored() {
         assert!(never_returns("exit") && never_returns("abort@GLIBC_2.2.5") && never_returns("_ZSt20__throw_length_errorPKc"));
         assert!(!never_returns("execve") && !never_returns("_ZSt4cout") && !never_returns("error"));
         assert!(returns_twice("__sigsetjmp") && !returns_twice("longjmp"));

@@ -1,8 +1,7 @@
-//! What the compiler's map adds to recovery: functions, targets of indirect jumps, frequencies.
+//! Additions from the compiler's address map: functions, targets of indirect jumps, frequencies.
 //!
-//! The map has LLVM's machine blocks. The graphs have blocks as [`crate::graph`] defines them, which the instructions
-//! decide; so the map is laid over them: a block has the frequency of the map's block that begins where it begins, or
-//! contains its start.
+//! The map describes LLVM's machine blocks, while the graphs use the blocks defined in [`crate::graph`]. A block gets the frequency of the
+//! map's block that contains its start.
 
 use super::code::Code;
 use super::explore::{CodeFlow, flow};
@@ -11,10 +10,10 @@ use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, Frequencies, FunctionGraph
 use crate::instruction::decode;
 use std::collections::HashMap;
 
-/// Probabilities of the map are multiples of this.
+/// The unit of the probabilities in the map.
 const PROBABILITY_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
 
-/// Targets of indirect jumps, by the address of the jump, for functions whose map has successors.
+/// Targets of indirect jumps, by address of the jump, for functions whose map has successors.
 pub fn jump_targets(code: &Code, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
     let mut targets = HashMap::new();
     for function in &map.functions {
@@ -32,7 +31,7 @@ pub fn jump_targets(code: &Code, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
     targets
 }
 
-/// The last instruction of a block of the map, if it is an indirect jump.
+/// The address of the indirect jump that ends a block of the map, if it ends with one.
 fn indirect_jump_of(code: &Code, block: &MapBlock) -> Option<u64> {
     let end = block.address.checked_add(block.size)?;
     let mut at = block.address;
@@ -46,7 +45,7 @@ fn indirect_jump_of(code: &Code, block: &MapBlock) -> Option<u64> {
     None
 }
 
-/// Marks functions of the map as such, and gives them its frequencies.
+/// Marks the functions that the map contains, and adds its frequencies to them.
 pub fn annotate(graph: &mut ProgramGraph, map: &AddressMap) {
     for function in &mut graph.functions {
         let Some(mapped) = map.function_at(function.entry) else { continue };

@@ -1,13 +1,10 @@
-//! Recovery of control-flow graphs from machine code.
+//! Recovery of control-flow graphs from machine code. Nothing is executed; the result depends only on the file and on observations.
 //!
-//! Phases: read tables ([`code`], [`frames`]); follow code from its entries and from what data names ([`explore`]); resolve
-//! indirect jumps ([`values`], [`tables`]) and follow what they reach; find functions that do not return, and start again with that
-//! knowledge, since nothing behind a call of one is code; join pieces to functions ([`regions`]); make blocks, edges
-//! and calls ([`assemble`]). Nothing is executed. The result depends on the file and on what executions showed, nothing
-//! else.
+//! Phases: read tables ([`code`], [`frames`]); follow code from entries and from addresses in data ([`explore`]); resolve indirect jumps
+//! ([`values`], [`tables`]) and follow their targets; find functions that never return, and restart with that knowledge, since code after
+//! calls of them is not reached; join pieces to functions ([`regions`]); build blocks, edges and calls ([`assemble`]).
 //!
-//! What stays uncertain is in the graphs, with addresses. Complexity: linear in the code for all but the searches of
-//! [`values`], which are bounded.
+//! Doubts are stored in the graphs with their addresses. Linear in the code size, except for the bounded searches of [`values`].
 
 mod assemble;
 mod bounds;
@@ -29,35 +26,28 @@ use crate::elf::Binary;
 use crate::error::BinaryError;
 use crate::graph::{Doubt, GraphObservation, ProgramGraph, Uncertainty};
 use code::Code;
-use explore::{CodeFlow, Explored, KnownCode, Resolution};
+use explore::{CodeFlow, Exploration, KnownCode, Resolution};
 use frames::Frames;
 use regions::Families;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-/// Passes, each of which starts again with what is known from the ones before, at most.
-const PASSES: usize = 8;
-/// Alternations of resolving jumps and following what they reach, at most.
-const ALTERNATIONS: usize = 12;
+/// Maximum number of passes over the code; each starts from the knowledge gained by the previous ones.
+const MAX_PASSES: usize = 8;
+/// Maximum number of rounds of resolving jumps and following their targets.
+const MAX_ROUNDS: usize = 12;
 
 impl ProgramGraph {
-    /// The graphs of a file's functions, by the compiler's map where it has one, else recovered.
-    ///
-    /// # Errors
-    /// The file's tables are damaged.
+    /// Builds the graphs of a file's functions, from the compiler's address map where available and otherwise by recovery.
     pub fn from_binary(binary: &Binary) -> Result<ProgramGraph, BinaryError> {
         let map = AddressMap::read(binary)?;
         recover(binary, map.as_ref(), &[])
     }
 
-    /// Adds a transfer of control that an execution showed: from the instruction at one address to that at another.
-    /// Says whether the graph changed.
+    /// Adds an observed transfer of control between two instructions. Returns whether the graph changed.
     ///
-    /// The graph is rebuilt with all that was observed; blocks and functions may get other numbers. `map` is the one
-    /// that the graph was made with.
-    ///
-    /// # Errors
-    /// As [`recover`].
+    /// The graph is rebuilt with all observations, so blocks and functions may be renumbered. `map` must be the map that the graph was
+    /// built with.
     pub fn amend(&mut self, binary: &Binary, map: Option<&AddressMap>, seen: GraphObservation) -> Result<bool, BinaryError> {
         if self.observations.contains(&seen) {
             return Ok(false);
@@ -71,11 +61,8 @@ impl ProgramGraph {
     }
 }
 
-/// The graphs of a file's functions: from the compiler's map for those that it has, else recovered from the code, with
-/// what executions showed besides.
-///
-/// # Errors
-/// The file's tables are damaged.
+/// Builds the graphs of a file's functions, from the compiler's map for functions that it contains and by recovery for the others, and
+/// with observed transfers of control.
 pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphObservation]) -> Result<ProgramGraph, BinaryError> {
     let code = Code::read(binary)?;
     let frames = Frames::read(&code);
@@ -96,13 +83,12 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphO
     Ok(graph)
 }
 
-/// Follows code again and again, each time with what is known from before: functions that do not return, and where data
-/// begins that ends a table.
+/// Repeats the exploration until it finds no more functions that never return, and no more data that may end a jump table.
 fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut KnownCode) -> ProgramGraph {
     for pass in 1.. {
         let (explored, families) = explore(code, frames, known);
         let never = never_returning(&explored, &families);
-        if pass == PASSES || (never.is_subset(&known.never) && explored.data.len() == known.data.len()) {
+        if pass == MAX_PASSES || (never.is_subset(&known.never) && explored.data.len() == known.data.len()) {
             return assemble::assemble(&explored, &families);
         }
         let data = explored.data;
@@ -113,12 +99,12 @@ fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Know
 }
 
 /// Follows code and resolves indirect jumps until nothing new is reached.
-fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> (Explored<'k, 'a>, Families) {
-    let mut explored = Explored::new(code, frames, known);
+fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> (Exploration<'k, 'a>, Families) {
+    let mut explored = Exploration::new(code, frames, known);
     let mut doubts: HashMap<u64, Doubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();
-    // What a decision reaches may have jumps of its own.
-    for _ in 0..ALTERNATIONS {
+    // The targets of a decided jump may contain further jumps.
+    for _ in 0..MAX_ROUNDS {
         resolve_all(&mut explored, &mut doubts, &mut unbounded);
         let families = Families::new(&explored);
         decide_jumps(&mut explored, &families, &mut doubts);
@@ -133,32 +119,32 @@ fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownC
     (explored, families)
 }
 
-/// Jumps of which nothing is known, nor that nothing is known.
-fn undecided(explored: &Explored, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
+/// Unresolved jumps without a recorded doubt.
+fn undecided(explored: &Exploration, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
     let open = explored.jumps.iter().filter(|(jump, resolution)| **resolution == Resolution::Unknown && !doubts.contains_key(*jump));
     open.map(|(jump, _)| *jump).collect()
 }
 
-/// Alternates between resolving jumps and following what they reach.
-fn resolve_all(explored: &mut Explored, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) {
-    for _ in 0..ALTERNATIONS {
+/// Alternates between resolving jumps and following their targets.
+fn resolve_all(explored: &mut Exploration, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) {
+    for _ in 0..MAX_ROUNDS {
         let families = Families::new(explored);
         let before = explored.instructions.len();
         let changed = resolve_jumps(explored, &families, doubts, unbounded);
         explored.follow();
-        if !changed && explored.instructions.len() == before && !explored.follow_words() {
+        if !changed && explored.instructions.len() == before && !explored.follow_data_words() {
             break;
         }
     }
 }
 
-/// Addresses of a family's regions.
-fn ranges_of(explored: &Explored, regions: &[u64]) -> Vec<Range<u64>> {
+/// The address ranges of a family's regions.
+fn ranges_of(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {
     regions.iter().map(|&start| explored.region_range(start)).collect()
 }
 
-/// Resolves jumps that are not resolved yet, and again those whose table's end may be known better now. Says whether any changed.
-fn resolve_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> bool {
+/// Resolves unresolved jumps, and retries those whose table may now have a better known end. Returns whether any changed.
+fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> bool {
     let open = |jump: &u64, resolution: &Resolution| *resolution == Resolution::Unknown || unbounded.contains(jump);
     let mut by_family: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (&jump, resolution) in &explored.jumps {
@@ -190,8 +176,8 @@ fn resolve_jumps(explored: &mut Explored, families: &Families, doubts: &mut Hash
     changed
 }
 
-/// Whether a jump table of a family may lead to an address: into the family itself, or to cold code that only jumps can reach.
-fn is_target(explored: &Explored, families: &Families, ranges: &[Range<u64>], family: u64, to: u64) -> bool {
+/// Whether a jump table of a family may lead to an address: within the family, or in cold code that only jumps can reach.
+fn is_target(explored: &Exploration, families: &Families, ranges: &[Range<u64>], family: u64, to: u64) -> bool {
     if !explored.code.is_code(to) || explored.code.is_stub(to) {
         return false;
     }
@@ -200,13 +186,13 @@ fn is_target(explored: &Explored, families: &Families, ranges: &[Range<u64>], fa
     }
     let region = explored.region_of(to);
     let Some(frame) = explored.frames.at(region) else { return false };
-    // Cold code that some other function jumps to is that function's.
+    // Cold code that another function jumps to belongs to that function.
     let free = families.family_of(region).is_none_or(|f| f == region || f == family);
     free && !explored.frames.frames[frame].starts_as_function && !explored.is_function_start(region)
 }
 
-/// Decides about jumps that no table explains: to labels whose address is kept, to another function, or not known.
-fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
+/// Decides jumps that no table explains: they lead to labels whose address is taken, leave by a tail call, or stay unresolved.
+fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
     let open: Vec<u64> = explored.jumps.iter().filter(|(_, r)| **r == Resolution::Unknown).map(|(j, _)| *j).collect();
     let all = families.families();
     for jump in open {
@@ -219,8 +205,9 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
             None => Some(true),
         };
         if at_entry_depth == Some(true) {
-            // OCaml's tables of frames name every return address. Code that calls has its stack deeper than at the entry.
-            labels.retain(|label| !explored.is_behind_call(*label));
+            // OCaml's frame tables contain every return address. The stack is deeper in code that makes calls than at the entry, so no
+            // return address can be a target here.
+            labels.retain(|label| !explored.is_return_address(*label));
             explored.leaving.insert(jump);
         }
         let (resolution, doubt) = match (labels.is_empty(), at_entry_depth) {
@@ -234,8 +221,8 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
     let observed: Vec<GraphObservation> = explored.known.observations.clone();
     for seen in observed {
         let Some(resolution) = explored.jumps.get(&seen.from).cloned() else { continue };
-        // `longjmp`, or an exception: another function goes on in its middle, behind a call, or where it has named a handler (OCaml), or
-        // where it returns from (Go). No edge leads there.
+        // By `longjmp` or an exception, control enters the middle of another function: after a call, at a handler (OCaml), or where
+        // that function returns from (Go). No edge is added.
         let family_of = |at: u64| {
             let region = explored.region_of(at);
             families.family_of(region).unwrap_or(region)
@@ -243,7 +230,7 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
         let family = family_of(seen.to);
         let of_function = || all.get(&family).is_some_and(|regions| regions.iter().any(|region| explored.is_function_start(*region)));
         let is_within = || !explored.is_function_start(seen.to) && of_function();
-        if family_of(seen.from) != family && (explored.is_behind_call(seen.to) || is_within()) {
+        if family_of(seen.from) != family && (explored.is_return_address(seen.to) || is_within()) {
             continue;
         }
         if matches!(resolution, Resolution::TailCall | Resolution::Unknown) {
@@ -253,7 +240,7 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
     }
 }
 
-fn with_observed(explored: &Explored, resolution: Resolution, to: u64) -> Resolution {
+fn with_observed(explored: &Exploration, resolution: Resolution, to: u64) -> Resolution {
     let is_function = explored.region_of(to) == to && explored.is_function_start(to);
     match resolution {
         Resolution::Within(mut targets) if !targets.contains(&to) => {
@@ -266,35 +253,34 @@ fn with_observed(explored: &Explored, resolution: Resolution, to: u64) -> Resolu
     }
 }
 
-/// Functions from whose entry no return can be reached, as the code shows.
-///
-/// The least solution: a function may return if it has a return, or jumps to something that may return.
-fn never_returning(explored: &Explored, families: &Families) -> HashSet<u64> {
+/// Functions whose entry cannot reach a return. This is the least fixed point: a function may return if it contains a return instruction,
+/// or jumps to something that may return.
+fn never_returning(explored: &Exploration, families: &Families) -> HashSet<u64> {
     let mut returning: HashSet<u64> = HashSet::new();
     let mut callers: HashMap<u64, Vec<u64>> = HashMap::new();
     let all = families.families();
     for (&family, regions) in &all {
         let ranges = ranges_of(explored, regions);
-        let ends = |to: u64| leaves(explored, &ranges, to);
+        let ends = |to: u64| departure(explored, &ranges, to);
         let reached = ranges.iter().flat_map(|r| explored.instructions.range(r.clone()));
         for (&at, reached) in reached.filter(|(at, _)| !explored.speculative.contains(at)) {
             let to = match reached.flow {
-                CodeFlow::Return => Leaves::Returns,
+                CodeFlow::Return => Departure::Returns,
                 CodeFlow::Jump(to) | CodeFlow::Conditional(to) => ends(to),
                 CodeFlow::JumpIndirect => match &explored.jumps[&at] {
-                    Resolution::Within(_) if explored.leaving.contains(&at) => Leaves::Returns,
-                    Resolution::Within(_) => Leaves::Stays,
-                    Resolution::Functions(_) | Resolution::TailCall | Resolution::Unknown => Leaves::Returns,
-                    Resolution::Import(name) if imports::never_returns(name) => Leaves::Stays,
-                    Resolution::Import(_) => Leaves::Returns,
+                    Resolution::Within(_) if explored.leaving.contains(&at) => Departure::Returns,
+                    Resolution::Within(_) => Departure::Stays,
+                    Resolution::Functions(_) | Resolution::TailCall | Resolution::Unknown => Departure::Returns,
+                    Resolution::Import(name) if imports::never_returns(name) => Departure::Stays,
+                    Resolution::Import(_) => Departure::Returns,
                 },
                 CodeFlow::Next => ends(at + u64::from(reached.size)),
-                _ => Leaves::Stays,
+                _ => Departure::Stays,
             };
             match to {
-                Leaves::Stays => {}
-                Leaves::Returns => _ = returning.insert(family),
-                Leaves::To(target) => {
+                Departure::Stays => {}
+                Departure::Returns => _ = returning.insert(family),
+                Departure::To(target) => {
                     let region = explored.region_of(target);
                     callers.entry(families.family_of(region).unwrap_or(region)).or_default().push(family);
                 }
@@ -313,20 +299,20 @@ fn never_returning(explored: &Explored, families: &Families) -> HashSet<u64> {
     never.flat_map(|(_, regions)| regions).filter(|at| explored.is_function_start(*at)).collect()
 }
 
-/// Where control leaves a function to.
-enum Leaves {
+/// The effect of a transfer of control on the function that it is in.
+enum Departure {
     Stays,
     Returns,
     To(u64),
 }
 
-fn leaves(explored: &Explored, ranges: &[Range<u64>], to: u64) -> Leaves {
+fn departure(explored: &Exploration, ranges: &[Range<u64>], to: u64) -> Departure {
     if let Some(stub) = explored.code.stubs.get(&to) {
         let never = stub.import.as_deref().is_some_and(imports::never_returns);
-        return if never { Leaves::Stays } else { Leaves::Returns };
+        return if never { Departure::Stays } else { Departure::Returns };
     }
     if ranges.iter().any(|r| r.contains(&to)) || !explored.instructions.contains_key(&to) {
-        return Leaves::Stays;
+        return Departure::Stays;
     }
-    Leaves::To(to)
+    Departure::To(to)
 }

@@ -1,22 +1,21 @@
-//! Names of functions: from symbols, or from the part that a function without one plays when the program starts.
+//! Names of functions, from symbols or deduced from how a program starts.
 //!
-//! A stripped program keeps no name of its own functions but of those that other files use. The entry point is `_start`
-//! by convention, and it hands the address of `main` to the C library in `rdi` (System V ABI, AMD64 supplement,
-//! "Process Initialization"; glibc's `start.S`).
+//! A stripped program keeps only the names that other files use. The entry point is `_start` by convention and passes the address of
+//! `main` to the C library in `rdi` (System V ABI, AMD64 supplement, "Process Initialization"; glibc's `start.S`).
 
 use super::code::Code;
 use crate::instruction::decode;
 use iced_x86::{FlowControl, Mnemonic, Register};
 use std::collections::BTreeMap;
 
-/// Instructions of `_start` up to its call at most.
-const START_LIMIT: usize = 24;
+/// Maximum number of instructions of `_start` up to its call.
+const MAX_START_INSTRUCTIONS: usize = 24;
 
-/// Functions' names, by address: symbols, and `_start` and `main` where there are none.
+/// Names of functions by address: symbols, or `_start` and `main` where deduced.
 pub fn names(code: &Code) -> BTreeMap<u64, String> {
     let mut names = symbols(code);
     let entry = code.binary.entry();
-    if code.started.contains(&entry) && code.calls_main {
+    if code.startup_functions.contains(&entry) && code.calls_main {
         names.entry(entry).or_insert_with(|| "_start".into());
         if let Some(main) = main_of(code, entry) {
             names.entry(main).or_insert_with(|| "main".into());
@@ -25,7 +24,7 @@ pub fn names(code: &Code) -> BTreeMap<u64, String> {
     names
 }
 
-/// Symbols of functions, by address; of several, the one that the table of symbols prefers.
+/// Symbols of functions by address. Of several symbols, the first in the table is used.
 pub fn symbols(code: &Code) -> BTreeMap<u64, String> {
     let mut symbols = BTreeMap::new();
     for symbol in code.binary.functions().iter().filter(|s| code.is_code(s.address) && !code.is_stub(s.address)) {
@@ -34,11 +33,11 @@ pub fn symbols(code: &Code) -> BTreeMap<u64, String> {
     symbols
 }
 
-/// What the entry point leaves in `rdi` when it calls.
+/// The address that the entry point passes in `rdi` to its first call.
 fn main_of(code: &Code, entry: u64) -> Option<u64> {
     let mut at = entry;
     let mut main = None;
-    for _ in 0..START_LIMIT {
+    for _ in 0..MAX_START_INSTRUCTIONS {
         let instruction = decode(code.binary.code_at(at)?, at)?;
         let sets = instruction.op_count() == 2 && instruction.op0_register().full_register() == Register::RDI;
         match instruction.mnemonic() {

@@ -1,9 +1,9 @@
-//! Bytes between instructions that only fill space.
+//! Padding between instructions.
 
 use crate::instruction::decode;
 use iced_x86::Mnemonic;
 
-/// Bytes up to the first one that is no padding: `nop` of all lengths, traps behind calls that do not return, zeros.
+/// The length of the padding at the start of `bytes`: `nop` of any length, traps after calls that never return, and zeros.
 pub fn length(bytes: &[u8], address: u64) -> usize {
     let mut at = 0;
     while at < bytes.len() {
@@ -14,7 +14,7 @@ pub fn length(bytes: &[u8], address: u64) -> usize {
         let Some(instruction) = decode(&bytes[at..], address + at as u64).filter(|i| at + i.len() <= bytes.len()) else { break };
         let is_filling = match instruction.mnemonic() {
             Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::Ud2 => true,
-            // Longer fillings: `xchg ax, ax`, and jumps over the rest of the padding.
+            // `xchg ax, ax` is a longer nop.
             Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
             _ => false,
         };
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fillings_are_known() {
+    fn padding_ends_at_first_real_instruction() {
         assert_eq!(length(&[0x90, 0x66, 0x90, 0x0f, 0x1f, 0x44, 0, 0, 0xcc], 0), 9);
         assert_eq!(length(&[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0xc3], 0), 10);
         assert_eq!(length(&[0, 0, 0x55], 0), 2);

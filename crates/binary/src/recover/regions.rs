@@ -1,27 +1,26 @@
-//! Which pieces of code make up one function.
+//! Regions of code and the functions they make up.
 //!
-//! A region is what one entry of the unwind tables describes, or code without such an entry from one known start to the
-//! next. Compilers split cold code off: it has an entry of its own and is reached by jumps. Regions are joined where a
-//! jump leads into the middle of another one, or to the start of one that cannot be a function of its own: the stack is
-//! deeper there than at an entry, or its symbol says `.cold`.
+//! A region is the code described by one unwind entry, or code without one from one known start to the next. Compilers split off cold code,
+//! which gets an entry of its own and is reached by jumps. A jump joins two regions if it leads into the middle of another region, or to
+//! the start of one that cannot be a function: its stack is deeper than at an entry, or its symbol ends in `.cold`.
 
-use super::explore::{CodeFlow, Explored, Resolution};
+use super::explore::{CodeFlow, Exploration, Resolution};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-impl Explored<'_, '_> {
-    /// Start of the region that an address lies in.
+impl Exploration<'_, '_> {
+    /// The start of the region that contains an address.
     pub fn region_of(&self, address: u64) -> u64 {
         if let Some(frame) = self.frames.at(address) {
             return self.frames.frames[frame].start;
         }
         let lowest = self.code.section_at(address).map_or(0, |s| s.range.start);
-        let behind = self.frames.frames.partition_point(|f| f.start <= address);
-        let lowest = behind.checked_sub(1).map_or(lowest, |at| self.frames.frames[at].end.max(lowest));
+        let after = self.frames.frames.partition_point(|f| f.start <= address);
+        let lowest = after.checked_sub(1).map_or(lowest, |at| self.frames.frames[at].end.max(lowest));
         self.starts.range(lowest..=address).next_back().copied().unwrap_or(lowest)
     }
 
-    /// The addresses of a region.
+    /// The address range of a region.
     pub fn region_range(&self, start: u64) -> Range<u64> {
         if let Some(frame) = self.frames.at(start) {
             return start..self.frames.frames[frame].end;
@@ -33,13 +32,12 @@ impl Explored<'_, '_> {
         start..self.starts.range(start + 1..).next().map_or(end, |next| end.min(*next))
     }
 
-    /// Whether something calls an address, keeps it, or names it as a function.
+    /// Whether an address is called or taken, or has a function symbol.
     pub fn is_used_as_function(&self, address: u64) -> bool {
         let is_named = self.known.symbols.get(&address).is_some_and(|name| !is_cold(name));
         is_named || self.called.contains(&address) || self.taken.contains(&address)
     }
 
-    /// Whether a function starts at an address.
     pub fn is_function_start(&self, address: u64) -> bool {
         if !self.code.is_code(address) || self.code.is_stub(address) {
             return false;
@@ -52,13 +50,13 @@ impl Explored<'_, '_> {
         }
         match self.frames.at(address) {
             Some(frame) => self.frames.frames[frame].start == address && self.frames.frames[frame].starts_as_function,
-            None => self.code.started.contains(&address) || self.code.exported.contains(&address),
+            None => self.code.startup_functions.contains(&address) || self.code.exported.contains(&address),
         }
     }
 }
 
-/// Where code without unwind tables begins to which several functions jump: it is a function of its own.
-fn shared_tails(explored: &Explored) -> BTreeSet<u64> {
+/// Starts of code without unwind information that several functions jump to. Such code counts as a function of its own.
+fn shared_tails(explored: &Exploration) -> BTreeSet<u64> {
     let mut first: BTreeMap<u64, u64> = BTreeMap::new();
     let mut shared = BTreeSet::new();
     for (&from, reached) in &explored.instructions {
@@ -74,21 +72,21 @@ fn shared_tails(explored: &Explored) -> BTreeSet<u64> {
     shared
 }
 
-/// Whether a symbol names code that was split off a function.
+/// Whether a symbol names a split-off part of a function.
 pub fn is_cold(name: &str) -> bool {
     name.ends_with(".cold") || name.contains(".cold.") || name.contains(".__part.")
 }
 
-/// Regions, joined to functions.
+/// A partition of the regions into functions, as a disjoint-set forest.
 #[derive(Clone, Debug, Default)]
 pub struct Families {
-    /// Starts of regions that hold instructions, ascending, each with the place of the region that stands for its family.
+    /// Starts of the regions that contain instructions, ascending, each with the index of its parent in the forest.
     regions: Vec<(u64, usize)>,
 }
 
 impl Families {
-    /// Joins the regions of what was explored.
-    pub fn new(explored: &Explored) -> Families {
+    /// Joins the regions of an exploration.
+    pub fn new(explored: &Exploration) -> Families {
         let mut starts: Vec<u64> = Vec::new();
         let mut end = 0;
         for &address in explored.instructions.keys() {
@@ -127,8 +125,8 @@ impl Families {
         families
     }
 
-    /// Cold code may hold the landing pads of a function.
-    fn join_landing_pads(&mut self, explored: &Explored) {
+    /// Joins functions with the cold code that holds their landing pads.
+    fn join_landing_pads(&mut self, explored: &Exploration) {
         for frame in &explored.frames.frames {
             for pad in frame.protected.iter().map(|p| p.landing_pad).filter(|pad| !(frame.start..frame.end).contains(pad)) {
                 self.join(explored, frame.start, pad);
@@ -136,14 +134,14 @@ impl Families {
         }
     }
 
-    fn join_by_jump(&mut self, explored: &Explored, from: u64, to: u64) {
+    fn join_by_jump(&mut self, explored: &Exploration, from: u64, to: u64) {
         if !explored.instructions.contains_key(&to) || (explored.region_of(to) == to && explored.is_function_start(to)) {
             return;
         }
         self.join(explored, from, to);
     }
 
-    fn join(&mut self, explored: &Explored, from: u64, to: u64) {
+    fn join(&mut self, explored: &Exploration, from: u64, to: u64) {
         let (Some(a), Some(b)) = (self.place(explored.region_of(from)), self.place(explored.region_of(to))) else { return };
         let (a, b) = (self.root(a), self.root(b));
         self.regions[a.max(b)].1 = a.min(b);
@@ -161,7 +159,7 @@ impl Families {
         place
     }
 
-    /// Start of the first region of the family that a region belongs to.
+    /// The start of the first region of a region's family.
     pub fn family_of(&self, region: u64) -> Option<u64> {
         let mut place = self.place(region)?;
         while self.regions[place].1 != place {
@@ -170,7 +168,7 @@ impl Families {
         Some(self.regions[place].0)
     }
 
-    /// Regions of each family, ascending; the key is the first one's start.
+    /// The regions of each family, ascending, by the start of the first one.
     pub fn families(&self) -> BTreeMap<u64, Vec<u64>> {
         let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for &(start, _) in &self.regions {

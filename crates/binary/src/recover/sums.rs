@@ -1,67 +1,59 @@
-//! Values as sums: a constant plus multiples of what cannot be expressed further.
-//!
-//! Sums are modulo 2^64, in a form of their own for each value, so that equal values compare equal where they were found equal.
+//! Symbolic values: a constant plus multiples of atoms, modulo 2^64, in a normal form.
 
-/// An instruction of a [`FunctionBody`], by its place.
+/// The index of an instruction in a [`FunctionBody`](super::values::FunctionBody).
 pub type SumPosition = u32;
 
-/// A place that holds a value.
+/// A location that holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SumLocation {
-    /// A general register, by its number in the instruction encoding.
+    /// A general-purpose register, by its encoding.
     Register(u8),
-    /// Memory at a fixed distance from `rsp` or `rbp`.
+    /// A stack slot: `rsp` or `rbp` plus a constant.
     Slot {
-        /// Number of the register.
+        /// Encoding of the register.
         base: u8,
-        /// Distance.
         displacement: u64,
     },
 }
 
-/// A value that is not expressed by others.
+/// A value that is not analysed further.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Atom {
-    /// What lies in memory.
+    /// A load from memory.
     Load {
-        /// How many bytes.
         bytes: u8,
-        /// Extended by its sign.
+        /// Whether it is sign-extended.
         signed: bool,
-        /// Where.
         address: Box<SumValue>,
     },
-    /// What these instructions left in a place.
+    /// The value written to a location by one of these instructions.
     Opaque(SumLocation, Vec<SumPosition>),
     /// The low bytes of a value.
     Low(u8, Box<SumValue>),
-    /// The low bytes of a value, extended by their sign.
+    /// The low bytes of a value, sign-extended.
     Signed(u8, Box<SumValue>),
-    /// Some bits of a value.
+    /// A value masked with a constant.
     And(u64, Box<SumValue>),
 }
 
-/// A constant and multiples of atoms, modulo 2^64.
+/// A constant plus multiples of atoms, modulo 2^64.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SumValue {
-    /// The constant.
     pub constant: u64,
-    /// Atoms with their factors, ascending; none is zero.
+    /// Atoms with their nonzero factors, ascending.
     pub terms: Vec<(Atom, u64)>,
 }
 
 impl SumValue {
-    /// A constant.
     pub fn constant(constant: u64) -> SumValue {
         SumValue { constant, terms: Vec::new() }
     }
 
-    /// One atom.
     pub fn atom(atom: Atom) -> SumValue {
         SumValue { constant: 0, terms: vec![(atom, 1)] }
     }
 
-    /// The only atom of a value that is nothing else.
+    /// The atom, if the value is exactly one atom.
     pub fn only_atom(&self) -> Option<&Atom> {
         match (&self.terms[..], self.constant) {
             ([(atom, 1)], 0) => Some(atom),
@@ -69,7 +61,6 @@ impl SumValue {
         }
     }
 
-    /// A sum.
     pub fn plus(&self, other: &SumValue) -> SumValue {
         let mut terms = self.terms.clone();
         for (atom, factor) in &other.terms {
@@ -83,14 +74,13 @@ impl SumValue {
         SumValue { constant: self.constant.wrapping_add(other.constant), terms }
     }
 
-    /// A multiple.
     pub fn times(&self, factor: u64) -> SumValue {
         let mut terms: Vec<(Atom, u64)> = self.terms.iter().map(|(a, f)| (a.clone(), f.wrapping_mul(factor))).collect();
         terms.retain(|(_, factor)| *factor != 0);
         SumValue { constant: self.constant.wrapping_mul(factor), terms }
     }
 
-    /// The low bytes.
+    /// The value truncated to its low bytes.
     pub fn low(self, bytes: u8) -> SumValue {
         if bytes >= 8 {
             return self;
@@ -106,7 +96,7 @@ impl SumValue {
         }
     }
 
-    /// The low bytes, extended by their sign.
+    /// The low bytes of the value, sign-extended.
     pub fn signed(self, bytes: u8) -> SumValue {
         if bytes >= 8 {
             return self;
@@ -124,7 +114,7 @@ impl SumValue {
     }
 }
 
-/// A value before its upper half was cleared.
+/// Undoes the zero extension of a four-byte value.
 pub fn unextended(value: SumValue) -> SumValue {
     match value.only_atom() {
         Some(Atom::Low(4, inner)) => (**inner).clone(),
@@ -132,7 +122,7 @@ pub fn unextended(value: SumValue) -> SumValue {
     }
 }
 
-/// Whether a value is read from a table at a fixed address.
+/// Whether a value is loaded from a table at a fixed address.
 pub fn is_from_table(atom: &Atom) -> bool {
     match atom {
         Atom::Load { bytes: 4 | 8, address, .. } => address.constant > 0xfff && address.terms.len() == 1,
@@ -150,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_in_one_form() {
+    fn equal_sums_have_equal_form() {
         let sum = opaque(1).times(4).plus(&SumValue::constant(0x1000)).plus(&opaque(2));
         let other = opaque(2).plus(&opaque(1).times(2)).plus(&SumValue::constant(0x1000)).plus(&opaque(1).times(2));
         assert_eq!(sum, other);
@@ -159,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_of_constants_are_computed() {
+    fn extensions_of_constants_are_folded() {
         assert_eq!(SumValue::constant(0x1_0000_0080).low(4), SumValue::constant(0x80));
         assert_eq!(SumValue::constant(0x80).signed(1), SumValue::constant(0x80_u64.wrapping_sub(0x100)));
         let byte = SumValue::atom(Atom::Load { bytes: 1, signed: false, address: Box::new(opaque(3)) });
@@ -168,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_lie_at_fixed_addresses() {
+    fn only_loads_from_fixed_addresses_are_from_tables() {
         let read = |address: SumValue| Atom::Load { bytes: 8, signed: false, address: Box::new(address) };
         assert!(is_from_table(&read(opaque(1).times(8).plus(&SumValue::constant(0x2000)))));
         assert!(!is_from_table(&read(opaque(1).plus(&SumValue::constant(8)))));

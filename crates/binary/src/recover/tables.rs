@@ -1,64 +1,59 @@
-//! Where indirect jumps lead: jump tables of `switch`, tables of labels, tail calls through pointers.
+//! Resolution of indirect jumps: jump tables of `switch`, tables of labels, tail calls through pointers.
 //!
-//! Compilers write two forms: `jmp [table + 8*index]` with addresses in the table, and `jmp base + signed [table +
-//! 4*index]` with distances. A check before the jump bounds the index (`cmp index, last; ja default`), or a mask does,
-//! or its width; where none does, the table ends with the first entry that does not lead into the function, or where
-//! other data begins, and the jump is marked uncertain.
+//! Compilers emit two forms: `jmp [table + 8*index]` with addresses in the table, and `jmp base + signed [table + 4*index]` with offsets.
+//! The index is bounded by a check (`cmp index, last; ja default`), a mask or its width. Without a bound, the table ends at the first entry
+//! that does not lead into the function, or where other data begins, and the jump is marked as uncertain.
 
 use super::bounds::{Bounds, bounds};
 use super::code::CodeWord;
-use super::explore::{CodeFlow, Explored, Resolution, flow};
+use super::explore::{CodeFlow, Exploration, Resolution, flow};
 use super::sums::{Atom, SumPosition, SumValue};
 use super::values::FunctionBody;
 use crate::graph::Doubt;
 use iced_x86::OpKind;
 use std::ops::Range;
 
-/// Steps from a use to a definition.
-const DEPTH: u32 = 12;
-/// Entries of a table at most.
-const ENTRIES_LIMIT: u64 = 1 << 14;
+/// Maximum nesting depth of definitions in a value.
+const MAX_DEPTH: u32 = 12;
+/// Maximum number of entries in a table.
+const MAX_ENTRIES: u64 = 1 << 14;
 
-/// What was found of one indirect jump.
+/// The resolution of one indirect jump.
 pub struct ResolvedJump {
-    /// Where it leads.
     pub resolution: Resolution,
-    /// What is not certain.
     pub doubt: Option<Doubt>,
-    /// The table ends where nothing better is known, and not by a check.
+    /// Whether the table's end is only a guess, which later knowledge may improve.
     pub unbounded: bool,
 }
 
-/// A jump table.
 struct Table {
-    /// Its address.
     address: u64,
-    /// Addresses of eight bytes, or distances of four from this one.
+    /// The address that four-byte offsets are relative to; `None` if entries are eight-byte addresses.
     base: Option<u64>,
     index: SumValue,
 }
 
-/// Finds where the jump at an address leads. `is_inside` says whether an address belongs to the jump's function.
-pub fn resolve(explored: &Explored, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
+/// Resolves the jump at an address. `is_inside` says whether an address belongs to the jump's function.
+pub fn resolve(explored: &Exploration, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
     body.refuel();
     let at = body.position(jump)?;
-    // A return to an address that was put on the stack.
+    // This is a return to an address that was stored on the stack.
     if flow(&body.instructions[at as usize]) == CodeFlow::Return {
         return None;
     }
     let targets = match body.instructions[at as usize].op0_kind() {
-        OpKind::Memory => body.load(at, 8, DEPTH),
-        _ => body.operand(at, 0, DEPTH),
+        OpKind::Memory => body.load(at, 8, MAX_DEPTH),
+        _ => body.operand(at, 0, MAX_DEPTH),
     };
     let mut parts = Vec::new();
     for target in &targets {
         parts.push(resolve_value(explored, body, at, target, is_inside)?);
     }
-    merge(parts)
+    combine(parts)
 }
 
-/// Several values that the jump's operand may have.
-fn merge(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
+/// Combines the resolutions of several possible operand values.
+fn combine(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
     let mut parts = parts.into_iter();
     let mut whole = parts.next()?;
     for part in parts {
@@ -85,7 +80,7 @@ fn merge(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
 }
 
 fn resolve_value(
-    explored: &Explored,
+    explored: &Exploration,
     body: &FunctionBody,
     at: SumPosition,
     target: &SumValue,
@@ -103,7 +98,7 @@ fn resolve_value(
             .then(|| certain(if is_inside(to) { Resolution::Within(vec![to]) } else { Resolution::Functions(vec![to]) }))?;
     }
     if let Some(table) = table(target) {
-        return read(explored, body, at, &table, is_inside);
+        return read_table(explored, body, at, &table, is_inside);
     }
     match target.only_atom()? {
         Atom::Load { bytes: 8, address, .. } if address.terms.is_empty() => match explored.code.words.get(&address.constant) {
@@ -114,7 +109,7 @@ fn resolve_value(
     }
 }
 
-/// The table that a jump's target is read from.
+/// The table that a jump target is read from.
 fn table(target: &SumValue) -> Option<Table> {
     let [(atom, 1)] = &target.terms[..] else { return None };
     let (atom, signed) = match atom {
@@ -131,10 +126,10 @@ fn table(target: &SumValue) -> Option<Table> {
     }
 }
 
-/// The index of a table whose entries have a size, from the address that is read.
+/// The index of a table with entries of `size` bytes, from the address that is read.
 fn scaled_index(address: &SumValue, size: u64) -> Option<SumValue> {
     if let [(Atom::Low(_, inner) | Atom::Signed(_, inner), 1)] = &address.terms[..] {
-        // The product was computed in a register before.
+        // The product was computed in a register beforehand.
         return if inner.constant == 0 { scaled_index(inner, size) } else { None };
     }
     let divided = |factor: u64| (factor as i64 % size as i64 == 0).then(|| (factor as i64 / size as i64) as u64);
@@ -142,16 +137,22 @@ fn scaled_index(address: &SumValue, size: u64) -> Option<SumValue> {
     terms.filter(|terms| !terms.is_empty()).map(|terms| SumValue { constant: 0, terms })
 }
 
-fn read(explored: &Explored, body: &FunctionBody, at: SumPosition, table: &Table, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
+fn read_table(
+    explored: &Exploration,
+    body: &FunctionBody,
+    at: SumPosition,
+    table: &Table,
+    is_inside: &dyn Fn(u64) -> bool,
+) -> Option<ResolvedJump> {
     let size = if table.base.is_some() { 4 } else { 8 };
-    let bounds = bounds(body, at, &table.index, size, ENTRIES_LIMIT);
-    // A constant of the index is part of the address; distances are counted from where the table begins.
+    let bounds = bounds(body, at, &table.index, size, MAX_ENTRIES);
+    // Constants in the index become part of the address. Offsets are usually relative to the start of the table.
     let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
     let (start, count) = match &bounds {
         Some(Bounds { values, .. }) => (table.address.wrapping_add(values.start().wrapping_mul(size)), values.end() - values.start() + 1),
-        None => (unchecked_start, ENTRIES_LIMIT),
+        None => (unchecked_start, MAX_ENTRIES),
     };
-    // Without a check the table ends where other data begins.
+    // Without a check, the table ends where other data begins.
     let certain = bounds.as_ref().is_some_and(|b| b.certain);
     let end = match certain {
         true => u64::MAX,
@@ -165,7 +166,7 @@ fn read(explored: &Explored, body: &FunctionBody, at: SumPosition, table: &Table
     let read = targets.len() as u64;
     let complete = bounds.is_some() && read == count;
     if functions && !complete {
-        // A table of functions, of which the index picks one.
+        // Presumably a table of functions, from which the index selects one.
         return Some(ResolvedJump { resolution: Resolution::TailCall, doubt: None, unbounded: false });
     }
     targets.sort_unstable();
@@ -175,14 +176,14 @@ fn read(explored: &Explored, body: &FunctionBody, at: SumPosition, table: &Table
     Some(ResolvedJump { resolution, doubt, unbounded: !complete })
 }
 
-/// Entries of a table, up to the first one that is none.
+/// The entries of a table up to the first invalid one.
 struct Entries {
     targets: Vec<u64>,
-    /// They are functions, and not places in the jump's own.
+    /// Whether the targets are other functions, as opposed to addresses in the jump's own.
     functions: bool,
 }
 
-fn entries(explored: &Explored, table: &Table, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> Entries {
+fn entries(explored: &Exploration, table: &Table, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> Entries {
     let size = if table.base.is_some() { 4 } else { 8 };
     let mut found = Entries { targets: Vec::new(), functions: false };
     let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);

@@ -1,16 +1,12 @@
-//! What a register holds before an instruction, as a sum: found by search backwards for the instructions that may have written it.
+//! The value of a register before an instruction, as a sum. The instructions that may have written it are found by backward search.
 //!
-//! This is what finds jump tables: their address may have been put into a register far from the jump, or kept on the
-//! stack. A value is a constant plus multiples of atoms; an atom is what cannot be expressed further, so that equal
-//! atoms are equal values.
+//! This is how jump tables are found, whose address may be loaded far from the jump or kept on the stack. A value is a constant plus
+//! multiples of atoms, which are not analysed further; equal atoms denote equal values.
 //!
-//! Not sound for memory: a store through a pointer is taken to leave other places as they were. What follows from that
-//! is checked (the entries of a table must lead into the function) or marked as uncertain.
-//!
-//! Complexity: each search visits an instruction once, [`SEARCH_LIMIT`] at most; expressions are as deep as the caller
-//! allows, and all of a function's expressions together take [`FUEL`] searches at most.
+//! Stores through pointers are assumed not to alias, which is unsound. The results are therefore checked (table entries must lead into the
+//! function) or marked as uncertain. Searches are bounded by [`MAX_SEARCHED_INSTRUCTIONS`] and [`FUEL`].
 
-use super::explore::{CodeFlow, Explored};
+use super::explore::{CodeFlow, Exploration};
 use super::sums::{Atom, SumLocation, SumPosition, SumValue, is_from_table, unextended};
 use crate::graph::Returns;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -19,52 +15,48 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Instructions that one search visits at most.
-const SEARCH_LIMIT: usize = 30_000;
-/// Searches for the value of one jump's operand at most.
+/// Maximum number of instructions visited by one search.
+const MAX_SEARCHED_INSTRUCTIONS: usize = 30_000;
+/// Maximum number of searches for one jump.
 const FUEL: u32 = 4_000;
-/// Different values of one place that are kept.
-const VALUES_LIMIT: usize = 16;
-/// Registers that a call may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
-const CHANGED_BY_CALLS: u16 = 0b0000_1111_1100_0111;
+/// Maximum number of different values tracked for one location.
+const MAX_VALUES: usize = 16;
+/// Caller-saved registers: rax, rcx, rdx, rsi, rdi, r8 to r11.
+const CALLER_SAVED: u16 = 0b0000_1111_1100_0111;
 
-/// The instructions of a function and what comes before each.
+/// The instructions of a function, with their predecessors.
 pub struct FunctionBody {
-    /// Addresses, ascending.
+    /// Addresses, ascending. The other vectors are indexed alike.
     pub addresses: Vec<u64>,
-    /// The instructions there.
     pub instructions: Vec<Instruction>,
-    /// What each does to control flow.
     pub flows: Vec<CodeFlow>,
-    /// Registers that each writes, as bits.
+    /// Bit sets of the registers that each instruction writes.
     writes: Vec<u16>,
-    /// Instructions that may come directly before.
-    before: Vec<Vec<SumPosition>>,
-    /// Searches that are left.
+    predecessors: Vec<Vec<SumPosition>>,
+    /// Searches left for the current jump.
     fuel: Cell<u32>,
-    /// Searches made.
-    searched: RefCell<HashMap<(SumLocation, SumPosition), Rc<Definitions>>>,
+    search_cache: RefCell<HashMap<(SumLocation, SumPosition), Rc<Definitions>>>,
 }
 
 impl FunctionBody {
-    /// Takes a function's instructions, which lie in these ranges.
-    pub fn new(explored: &Explored, ranges: &[Range<u64>]) -> FunctionBody {
+    /// Collects the instructions in the given ranges.
+    pub fn new(explored: &Exploration, ranges: &[Range<u64>]) -> FunctionBody {
         let reached: Vec<_> = ranges.iter().flat_map(|r| explored.instructions.range(r.clone())).collect();
         let mut body = FunctionBody {
             addresses: Vec::new(),
             instructions: Vec::new(),
             flows: Vec::new(),
             writes: Vec::new(),
-            before: vec![Vec::new(); reached.len()],
+            predecessors: vec![Vec::new(); reached.len()],
             fuel: Cell::new(FUEL),
-            searched: RefCell::default(),
+            search_cache: RefCell::default(),
         };
         let mut factory = InstructionInfoFactory::new();
         for (&address, reached) in reached {
             let instruction =
                 explored.code.binary.code_at(address).and_then(|bytes| crate::instruction::decode(bytes, address)).unwrap_or_default();
             body.addresses.push(address);
-            body.writes.push(written(&mut factory, &instruction, reached.flow));
+            body.writes.push(registers_written(&mut factory, &instruction, reached.flow));
             body.flows.push(reached.flow);
             body.instructions.push(instruction);
         }
@@ -77,22 +69,22 @@ impl FunctionBody {
         body
     }
 
-    /// Allows as many searches as for a new jump.
+    /// Resets the number of searches for a new jump.
     pub fn refuel(&self) {
         self.fuel.set(FUEL);
     }
 
-    /// The instruction at an address.
+    /// The position of the instruction at an address.
     pub fn position(&self, address: u64) -> Option<SumPosition> {
         self.addresses.binary_search(&address).ok().map(|at| at as SumPosition)
     }
 
-    /// Instructions that may come directly before.
-    pub fn before(&self, at: SumPosition) -> &[SumPosition] {
-        &self.before[at as usize]
+    /// The predecessors of an instruction.
+    pub fn predecessors(&self, at: SumPosition) -> &[SumPosition] {
+        &self.predecessors[at as usize]
     }
 
-    fn connect(&mut self, explored: &Explored, at: usize) {
+    fn connect(&mut self, explored: &Exploration, at: usize) {
         let address = self.addresses[at];
         let next = self.instructions[at].next_ip();
         let mut to: Vec<u64> = Vec::new();
@@ -110,12 +102,12 @@ impl FunctionBody {
         }
         for target in to {
             if let Some(position) = self.position(target) {
-                self.before[position as usize].push(at as SumPosition);
+                self.predecessors[position as usize].push(at as SumPosition);
             }
         }
     }
 
-    fn connect_landing_pads(&mut self, explored: &Explored, range: &Range<u64>) {
+    fn connect_landing_pads(&mut self, explored: &Exploration, range: &Range<u64>) {
         let Some(frame) = explored.frames.at(range.start) else { return };
         for protected in &explored.frames.frames[frame].protected {
             let Some(pad) = self.position(protected.landing_pad) else { continue };
@@ -123,11 +115,11 @@ impl FunctionBody {
             let end = self.addresses.partition_point(|a| *a < protected.end);
             let calls = (first..end).filter(|&at| matches!(self.flows[at], CodeFlow::Call(_) | CodeFlow::CallIndirect));
             let calls: Vec<SumPosition> = calls.map(|at| at as SumPosition).collect();
-            self.before[pad as usize].extend(calls);
+            self.predecessors[pad as usize].extend(calls);
         }
     }
 
-    /// What a memory operand's address is.
+    /// Possible addresses of a memory operand.
     pub fn address(&self, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         if instruction.is_ip_rel_memory_operand() {
@@ -142,7 +134,7 @@ impl FunctionBody {
         sums
     }
 
-    /// What a memory operand holds.
+    /// Possible values of a memory operand.
     pub fn load(&self, at: SumPosition, bytes: u8, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         if let Some(slot) = slot(instruction)
@@ -157,7 +149,7 @@ impl FunctionBody {
         self.address(at, depth).into_iter().map(load).collect()
     }
 
-    /// What an operand holds before its instruction.
+    /// Possible values of an operand before its instruction.
     pub fn operand(&self, at: SumPosition, operand: u32, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         match instruction.op_kind(operand) {
@@ -170,7 +162,7 @@ impl FunctionBody {
         }
     }
 
-    /// What a register holds before an instruction.
+    /// Possible values of a register before an instruction.
     pub fn register(&self, register: Register, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         let Some(number) = number(register).filter(|_| !high) else {
@@ -189,14 +181,14 @@ impl FunctionBody {
         }
         let mut values: Vec<SumValue> = Vec::new();
         for &definition in &definitions.at {
-            values.extend(self.defined(location, definition, depth - 1));
+            values.extend(self.values_written(location, definition, depth - 1));
             values.sort();
             values.dedup();
-            if values.len() > VALUES_LIMIT {
+            if values.len() > MAX_VALUES {
                 return vec![definitions.opaque(location)];
             }
         }
-        // Of different values, only those that name an address are kept; an index stays what it is.
+        // Several values are only useful if all are addresses. An index stays opaque.
         let is_address = |v: &SumValue| match &v.terms[..] {
             [] => true,
             [(atom, 1)] => is_from_table(atom),
@@ -209,7 +201,7 @@ impl FunctionBody {
         }
     }
 
-    /// Whether what an instruction leaves may be an address or come from a table: it counts nothing on.
+    /// Whether an instruction may produce an address or a table entry, as opposed to advancing a counter.
     fn may_name_address(&self, at: SumPosition) -> bool {
         let instruction = &self.instructions[at as usize];
         match instruction.mnemonic() {
@@ -220,15 +212,15 @@ impl FunctionBody {
         }
     }
 
-    /// What an instruction leaves in a place that it writes.
-    fn defined(&self, location: SumLocation, at: SumPosition, depth: u32) -> Vec<SumValue> {
+    /// Possible values that an instruction writes to a location.
+    fn values_written(&self, location: SumLocation, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         let opaque = || vec![SumValue::atom(Atom::Opaque(location, vec![at]))];
         if depth == 0 || self.fuel.get() == 0 {
             return opaque();
         }
         self.fuel.set(self.fuel.get() - 1);
-        let SumLocation::Register(written) = location else {
+        let SumLocation::Register(registers_written) = location else {
             return if instruction.mnemonic() == Mnemonic::Mov && slot(instruction) == Some(location) {
                 let bytes = instruction.memory_size().size().min(8) as u8;
                 self.operand(at, 1, depth).into_iter().map(|v| v.low(bytes)).collect()
@@ -240,7 +232,7 @@ impl FunctionBody {
             return self.register(Register::EAX, at, depth).into_iter().map(|v| unextended(v).signed(4)).collect();
         }
         let target = instruction.op0_register();
-        if instruction.op0_kind() != OpKind::Register || number(target) != Some(written) || target.size() < 4 {
+        if instruction.op0_kind() != OpKind::Register || number(target) != Some(registers_written) || target.size() < 4 {
             return opaque();
         }
         let bytes = target.size().min(8) as u8;
@@ -257,7 +249,7 @@ impl FunctionBody {
             Mnemonic::Sub => combine(&self.operand(at, 0, depth), &second(), |a, b| a.plus(&b.times(u64::MAX))),
             Mnemonic::Inc => combine(&self.operand(at, 0, depth), &[SumValue::constant(1)], |a, b| a.plus(b)),
             Mnemonic::Dec => combine(&self.operand(at, 0, depth), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
-            Mnemonic::Xor if clears(instruction, target) => vec![SumValue::constant(0)],
+            Mnemonic::Xor if clears_register(instruction, target) => vec![SumValue::constant(0)],
             Mnemonic::And => match immediate() {
                 Some(bits) => self.operand(at, 0, depth).into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect(),
                 None => opaque(),
@@ -271,24 +263,24 @@ impl FunctionBody {
         values.into_iter().map(|v| v.low(bytes)).collect()
     }
 
-    /// Instructions whose writing of a place may be what is there before an instruction.
+    /// The definitions of a location that reach an instruction.
     fn definitions(&self, location: SumLocation, at: SumPosition) -> Rc<Definitions> {
-        if let Some(found) = self.searched.borrow().get(&(location, at)) {
+        if let Some(found) = self.search_cache.borrow().get(&(location, at)) {
             return found.clone();
         }
-        let mut found = Definitions { at: Vec::new(), from_entry: self.before[at as usize].is_empty() };
+        let mut found = Definitions { at: Vec::new(), from_entry: self.predecessors[at as usize].is_empty() };
         if self.fuel.get() == 0 {
             found.from_entry = true;
             return Rc::new(found);
         }
         self.fuel.set(self.fuel.get() - 1);
         let mut seen = HashSet::new();
-        let mut work: Vec<SumPosition> = self.before[at as usize].clone();
+        let mut work: Vec<SumPosition> = self.predecessors[at as usize].clone();
         while let Some(position) = work.pop() {
             if !seen.insert(position) {
                 continue;
             }
-            if seen.len() > SEARCH_LIMIT {
+            if seen.len() > MAX_SEARCHED_INSTRUCTIONS {
                 found.from_entry = true;
                 break;
             }
@@ -296,17 +288,17 @@ impl FunctionBody {
                 found.at.push(position);
                 continue;
             }
-            let before = &self.before[position as usize];
+            let before = &self.predecessors[position as usize];
             found.from_entry |= before.is_empty();
             work.extend(before);
         }
         found.at.sort_unstable();
         let found = Rc::new(found);
-        self.searched.borrow_mut().insert((location, at), found.clone());
+        self.search_cache.borrow_mut().insert((location, at), found.clone());
         found
     }
 
-    /// Whether an instruction writes a place.
+    /// Whether an instruction writes a location.
     pub fn defines(&self, at: SumPosition, location: SumLocation) -> bool {
         match location {
             SumLocation::Register(number) => self.writes[at as usize] >> number & 1 == 1,
@@ -321,14 +313,14 @@ impl FunctionBody {
     }
 }
 
-/// Number of `rbp`.
+/// Encoding of `rbp`.
 const FRAME_POINTER: u8 = 5;
-/// Number of `rsp`.
+/// Encoding of `rsp`.
 const STACK_POINTER: u8 = 4;
 
 struct Definitions {
     at: Vec<SumPosition>,
-    /// A path from the function's entry, or one too long to search, reaches the place unwritten.
+    /// Whether a path from the function's entry, or one too long to search, reaches the use without a definition.
     from_entry: bool,
 }
 
@@ -343,7 +335,7 @@ impl Definitions {
 }
 
 fn combine(a: &[SumValue], b: &[SumValue], with: impl Fn(&SumValue, &SumValue) -> SumValue) -> Vec<SumValue> {
-    let mut all: Vec<SumValue> = a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(VALUES_LIMIT).collect();
+    let mut all: Vec<SumValue> = a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(MAX_VALUES).collect();
     all.sort();
     all.dedup();
     all
@@ -356,29 +348,29 @@ fn operand_bytes(instruction: &Instruction, operand: u32) -> u8 {
     }
 }
 
-/// The number of a general register.
+/// The encoding of a general-purpose register.
 pub fn number(register: Register) -> Option<u8> {
     register.is_gpr().then(|| register.full_register().number() as u8)
 }
 
-/// The memory operand as a place at a fixed distance from `rsp` or `rbp`.
+/// A memory operand as a stack slot: `rsp` or `rbp` plus a constant.
 fn slot(instruction: &Instruction) -> Option<SumLocation> {
     let base = number(instruction.memory_base()).filter(|b| matches!(*b, STACK_POINTER | FRAME_POINTER))?;
     let plain = instruction.memory_index() == Register::None;
     plain.then(|| SumLocation::Slot { base, displacement: instruction.memory_displacement64() })
 }
 
-fn written(factory: &mut InstructionInfoFactory, instruction: &Instruction, flow: CodeFlow) -> u16 {
+fn registers_written(factory: &mut InstructionInfoFactory, instruction: &Instruction, flow: CodeFlow) -> u16 {
     let info = factory.info(instruction);
     let is_write =
         |access: OpAccess| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
     let own = info.used_registers().iter().filter(|u| is_write(u.access())).filter_map(|u| number(u.register()));
     let own = own.fold(0, |bits, number| bits | 1 << number);
     let is_call = matches!(flow, CodeFlow::Call(_) | CodeFlow::CallIndirect);
-    own | if is_call { CHANGED_BY_CALLS } else { 0 }
+    own | if is_call { CALLER_SAVED } else { 0 }
 }
 
-/// Whether an exclusive or of a register with itself sets it to 0.
-fn clears(instruction: &Instruction, target: Register) -> bool {
+/// Whether an `xor` has the same register as both operands.
+fn clears_register(instruction: &Instruction, target: Register) -> bool {
     instruction.op1_kind() == OpKind::Register && instruction.op1_register() == target
 }

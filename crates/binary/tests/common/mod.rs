@@ -1,26 +1,26 @@
-//! Programs that tests compile, and executions of them.
-#![allow(dead_code, reason = "each test takes what it needs")]
+//! Helpers that compile programs for the tests.
+#![allow(dead_code, reason = "each test uses only some of them")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 use trodden_binary::Binary;
 
-/// What clang writes the map of blocks with, frequencies included.
+/// Options for clang to write the map, including frequencies.
 pub const MAP: [&str; 3] = ["-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq,br-prob"];
 
-/// The folder of programs.
+/// The path of a source file.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
-/// Runs a compiler, and says what it says if it fails.
+/// Runs a command, and fails with its output if it fails.
 pub fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Compiles a program by a compiler with options.
+/// Compiles a program and returns its path.
 pub fn compile(folder: &TempDir, compiler: &str, name: &str, options: &[&str]) -> PathBuf {
     let program = folder.path().join("program");
     let mut command = Command::new(compiler);
@@ -32,7 +32,7 @@ pub fn compile(folder: &TempDir, compiler: &str, name: &str, options: &[&str]) -
     program
 }
 
-/// The same without symbols, and without the map.
+/// Strips a program of its symbols and its map.
 pub fn stripped(program: &Path) -> PathBuf {
     let stripped = program.with_extension("stripped");
     run(Command::new("objcopy").args(["--strip-all", "--remove-section=.llvm_bb_addr_map"]).arg(program).arg(&stripped));

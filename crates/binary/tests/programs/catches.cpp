@@ -1,4 +1,4 @@
-// A handler of a type, which other exceptions pass by; one of everything; and an object that is cleaned up.
+// A handler for one type, which other exceptions bypass; a handler for everything; and an object that needs cleanup.
 #include <cstdio>
 #include <stdexcept>
 

@@ -1,4 +1,4 @@
-//! Matches on enumerations, which need no check of the index: their jump tables end without any sign.
+//! Matches on enumerations, for which no check of the index is needed, so that nothing in the code bounds the jump tables.
 
 #[derive(Clone, Copy)]
 #[repr(u8)]

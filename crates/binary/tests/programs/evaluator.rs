@@ -1,4 +1,4 @@
-//! Enumerations, closures, iterators, results, panics that are caught.
+//! Enumerations, closures, iterators, results and caught panics.
 use std::collections::{BTreeMap, HashMap};
 
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-/* Jump tables of several forms, computed gotos, callbacks, setjmp, calls that do not return, tail calls. */
+/* Jump tables of several forms, computed gotos, callbacks, setjmp, calls that never return, tail calls. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-//! Runs on other machines: a file says what each run watches and what it repeats; a job of [`trodden_launch`] has a task for each machine,
-//! which executes its runs one after the other and leaves their partial traces.
+//! Runs on other machines. A file says what each run watches and repeats; a job of [`trodden_launch`] has one task per machine, which
+//! executes the machine's runs in order and leaves their partial traces.
 //!
-//! The file has the environment and the answers of the first run: it can be read by its owner alone, and is removed at the end. A machine
-//! must be like this one (kernel, C library, program, folder), or its run diverges, which is reported.
+//! The file contains the environment and the system call results of the first run, so only its owner can read it, and it is removed at the
+//! end. A machine must match this one (kernel, C library, program, folder); otherwise its runs diverge, which is reported.
 
 use super::options::{OtherMachines, RunOptions};
 use super::runs::{RepeatedProgram, RunResult};
@@ -19,17 +19,16 @@ use trodden_launch::{JobEvent, LaunchJob, LaunchStop, LaunchTask};
 use trodden_profile::private;
 use trodden_trace::{CollectorKind, RunLog, RunOutcome};
 
-/// What machines are to do.
+/// The work of all machines.
 #[derive(Serialize, Deserialize)]
 struct Spec {
     options: RunOptions,
-    /// The program's file.
     program: PathBuf,
     environment: Vec<(OsString, OsString)>,
     collector: CollectorKind,
     blocks: Vec<Range<u64>>,
     guarded: Vec<u64>,
-    /// What each run watches.
+    /// The sites of each run.
     profiles: Vec<Vec<u64>>,
     /// The runs of each machine.
     machines: Vec<Vec<usize>>,
@@ -37,18 +36,18 @@ struct Spec {
     input: Option<PathBuf>,
 }
 
-/// What a run did.
+/// What one run did.
 #[derive(Serialize, Deserialize)]
-struct Done {
+struct RunReport {
     run: usize,
     outcome: RunOutcome,
     hits: u64,
 }
 
-/// Executes runs on the machines of an engine.
+/// Executes the runs on other machines.
 ///
 /// # Errors
-/// A machine cannot execute its runs.
+/// A machine failed; the error includes what it printed.
 pub fn runs(
     subject: &RepeatedProgram,
     others: &OtherMachines,
@@ -57,7 +56,7 @@ pub fn runs(
     machines: Vec<Vec<usize>>,
     first: &Arc<RunLog>,
 ) -> Result<Vec<RunResult>> {
-    // All machines see the working folder.
+    // The working folder is shared by all machines.
     let folder = folder_in(&others.folder, ".trodden-trace-")?;
     let input = subject.copy_input(&folder.path().join("input"))?;
     let spec = Spec {
@@ -76,11 +75,11 @@ pub fn runs(
     launch(folder.path(), others, spec.machines.len())?;
     let mut results = Vec::new();
     for machine in 0..spec.machines.len() {
-        let done: Vec<Done> = serde_json::from_slice(&std::fs::read(result(folder.path(), machine))?)?;
-        for Done { run, outcome, hits } in done {
+        let done: Vec<RunReport> = serde_json::from_slice(&std::fs::read(result_file(folder.path(), machine))?)?;
+        for RunReport { run, outcome, hits } in done {
             let partial = subject.folder_of_partials().join(format!("run-{}.partial", run + 1));
-            std::fs::copy(own_partial(folder.path(), run), &partial)?;
-            let seconds = std::fs::read_to_string(own_partial(folder.path(), run).with_extension("seconds"))?;
+            std::fs::copy(partial_of_run(folder.path(), run), &partial)?;
+            let seconds = std::fs::read_to_string(partial_of_run(folder.path(), run).with_extension("seconds"))?;
             results.push((run, RunResult { outcome, partial, hits, time: Duration::from_secs_f64(seconds.trim().parse()?) }));
         }
     }
@@ -88,11 +87,11 @@ pub fn runs(
     Ok(results.into_iter().map(|r| r.1).collect())
 }
 
-fn result(folder: &Path, machine: usize) -> PathBuf {
+fn result_file(folder: &Path, machine: usize) -> PathBuf {
     folder.join(format!("machine-{machine}"))
 }
 
-fn own_partial(folder: &Path, run: usize) -> PathBuf {
+fn partial_of_run(folder: &Path, run: usize) -> PathBuf {
     folder.join(format!("run-{}.partial", run + 1))
 }
 
@@ -102,14 +101,14 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
         environment: Vec::new(),
         directory: others.folder.clone(),
         input: None,
-        result: result(folder, machine),
+        result: result_file(folder, machine),
     };
     let name = folder.file_name().map_or(String::new(), |n| n.to_string_lossy().trim_start_matches('.').to_owned());
     let tasks = (0..machines).map(task).collect();
     let work = LaunchJob { name, folder: folder.join("tasks"), tasks };
     let mut report = |event: JobEvent| match event {
         JobEvent::Done(..) => {}
-        JobEvent::Retried(task) => log::warn!("machine {task} left no runs, and is asked again (see {})", work.log(task).display()),
+        JobEvent::Retried(task) => log::warn!("machine {task} returned no results and is retried (see {})", work.log(task).display()),
         JobEvent::Note(text) => log::info!("{text}"),
     };
     take_signals();
@@ -119,20 +118,18 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
         let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
         let error = anyhow::Error::from(error);
         return Err(match said {
-            Some(said) => error.context(format!("a machine said: {said}")),
+            Some(said) => error.context(format!("output of a machine: {said}")),
             None => error,
         });
     }
     Ok(())
 }
 
-/// Executes the runs of a machine, and says in the file `result` what they did.
-///
-/// # Errors
-/// One cannot be executed.
+/// Executes the runs of one machine, and writes what they did to the file `result`.
 pub fn work(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::keep_descriptors_from_programs()?;
-    let file = File::open(folder.join("spec")).with_context(|| format!("{} has no runs", folder.display()))?;
+    let file =
+        File::open(folder.join("spec")).with_context(|| format!("cannot read the description of the runs in {}", folder.display()))?;
     let mut spec: Spec = serde_json::from_reader(std::io::BufReader::new(file))?;
     let environment = std::mem::take(&mut spec.environment);
     let mut subject = RepeatedProgram::from_worker(&spec.options, spec.program.clone(), environment, spec.input.as_deref())?;
@@ -142,12 +139,12 @@ pub fn work(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     let first = Arc::new(spec.first);
     let mut done = Vec::new();
     for run in spec.machines.get(machine).with_context(|| format!("there is no machine {machine}"))? {
-        // A machine that was thought to be lost may come to its end after another one that did its work.
-        let mine = own_partial(folder, *run).with_extension(std::process::id().to_string());
+        // A machine presumed lost may still finish after the one that replaced it, so files are renamed into place.
+        let mine = partial_of_run(folder, *run).with_extension(std::process::id().to_string());
         let ran = subject.worker_run(collector, &spec.profiles[*run], &first, &mine)?;
-        std::fs::write(own_partial(folder, *run).with_extension("seconds"), ran.time.as_secs_f64().to_string())?;
-        std::fs::rename(&mine, own_partial(folder, *run))?;
-        done.push(Done { run: *run, outcome: ran.outcome, hits: ran.hits });
+        std::fs::write(partial_of_run(folder, *run).with_extension("seconds"), ran.time.as_secs_f64().to_string())?;
+        std::fs::rename(&mine, partial_of_run(folder, *run))?;
+        done.push(RunReport { run: *run, outcome: ran.outcome, hits: ran.hits });
     }
     Ok(std::fs::write(result, serde_json::to_vec(&done)?)?)
 }

@@ -1,19 +1,9 @@
-//! From a program to its trace.
+//! Recording: from a program to its trace.
 //!
-//! Phases: recover the graphs of its code, and name the functions that stay opaque; a first run without witnesses,
-//! whose input, answers and output are recorded; place and distribute witnesses, and check the pairwise condition; a
-//! run for each profile, compared with the first one; merge the partial traces. If they contradict what was assumed,
-//! more is assumed possible, and all from placing on is repeated.
-//!
-//! | file | what |
-//! |---|---|
-//! | `options.rs` | what is asked, and what is given |
-//! | `runs.rs`, `repeated.rs` | running the program with witnesses; whether runs repeat the first |
-//! | `one_run.rs` | one run of all blocks |
-//! | `machines.rs` | runs on other machines |
-//! | `words.rs` | what is said of a recording |
-//!
-//! The process has called [`trodden_trace::command::in_tracer`] before.
+//! Phases: recover the graphs of the code, and list the functions that stay opaque; a first run without witnesses, whose input, system
+//! call results and output are recorded; place and distribute witnesses, and check the pairwise condition; one run per profile, compared
+//! with the first one; merge the partial traces. If they contradict the assumptions about opaque functions, weaker ones are tried.
+//! The process must have called [`trodden_trace::command::in_tracer`] before.
 
 mod machines;
 mod one_run;
@@ -26,17 +16,17 @@ pub use machines::work;
 pub use options::{OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
 
 use crate::code::Code;
-use crate::explain::{MissingStep, first_missing};
+use crate::explain::{MissingStep, first_missing_step};
 use crate::files::Files;
 use crate::imports::{Assumption, ImportingImage};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable};
 use crate::merge::{MergeError, Merged, merge};
-use crate::model::{Model, ObservedCalls, Unwinding, model};
-use crate::plan::{Plan, Planner, Refused};
-use crate::returns::cut;
+use crate::model::{Model, ObservedCalls, Unwinding, build_model};
+use crate::plan::{Plan, Planner, UnrealizablePlan};
+use crate::returns::cut_blocks;
 use crate::weights::{self, Executions};
 use anyhow::{Context, Result, bail, ensure};
-use repeated::{cut_runs, equal, repeatable};
+use repeated::{check_repeatable, check_repetition, truncated_runs};
 use runs::{FirstRun, RepeatedProgram, RunResult};
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -52,18 +42,18 @@ use trodden_trace::{
 use trodden_witness::{DistributionStrategy, Weights};
 use words::{changed_code, contradiction, list_opaque, new_targets, runs_in_words, warn_of_contradiction};
 
-/// Assumptions, in the order in which they are tried.
+/// Assumptions about opaque functions, strongest first.
 const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
-/// How often a first run is repeated to observe more jumps.
-const OBSERVING: usize = 12;
-/// Functions that are named in a list.
-const LISTED: usize = 8;
-/// What the C library does not find under trodden.
-const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program, so that its clock can repeat: code that looks for it took \
-     another path than without trodden (`--no-repeat time` leaves the vDSO there)";
+/// Maximum number of repetitions of a first run to observe more jumps.
+const MAX_OBSERVING_RUNS: usize = 12;
+/// Maximum number of items in a list in a message.
+const MAX_LISTED: usize = 8;
+/// Note for traces of the C library, which does not find the vDSO then.
+const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that its clock can be replayed: code that looks for it took \
+     another path than it does without trodden. Pass `--no-repeat time` to leave the vDSO visible";
 
-/// Refuses what has a meaning for several runs only.
-fn for_several_runs(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
+/// Rejects options that only make sense for several runs.
+fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
     let plan = &options.plan;
     let asked = [
         ("--limit", plan.limit.is_some()),
@@ -76,22 +66,22 @@ fn for_several_runs(options: &RecordOptions, host: &RecordingHost) -> Result<()>
         ("--engine", host.machines.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
-        Some((option, _)) => bail!("{option} is for several runs, and this is one: leave it out, or take more --runs"),
+        Some((option, _)) => bail!("{option} needs several runs, but there is only one: leave it out, or pass a greater --runs"),
         None => Ok(()),
     }
 }
 
-/// Looks for the files that are named before anything runs, since what a program does cannot be undone.
+/// Checks the files named by options before anything runs, since the effects of a run cannot be undone.
 fn check_files(options: &RecordOptions) -> Result<()> {
     let process = options.run.process;
-    ensure!(process.is_none() || options.plan.runs == 1, "--pid traces a process in the one run that it has: leave --runs out");
+    ensure!(process.is_none() || options.plan.runs == 1, "--pid can trace a process in one run only: leave --runs out");
     process.map_or(Ok(()), check_traceable)?;
     let output = &options.output;
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|_| !options.plan_only) {
         ensure!(folder.is_dir(), "there is no folder {} for the trace (--output)", folder.display());
     }
-    ensure!(!output.is_dir(), "{} is a folder: --output takes the file that the trace goes to", output.display());
+    ensure!(!output.is_dir(), "cannot write the trace to {}: it is a folder. Pass --output a file name", output.display());
     let weights = if let WeightsFrom::Trace(file) = &options.weights { Some(("--witness-weights", file)) } else { None };
     for (option, file) in weights.into_iter().chain(options.plan.distribution.iter().map(|file| ("--distribution", file))) {
         ensure!(file.is_file(), "there is no file {} ({option})", file.display());
@@ -99,7 +89,7 @@ fn check_files(options: &RecordOptions) -> Result<()> {
     Ok(())
 }
 
-/// Trampolines where they work. A process that runs already gets breakpoints, which change one byte at each place.
+/// The default collector: trampolines where they work. A running process gets breakpoints, which change only one byte each.
 fn usual_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKind {
     if options.process.is_some() {
         return CollectorKind::Ptrace;
@@ -108,58 +98,57 @@ fn usual_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKind 
         Ok(()) => CollectorKind::Trampolines,
         Err(error) => {
             let why = reasons(error.chain().map(ToString::to_string));
-            log::info!("trampolines do not work here, breakpoints do their work: {why}");
+            log::info!("trampolines do not work here, falling back to breakpoints: {why}");
             CollectorKind::Ptrace
         }
     }
 }
 
-/// A recording that is about to be made.
+/// A recording that has been prepared.
 pub struct Recording<'a> {
     options: &'a RecordOptions,
     host: &'a RecordingHost<'a>,
     subject: RepeatedProgram<'a>,
     kind: CollectorKind,
-    /// One run watches all blocks.
     is_single: bool,
     files: Files,
     image: ImportingImage,
-    /// The graphs of the files, whose blocks end at calls.
+    /// The graphs of the files, with blocks cut at calls.
     graphs: ProgramGraph,
-    /// Where blocks start that are pieces of longer ones.
+    /// Starts of blocks that are pieces of longer ones.
     pieces: HashSet<u64>,
-    /// What executions showed of jumps.
+    /// Jump targets that runs have shown.
     observed: BTreeSet<GraphObservation>,
-    /// Where blocks are cut besides calls.
-    further: BTreeSet<u64>,
-    /// For partial traces, unless they are kept.
+    /// Addresses at which blocks are cut in addition to calls.
+    extra_cuts: BTreeSet<u64>,
+    /// Holds partial traces unless `--keep` names a folder for them.
     _temporary: TemporaryFolder,
 }
 
-/// The graphs of files with what executions have shown, cut at calls; and where the pieces start.
-fn graphs(
+/// The graphs of the files with the observed jumps, cut at calls, and the starts of the pieces.
+fn cut_graphs(
     files: &Files,
     image: &ImportingImage,
     observed: &BTreeSet<GraphObservation>,
-    further: &BTreeSet<u64>,
+    extra_cuts: &BTreeSet<u64>,
 ) -> Result<(ProgramGraph, HashSet<u64>)> {
     let observed: Vec<GraphObservation> = observed.iter().copied().collect();
     let mut graphs = files.graphs(image, &observed)?;
-    let further = further.union(&files.behind_calls_of_next(&graphs)).copied().collect();
-    let pieces = cut(&mut graphs, &further, &|at| files.next_instruction(at));
+    let extra_cuts = extra_cuts.union(&files.return_addresses_of_calls_to_next(&graphs)).copied().collect();
+    let pieces = cut_blocks(&mut graphs, &extra_cuts, &|at| files.next_instruction(at));
     Ok((graphs, pieces))
 }
 
 impl<'a> Recording<'a> {
-    /// Looks at the program, and keeps its input; nothing runs but what tries the collector.
+    /// Examines the program and saves its input. Nothing is run, except to try whether the collector works.
     ///
     /// # Errors
-    /// The program cannot be traced so, or a file that is named is not there.
+    /// The program cannot be traced with these options, or a named file does not exist.
     pub fn new(options: &'a RecordOptions, host: &'a RecordingHost<'a>) -> Result<Self> {
         check_files(options)?;
         let temporary = folder_in(&host.temporary, "trodden-trace-")?;
         let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
-        trodden_profile::temporary::create_folders(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+        trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
         let has_one_run = options.plan.runs == 1 || options.run.collector == Some(CollectorKind::SingleStep);
         let subject = RepeatedProgram::new(&options.run, host, has_one_run, folder)?;
         let kind = options.run.collector.unwrap_or_else(|| usual_collector(&options.run, host));
@@ -167,63 +156,62 @@ impl<'a> Recording<'a> {
         let libraries = subject.libraries.iter().map(|l| &l.executable);
         let files = Files::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
         let image = files.image()?;
-        let (observed, further) = (BTreeSet::new(), BTreeSet::new());
-        let (graphs, pieces) = graphs(&files, &image, &observed, &further)?;
+        let (observed, extra_cuts) = (BTreeSet::new(), BTreeSet::new());
+        let (graphs, pieces) = cut_graphs(&files, &image, &observed, &extra_cuts)?;
         match has_one_run {
-            true => for_several_runs(options, host)?,
-            // The collector of the first run.
+            true => reject_multi_run_options(options, host)?,
+            // The first run uses breakpoints.
             false => PtraceBreakpoints.suits(&subject.executable, &subject.libraries)?,
         }
         let _temporary = temporary;
         let is_single = has_one_run;
-        Ok(Self { options, host, subject, kind, is_single, files, image, graphs, pieces, observed, further, _temporary })
+        Ok(Self { options, host, subject, kind, is_single, files, image, graphs, pieces, observed, extra_cuts, _temporary })
     }
 
-    /// Records the trace; gives the exit status of the program, as a shell names it.
+    /// Records the trace. Returns the exit status of the program as a shell reports it.
     ///
     /// # Errors
-    /// The program's runs part, or the trace cannot be written.
+    /// The runs diverge, or the trace cannot be written.
     pub fn run(mut self) -> Result<u8> {
         let collector = self.kind.collector();
         if self.is_single { self.one_run(collector, true) } else { self.in_several_runs(collector) }
     }
 
-    /// Plans which run would watch what, without running the program, and hands the plan on.
+    /// Plans what each run would watch, without running the program, and passes the plan to `show`.
     ///
     /// # Errors
-    /// No distribution can give the execution back, or `show` fails.
+    /// No distribution determines the execution, or `show` fails.
     pub fn plan<T>(mut self, show: impl FnOnce(&Planner, &Plan) -> Result<T>) -> Result<T> {
         self.find_replaceable(&is_uncertain_jump);
         let observed = self.is_single.then(ObservedCalls::default);
         let (model, code) = self.model(ASSUMPTIONS[0], observed.as_ref())?;
         let weights = self.weights(&model, None)?;
         let planner = self.planner(&model, &code, self.kind.collector(), &weights);
-        let plan = if self.is_single { Plan::from_all(&model, &code, &weights) } else { planner.plan()? };
+        let plan = if self.is_single { Plan::watch_all_blocks(&model, &code, &weights) } else { planner.plan()? };
         show(&planner, &plan)
     }
 
-    /// Adds to the graphs what executions have shown.
-    fn amend(&mut self) -> Result<()> {
-        (self.graphs, self.pieces) = graphs(&self.files, &self.image, &self.observed, &self.further)?;
+    fn rebuild_graphs(&mut self) -> Result<()> {
+        (self.graphs, self.pieces) = cut_graphs(&self.files, &self.image, &self.observed, &self.extra_cuts)?;
         Ok(())
     }
 
-    /// Says where code can be replaced.
+    /// Determines where trampolines may replace code.
     fn find_replaceable(&mut self, leads_elsewhere: &dyn Fn(&Doubt) -> bool) {
         (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &self.pieces, leads_elsewhere);
     }
 
     fn model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
-        let model = model(&self.graphs, &self.image, &self.options.opaque, assumption, observed)?;
+        let model = build_model(&self.graphs, &self.image, &self.options.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
         Ok((model, code))
     }
 
-    /// The first run, again and again while it shows targets of jumps that the graphs do not have.
+    /// Performs the first run, and repeats it as long as it reveals jump targets that the graphs lack.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
         let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), None, true)?;
-        for _ in 0..OBSERVING {
+        for _ in 0..MAX_OBSERVING_RUNS {
             let new: Vec<GraphObservation> = first
                 .targets
                 .iter()
@@ -235,7 +223,7 @@ impl<'a> Recording<'a> {
             }
             self.observed.extend(&new);
             let before = observed_jumps(&self.graphs);
-            self.amend()?;
+            self.rebuild_graphs()?;
             notes.push(new_targets(new.len()));
             if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
                 return Ok(first);
@@ -244,23 +232,23 @@ impl<'a> Recording<'a> {
             let again = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), log, false)?;
             first = FirstRun { outcome: first.outcome, ..again };
         }
-        bail!("indirect jumps show new targets in each run: take `--collector single-step`")
+        bail!("indirect jumps reach new targets in each run: pass `--collector single-step`")
     }
 
-    /// What the first run has shown, for the runs that repeat it.
+    /// What the first run has shown, as input for the model of the runs that repeat it.
     fn observed_in(&self, first: &FirstRun) -> ObservedCalls {
         let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
-        let behind = landed.first().copied().filter(|_| landed.len() == 1);
+        let after = landed.first().copied().filter(|_| landed.len() == 1);
         let twice = Unwinding::from_graphs(&self.graphs).twice;
         let once = |place: &u64| twice.get(place).is_some_and(|(_, entry)| first.entered_once.contains(entry));
         let ended_before = first.outcome.followed.stack.first().copied();
-        ObservedCalls { only_landing: behind.filter(once), targets, throws, landed, ended_before }
+        ObservedCalls { only_landing: after.filter(once), targets, throws, landed, ended_before }
     }
 
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<u8> {
         let mut notes = Vec::new();
         let first = self.first_run(&mut notes)?;
-        repeatable(&first)?;
+        check_repeatable(&first)?;
         let observed = self.observed_in(&first);
         let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
@@ -275,26 +263,26 @@ impl<'a> Recording<'a> {
             let weights = self.weights(&model, Some(&log))?;
             let plan = match self.planner(&model, &code, collector, &weights).plan() {
                 Ok(plan) => plan,
-                Err(error) => match error.downcast::<Refused>() {
-                    Ok(Refused { what, replaceable: true, .. }) => return self.in_one_run_instead(&what, collector),
+                Err(error) => match error.downcast::<UnrealizablePlan>() {
+                    Ok(UnrealizablePlan { what, replaceable: true, .. }) => return self.fall_back_to_one_run(&what, collector),
                     Ok(refused) => return Err(refused.into()),
                     Err(error) => return Err(error),
                 },
             };
             let results = self.runs(&plan, collector, &log)?;
-            equal(&results, first.outcome.followed.ending)?;
-            notes.extend(cut_runs(&results, first.outcome.followed.ending));
+            check_repetition(&results, first.outcome.followed.ending)?;
+            notes.extend(truncated_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
             let mut writer = self.writer(&model, &code, collector, results.len() as u32)?;
             match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
                 Ok(merged) => {
-                    let runs = plan.sites.iter().zip(&results).map(|(s, r)| about_run(s, r)).collect();
+                    let runs = plan.sites.iter().zip(&results).map(|(s, r)| run_about(s, r)).collect();
                     return self.finish(writer, merged, &first.outcome.followed, runs, notes);
                 }
                 Err(MergeError::File(error)) => return Err(error),
                 Err(MergeError::Contradiction(error)) => {
                     let what = contradiction(&model, &code, &error);
-                    let what = self.explained(&model, &code, collector, what)?;
+                    let what = self.explain_contradiction(&model, &code, collector, what)?;
                     warn_of_contradiction(&what, number + 1 < ASSUMPTIONS.len());
                     notes.push(format!("an execution contradicted the graph: {what}"));
                 }
@@ -302,43 +290,43 @@ impl<'a> Recording<'a> {
         }
         ensure!(
             self.options.plan.distribution.is_none() && self.options.plan.limit.is_none() && collector.most_sites().is_none(),
-            "no assumption explains the runs: take `--runs 1`, which needs none, or leave the function out with `--opaque`"
+            "no assumption about opaque functions explains the runs: pass `--runs 1`, or exclude a function with `--opaque`"
         );
-        self.in_one_run_instead("no assumption explains the runs", collector)
+        self.fall_back_to_one_run("no assumption about opaque functions explains the runs", collector)
     }
 
-    /// The runs of a plan, on this machine or others.
+    /// Performs the runs of a plan, on this machine or others.
     fn runs(&self, plan: &Plan, collector: &dyn Collector, first: &Arc<RunLog>) -> Result<Vec<RunResult>> {
         let machines = plan.machines(self.options.plan.machines.is_some());
         match &self.host.machines {
             None => self.subject.runs(collector, &plan.sites, &machines, first, self.options.jobs),
             Some(others) => {
-                ensure!(self.host.fresh_folder.is_none(), "--fresh-folder is for runs on this machine: leave it or --engine out");
+                ensure!(self.host.fresh_folder.is_none(), "--fresh-folder works on this machine only: leave it or --engine out");
                 machines::runs(&self.subject, others, self.kind, &plan.sites, machines, first)
             }
         }
     }
 
-    /// Several runs cannot give the execution back; one that watches every block does.
-    fn in_one_run_instead(&mut self, why: &str, collector: &dyn Collector) -> Result<u8> {
-        log::warn!("{why}: the trace is of one run instead, which watches every block (as with `--runs 1`)");
+    /// Falls back to one run that watches every block, where several runs cannot determine the execution.
+    fn fall_back_to_one_run(&mut self, why: &str, collector: &dyn Collector) -> Result<u8> {
+        log::warn!("{why}: falling back to one run that watches every block (as with `--runs 1`)");
         self.one_run(collector, false)
     }
 
-    /// What the graph lacks, by a run that watches every block.
-    fn explained(&self, model: &Model, code: &Code, collector: &dyn Collector, otherwise: String) -> Result<String> {
+    /// Finds the step that the graph lacks, by a run that watches every block. `otherwise` is returned if none is found.
+    fn explain_contradiction(&self, model: &Model, code: &Code, collector: &dyn Collector, otherwise: String) -> Result<String> {
         let sites = code.addresses();
         let collector = if collector.most_sites().is_none() { collector } else { &PtraceBreakpoints };
         let result = self.subject.single_run(collector, &sites, &[], false)?;
         let partial = PartialTrace::open(&result.partial)?;
         let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
         let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
-        Ok(match first_missing(model, addresses) {
+        Ok(match first_missing_step(model, addresses) {
             Some(MissingStep { position, from: Some(from), to }) => {
                 let shown = |address: u64| format!("{:#x} in {}", in_file(address).1, name(address));
-                format!("block {position}, {}, comes behind {}", shown(to), shown(from))
+                format!("block {position}, {}, follows {}", shown(to), shown(from))
             }
-            Some(MissingStep { to, .. }) => format!("it begins with {:#x} in {}", in_file(to).1, name(to)),
+            Some(MissingStep { to, .. }) => format!("the execution begins with {:#x} in {}", in_file(to).1, name(to)),
             None => otherwise,
         })
     }
@@ -347,19 +335,19 @@ impl<'a> Recording<'a> {
         Planner { options: &self.options.plan, model, code, weights, most_sites: collector.most_sites(), hash: self.files.hash() }
     }
 
-    /// How often blocks are executed: estimated, measured by a run of its own, or those of a trace.
+    /// Execution frequencies of blocks: estimated, measured by a separate run, or taken from a trace.
     fn weights(&self, model: &Model, log: Option<&Arc<RunLog>>) -> Result<Weights> {
-        let estimated = weights::estimated(model, &self.graphs);
+        let estimate = weights::estimate(model, &self.graphs);
         match &self.options.weights {
-            WeightsFrom::Static => Ok(estimated),
+            WeightsFrom::Static => Ok(estimate),
             WeightsFrom::Trace(path) => Ok(Executions::from_trace(path, self.files.hash())?.weights(model, &self.graphs)),
             WeightsFrom::FirstRun => {
-                let watched = weights::watched_first(model);
+                let watched = weights::measured_sites(model);
                 let sites: Vec<u64> = watched.iter().map(|w| w.0).collect();
                 let usual = usual_collector(&self.options.run, self.host).collector();
                 let counts = self.subject.counting_run(usual, &sites, log.cloned())?;
                 let measured = watched.iter().zip(counts).map(|((_, witness), n)| (*witness, n as f64)).collect();
-                Ok(estimated.corrected(&model.program, &measured))
+                Ok(estimate.corrected(&model.program, &measured))
             }
         }
     }
@@ -382,7 +370,7 @@ impl<'a> Recording<'a> {
         Ok(TraceWriter::create(&self.options.output, &about)?)
     }
 
-    /// Writes the trace's end, and says what was recorded.
+    /// Writes the end of the trace, and reports what was recorded.
     fn finish(&self, writer: TraceWriter, merged: Merged, followed: &Followed, runs: Vec<RunAbout>, mut notes: Vec<String>) -> Result<u8> {
         let ending = followed.ending;
         notes.extend(merged.ending_note(ending));
@@ -391,19 +379,19 @@ impl<'a> Recording<'a> {
         }
         if let Some(at) = self.subject.executable.writable_code {
             notes.push(format!(
-                "the program can change its code at {at:#x} at any time: where it did, blocks of the file are shown instead"
+                "the program can change its code at {at:#x} at any time: where it did, the trace shows the blocks of the file instead"
             ));
         }
         if followed.untraced_children > 0 {
             let children = plural(followed.untraced_children.into(), "process", "processes");
-            notes.push(format!("not traced: {children} that the program started"));
+            notes.push(format!("{children} that the program started were not traced"));
         }
         if self.subject.hides_vdso() && self.files.look_for_vdso() {
             notes.push(HIDDEN_VDSO.to_owned());
         }
         let blocks = writer.blocks();
         let hits: u64 = runs.iter().map(|r| r.hits).sum();
-        let end = TraceEnd { ending: Some(ending), cut: merged.cut, notes: notes.clone(), runs };
+        let end = TraceEnd { ending: Some(ending), cut: merged.truncated, notes: notes.clone(), runs };
         writer.finish(&end)?;
         notes.iter().for_each(|note| log::info!("{note}"));
         log::info!(
@@ -420,13 +408,13 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// The exit status of a process that ended after its trace.
+/// The exit status, as a shell reports it, of a process that outlived its trace.
 fn status(status: Option<i32>) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let status = status.map(std::process::ExitStatus::from_raw);
     status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
 }
 
-fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
+fn run_about(sites: &[u64], result: &RunResult) -> RunAbout {
     RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
 }

@@ -1,14 +1,15 @@
-//! One run of all blocks (`trodden trace record --runs 1`). What a program does is done once, so code that the graphs do not have is not
-//! looked for by another run: where instructions are recorded, it is known afterwards; else its blocks are missing, and the trace says so.
+//! A single run that watches all blocks (`trodden trace record --runs 1`). It is never repeated, since its effects cannot be undone. If it
+//! reaches code that the graphs lack, single-stepped instructions still reveal that code afterwards; otherwise the code's blocks are
+//! missing, and the trace says so.
 
-use super::words::{list_opaque, missing_blocks, new_targets, other_stacks, unplaced_code};
-use super::{Assumption, Recording, about_run};
+use super::words::{list_opaque, missing_blocks, new_targets, stack_switches, unplaced_code};
+use super::{Assumption, Recording, run_about};
 use crate::code::Code;
 use crate::jumps::{has_edge, is_uncertain_jump, may_switch_stacks, switching, uncertain_jumps};
-use crate::merge::{Hits, Merged, Replayed};
+use crate::merge::{Merged, Replayed, RunHits};
 use crate::model::ObservedCalls;
 use crate::replay::ReplayedCode;
-use crate::returns::{cut, unwatched};
+use crate::returns::{cut_blocks, unwatched_pieces};
 use anyhow::{Result, ensure};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -17,30 +18,30 @@ use trodden_binary::instruction::LONGEST_INSTRUCTION;
 use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
 
 impl Recording<'_> {
-    /// One run, and its trace. `shows`: what the program writes is its user's.
+    /// Performs the run and writes its trace. `shows`: the program's output is passed on to the user.
     pub(super) fn one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<u8> {
         let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
         let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
         let (sites, jumps, blocks) = self.sites_of_one_run(&code, steps);
-        check_number(sites.len(), collector)?;
+        check_site_count(sites.len(), collector)?;
         list_opaque(&model);
         self.find_replaceable(&is_uncertain_jump);
         let watched = &sites[..blocks];
         let (result, mut has_learned, mut written);
         if steps {
             result = self.subject.single_run(collector, &sites, &jumps, shows)?;
-            has_learned = self.cut_where_blocks_were_left(&result.outcome.followed);
+            has_learned = self.cut_at_early_exits(&result.outcome.followed);
             written = None;
         } else {
             let mut writer = self.writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, Some(watched), None);
-            let hits = Hits { code: &known, sites: &sites, jumps: &jumps, steps };
+            let hits = RunHits { code: &known, sites: &sites, jumps: &jumps, steps };
             let replay;
             (result, replay) = self.subject.live_run(collector, (&sites, &jumps), shows, |live| hits.replay_live(live, &mut writer))?;
             let followed = &result.outcome.followed;
-            has_learned = self.cut_where_blocks_were_left(followed);
-            // Where signals interrupted blocks, and what code was changed, is known only now: the hits are replayed once more with that.
+            has_learned = self.cut_at_early_exits(followed);
+            // Interruptions by signals and changes of code are known only now; if there were any, the hits are replayed once more.
             let is_whole = !has_learned && followed.handled.is_empty() && followed.changed_code.is_empty();
             let replayed = if is_whole { Some(replay.finish(&followed.stacks, &mut writer)?) } else { None };
             written = replayed.map(|replayed| (writer, replayed));
@@ -48,7 +49,7 @@ impl Recording<'_> {
         let followed = &result.outcome.followed;
         let partial = PartialTrace::open(&result.partial)?;
         let mut unplaced = BTreeSet::new();
-        while steps && self.learn(&partial, &mut notes, &mut unplaced)? {
+        while steps && self.learn_from_steps(&partial, &mut notes, &mut unplaced)? {
             has_learned = true;
         }
         if has_learned {
@@ -57,27 +58,27 @@ impl Recording<'_> {
         if written.is_none() {
             let mut writer = self.writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
-            let hits = Hits { code: &known, sites: &sites, jumps: &jumps, steps };
+            let hits = RunHits { code: &known, sites: &sites, jumps: &jumps, steps };
             let replayed = hits.replay(&partial, &followed.stacks, &mut writer)?;
             written = Some((writer, replayed));
         }
         let (writer, replayed) = written.expect("it is written live or afterwards");
         notes.extend(self.notes_of_one_run(&code, replayed, &unplaced));
-        let cut = !matches!(followed.ending, FollowEnding::Exited(_));
-        let runs = vec![about_run(watched, &result)];
-        let merged = Merged { cut, open: Vec::new() };
+        let truncated = !matches!(followed.ending, FollowEnding::Exited(_));
+        let runs = vec![run_about(watched, &result)];
+        let merged = Merged { truncated, open: Vec::new() };
         self.finish(writer, merged, followed, runs, notes)
     }
 
-    /// What one run watches: blocks, and behind them the jumps that are none of these; then all jumps whose targets are recorded, and how
-    /// many of the addresses are blocks.
+    /// The addresses that the run watches: blocks, followed by those jumps that start no block; then all jumps whose targets are
+    /// recorded, and the number of addresses that are blocks.
     fn sites_of_one_run(&self, code: &Code, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let other_stack = may_switch_stacks(&self.graphs, &self.image, code, &switching(code, &self.files));
-        // A handler may skip an instruction that traps, and go on in the middle of a block.
+        // A signal handler may skip a trapping instruction and resume in the middle of a block.
         let traps = |block| code.graph_of(block).0.blocks.iter().any(|b| b.end == BlockEnd::Stop);
         let returns = |entry| code.block_at(entry).is_some_and(|b| !other_stack.contains(&code.function_of(b)) && !traps(b));
-        let unwatched = unwatched(&self.graphs, &self.image, &self.pieces, &returns);
+        let unwatched = unwatched_pieces(&self.graphs, &self.image, &self.pieces, &returns);
         let mut sites = code.addresses();
         sites.retain(|site| !unwatched.contains(site));
         let blocks = sites.len();
@@ -86,18 +87,18 @@ impl Recording<'_> {
         (sites, jumps, blocks)
     }
 
-    /// What a reader of the trace should know of a run: blocks that are missing, code that could not be placed, and changes of stacks.
+    /// Notes for readers of the trace: missing blocks, code outside all blocks, and switches of stacks.
     fn notes_of_one_run(&self, code: &Code, replayed: Replayed, unplaced: &BTreeSet<u64>) -> Vec<String> {
-        // A block that nothing was known to lead to may be recorded all the same.
+        // A block without known predecessors may be watched nevertheless.
         let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
         let unknown: Vec<(u64, u64)> = replayed.targets.into_iter().filter(is_missing).collect();
         let missing = (!unknown.is_empty()).then(|| missing_blocks(code, &unknown));
         let unplaced = (!unplaced.is_empty()).then(|| unplaced_code(unplaced));
-        missing.into_iter().chain(unplaced).chain((replayed.switches > 0).then(|| other_stacks(replayed.switches))).collect()
+        missing.into_iter().chain(unplaced).chain((replayed.switches > 0).then(|| stack_switches(replayed.switches))).collect()
     }
 
-    /// What threads are followed by in a run that watched the blocks at some addresses, or stepped. `followed`: what is known of it when it
-    /// has ended.
+    /// The input for replaying a run that watched the blocks at some addresses, or single-stepped if `watched` is `None`. `followed` is
+    /// the record of the run once it has ended.
     fn replayed_code<'c>(&self, code: &'c Code, watched: Option<&[u64]>, followed: Option<&Followed>) -> ReplayedCode<'c> {
         let is_unwatched = |piece: &u64| watched.is_some_and(|watched| watched.binary_search(piece).is_err());
         let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
@@ -106,8 +107,8 @@ impl Recording<'_> {
         ReplayedCode { code, unwatched, switching: switching(code, &self.files), interrupted, changed }
     }
 
-    /// Cuts blocks where a fault ended the program, or where signals interrupted them whose handlers may not have come back.
-    fn cut_where_blocks_were_left(&mut self, followed: &Followed) -> bool {
+    /// Cuts blocks that may have been left in their middle: by a fault that ended the program, or by a signal handler that may not return.
+    fn cut_at_early_exits(&mut self, followed: &Followed) -> bool {
         let is_killed = matches!(followed.ending, FollowEnding::Killed(_));
         let mut faults: BTreeSet<u64> = if is_killed { followed.stack.first().copied().into_iter().collect() } else { BTreeSet::new() };
         let mut places = BTreeSet::new();
@@ -116,19 +117,19 @@ impl Recording<'_> {
             places.extend(&followed.interruptions);
         }
         places.extend(faults.into_iter().filter_map(|fault| self.files.next_instruction(fault)));
-        let pieces = cut(&mut self.graphs, &places, &|at| self.files.next_instruction(at));
+        let pieces = cut_blocks(&mut self.graphs, &places, &|at| self.files.next_instruction(at));
         let has_cut = !pieces.is_empty();
         self.pieces.extend(pieces);
-        self.further.extend(places);
+        self.extra_cuts.extend(places);
         has_cut
     }
 
-    /// Adds to the graphs what the instructions show that a run executed: targets of jumps, calls and returns at which no block starts, and
-    /// where uncertain jumps led. Gives whether there was anything; what no block has becomes `unplaced`.
-    fn learn(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
+    /// Adds to the graphs what the executed instructions show: targets of jumps, calls and returns at which no block starts, and targets of
+    /// uncertain jumps. Executed addresses that no block can contain go to `unplaced`. Returns whether the graphs changed.
+    fn learn_from_steps(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
         let jumps = uncertain_jumps(&self.graphs);
         let known = KnownCode::new(&self.graphs);
-        // Behind a jump to a library comes what that returns to.
+        // A jump to a library function continues at a return address of the caller, which is not the jump's target.
         let returns: HashSet<u64> = self.graphs.functions.iter().flat_map(|f| &f.calls).filter_map(|call| call.return_address).collect();
         let before = self.observed.clone();
         let (mut new, mut cuts) = (0, 0);
@@ -140,14 +141,14 @@ impl Recording<'_> {
                 let leads = symbol & RESUMED == 0 && last.is_none_or(|last| last & TRANSFER != 0);
                 let from = last.map_or(address, |last| last & !(TRANSFER | RESUMED));
                 last = Some(symbol);
-                if known.starts.contains(&address) {
+                if known.block_starts.contains(&address) {
                     let is_edge = |from: u64| returns.contains(&address) || has_edge(&self.graphs, (from, address));
                     if jumps.binary_search(&from).is_ok() && !is_edge(from) {
                         new += usize::from(self.observed.insert(GraphObservation { from, to: address }));
                     }
                     continue;
                 }
-                let is_inside = known.has(address);
+                let is_inside = known.contains(address);
                 let follows = !leads && from < address && address - from <= LONGEST_INSTRUCTION;
                 if follows || (!leads && is_inside) || self.graphs.is_stub(address) {
                     continue;
@@ -156,32 +157,30 @@ impl Recording<'_> {
                 if !before.contains(&seen) {
                     new += usize::from(self.observed.insert(seen));
                 } else if is_inside {
-                    cuts += usize::from(self.further.insert(address));
+                    cuts += usize::from(self.extra_cuts.insert(address));
                 } else {
                     unplaced.insert(address);
                 }
             }
         }
         if new + cuts > 0 {
-            self.amend()?;
+            self.rebuild_graphs()?;
             notes.extend((new > 0).then(|| new_targets(new)));
         }
         Ok(new + cuts > 0)
     }
 }
 
-/// Refuses more places than a collector can watch.
-fn check_number(sites: usize, collector: &dyn Collector) -> Result<()> {
+fn check_site_count(sites: usize, collector: &dyn Collector) -> Result<()> {
     let (name, most) = (collector.name(), collector.most_sites().unwrap_or(usize::MAX));
-    ensure!(sites <= most, "{sites} blocks are more than the collector `{name}` can watch in one run: take `--collector ptrace`");
+    ensure!(sites <= most, "the collector `{name}` can watch {most} of the {sites} blocks in one run: pass `--collector ptrace`");
     Ok(())
 }
 
-/// What the graphs have of the code.
+/// An index of the code that is in the graphs.
 struct KnownCode {
-    /// Where blocks start.
-    starts: HashSet<u64>,
-    /// All blocks, ascending and joined.
+    block_starts: HashSet<u64>,
+    /// The ranges covered by blocks, ascending, with adjacent ranges joined.
     covered: Vec<Range<u64>>,
 }
 
@@ -197,11 +196,11 @@ impl KnownCode {
                 _ => covered.push(range),
             }
         }
-        Self { starts: blocks().map(|b| b.start).collect(), covered }
+        Self { block_starts: blocks().map(|b| b.start).collect(), covered }
     }
 
-    fn has(&self, address: u64) -> bool {
-        let behind = self.covered.partition_point(|range| range.start <= address);
-        self.covered[..behind].last().is_some_and(|range| range.contains(&address))
+    fn contains(&self, address: u64) -> bool {
+        let after = self.covered.partition_point(|range| range.start <= address);
+        self.covered[..after].last().is_some_and(|range| range.contains(&address))
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of a recording, and what it is given of the process that asks.
+//! Options of a recording, and what it needs to know about the process that asks for it.
 
 use crate::plan::PlanOptions;
 use serde::{Deserialize, Serialize};
@@ -8,85 +8,85 @@ use std::time::Duration;
 use trodden_launch::Engine;
 use trodden_trace::{CollectorKind, OutputStream, RepeatRecipe};
 
-/// What is recorded, and how.
+/// What to record, and how.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// Each of the runs.
+    /// Options of each run.
     pub run: RunOptions,
-    /// The file that the trace goes to.
+    /// The file to write the trace to.
     pub output: PathBuf,
     /// How witnesses are distributed over the runs.
     pub plan: PlanOptions,
-    /// Where weights come from.
+    /// Source of the execution frequencies that witnesses are placed by.
     pub weights: WeightsFrom,
-    /// Functions that are not traced inside.
+    /// Names of functions that are not traced inside.
     pub opaque: Vec<String>,
-    /// Maximum number of runs at a time; by default one for each core.
+    /// Maximum number of runs at a time; by default one per core.
     pub jobs: Option<usize>,
-    /// Keeps the partial traces.
+    /// A folder that keeps the partial traces.
     pub keep: Option<PathBuf>,
-    /// Nothing is run: only the plan is asked for.
+    /// Whether only a plan is made, and nothing is run.
     pub plan_only: bool,
 }
 
-/// What all runs have in common; machines get it.
+/// Options that all runs share, also on other machines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunOptions {
-    /// The program as its user called it, and its arguments; empty of a process.
+    /// The program as the user wrote it, and its arguments; empty if a process is traced.
     pub command: Vec<OsString>,
-    /// A process that runs already.
+    /// A running process to trace instead.
     pub process: Option<i32>,
-    /// How to see that the program comes to a place; by default trampolines where they work, else breakpoints.
+    /// How executions of sites are observed; by default trampolines if they work, or else breakpoints.
     pub collector: Option<CollectorKind>,
-    /// Shared libraries that are traced, too.
+    /// Shared libraries that are traced as well.
     pub libraries: Vec<String>,
-    /// What is made to repeat from run to run.
+    /// What is kept the same in all runs.
     pub recipe: RepeatRecipe,
-    /// Each run has a core of its own.
+    /// Whether each run is pinned to a core of its own.
     pub is_pinned: bool,
-    /// The trace ends when a run has written this many bytes of it.
+    /// Size in bytes at which a run stops recording.
     pub max_size: Option<u64>,
-    /// The trace ends after this time.
+    /// Time after which a run stops recording.
     pub limit: Option<Duration>,
 }
 
-/// What a recording is given of the process that asks for it.
+/// What a recording needs to know about the process that asks for it.
 pub struct RecordingHost<'a> {
-    /// The file of the program, found as a shell finds it.
+    /// The program's file, found as a shell would.
     pub program: Option<PathBuf>,
-    /// The file of this program, which collectors are tried on.
+    /// The executable of this process, on which collectors are tried.
     pub own_program: PathBuf,
-    /// Where temporary files go.
+    /// The folder for temporary files.
     pub temporary: PathBuf,
-    /// Gets what the run writes whose output is its user's, if that goes through this process.
+    /// Receives the output of the run that the user sees, if it passes through this process.
     pub pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
-    /// A folder of which each run but the first gets a copy in its place.
+    /// A folder that each run but the first sees a fresh copy of.
     pub fresh_folder: Option<PathBuf>,
-    /// Other machines, which execute the runs behind the first one.
+    /// Other machines, which execute all runs but the first.
     pub machines: Option<OtherMachines>,
 }
 
-/// Machines that are like this one.
+/// A set of machines set up like this one.
 #[derive(Clone, Debug)]
 pub struct OtherMachines {
-    /// Who executes commands there.
+    /// How commands are executed there.
     pub engine: Engine,
-    /// The command that executes the runs of a machine; the collection's folder and the machine's number come behind it.
+    /// The command that executes a machine's runs; the recording's folder and the machine's number are appended.
     pub worker: Vec<OsString>,
-    /// The working folder, which all machines see.
+    /// The working folder, which all machines share.
     pub folder: PathBuf,
     /// The environment of the runs.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// Where weights come from.
+/// The source of execution frequencies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WeightsFrom {
-    /// Estimates, and the frequencies of the compiler's map.
+    /// Estimates, and frequencies in the compiler's address map.
     Static,
-    /// A first run that watches entries and loop heads.
+    /// A separate run that counts executions of function entries and loop heads.
     FirstRun,
-    /// A trace.
+    /// An earlier trace.
     Trace(PathBuf),
 }
 

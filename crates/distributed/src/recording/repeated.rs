@@ -1,64 +1,62 @@
-//! Whether runs repeat the first one, so that what they saw can be merged.
+//! Checks that runs repeat the first one, so that their partial traces can be merged.
 
 use super::runs::{FirstRun, RunResult};
 use anyhow::{Result, bail, ensure};
 use nix::sys::signal::Signal;
 use trodden_trace::FollowEnding;
 
-/// Whether a program can be traced in several runs.
+/// Checks that a program can be traced in several runs.
 ///
 /// # Errors
-/// It has threads, or got signals whose place is not the same in each run.
-pub fn repeatable(first: &FirstRun) -> Result<()> {
+/// It has threads, changes its code, or received signals whose timing differs between runs.
+pub fn check_repeatable(first: &FirstRun) -> Result<()> {
     let followed = &first.outcome.followed;
-    let one = "take `--runs 1`, which watches every block in one run";
+    let one = "pass `--runs 1`, which watches every block in one run";
     ensure!(
         followed.threads == 1,
-        "the program has {} threads (or processes that borrow its memory, by vfork), which race; several runs cannot be merged: {one}",
+        "the program has {} threads (or processes that share its memory, by vfork), whose interleaving differs between runs: {one}",
         followed.threads
     );
-    ensure!(followed.changed_code.is_empty(), "the program changes its own code, which is not watched then: {one}");
-    ensure!(followed.asynchronous_signals == 0, "signals came at any time, and would come elsewhere in another run: {one}");
+    ensure!(followed.changed_code.is_empty(), "the program changes its own code, which cannot be watched in several runs: {one}");
+    ensure!(followed.asynchronous_signals == 0, "the program received signals, which would arrive elsewhere in another run: {one}");
     ensure!(
         followed.handled_faults == 0,
-        "a handler ran because of a fault (SIGSEGV or the like), and which instruction it interrupted is not seen where only some blocks \
-         are watched: {one}"
+        "a signal handler handled a fault (SIGSEGV or the like), and runs that watch only some blocks cannot see which instruction it \
+         interrupted: {one}"
     );
     Ok(())
 }
 
-/// Signals by which a program ends itself.
+/// Signals that a program causes by its own instructions.
 const FAULTS: [i32; 5] =
     [Signal::SIGSEGV as i32, Signal::SIGBUS as i32, Signal::SIGILL as i32, Signal::SIGFPE as i32, Signal::SIGTRAP as i32];
 
-/// Whether all runs did what the first one did.
+/// Checks that all runs did what the first one did.
 ///
 /// # Errors
-/// One did not.
-pub fn equal(results: &[RunResult], first: FollowEnding) -> Result<()> {
+/// A run diverged, or a fault ended it.
+pub fn check_repetition(results: &[RunResult], first: FollowEnding) -> Result<()> {
     for (number, result) in (1..).zip(results) {
         let ending = result.outcome.followed.ending;
         if let FollowEnding::Killed(signal) = ending
             && ending != first
             && FAULTS.contains(&signal)
         {
-            bail!(
-                "signal {signal} ended run {number}, and not the first run: what differs from run to run cannot be merged: take `--runs 1`"
-            );
+            bail!("signal {signal} ended run {number} but not the first run, and runs that differ cannot be merged: pass `--runs 1`");
         }
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
-                "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause \
-                    (files that the first run made or removed: `--fresh-folder`; code that reads itself: `--collector single-step`), \
-                    or take `--runs 1`, which watches every block in one run"
+                "run {number} diverged from the first run at {divergence}, and runs that differ cannot be merged. Remove the cause (files \
+                    that the first run created or removed: `--fresh-folder`; code that reads itself: `--collector single-step`), or pass \
+                    `--runs 1`, which watches every block in one run"
             );
         }
     }
     Ok(())
 }
 
-/// Runs that were ended before the first one's end.
-pub fn cut_runs(results: &[RunResult], first: FollowEnding) -> Vec<String> {
+/// Notes about runs that ended before the first one's end.
+pub fn truncated_runs(results: &[RunResult], first: FollowEnding) -> Vec<String> {
     let ending = |r: &RunResult| match r.outcome.followed.ending {
         FollowEnding::Killed(signal) if first != FollowEnding::Killed(signal) => Some(format!("signal {signal}")),
         FollowEnding::Detached if first != FollowEnding::Detached => Some("a limit".to_owned()),

@@ -1,13 +1,13 @@
-//! The runs of a collection: a first one without witnesses, whose input, answers and output are recorded; then one for
-//! each profile, several at a time, each on a core of its own.
+//! Running the traced program: a first run without witnesses, whose input, system call results and output are recorded; then one run per
+//! profile, several at a time, each on its own core.
 //!
-//! Invariant: every run of several gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see
-//! the same. A single one has the streams of the command itself.
+//! Invariant: when there are several runs, all get the same arguments, environment, folder and input, and pipes for their output, so that
+//! they behave the same. A single run uses the command's own streams.
 // Length: all ways of running one program once.
 
 use super::options::{RecordingHost, RunOptions};
 use crate::libraries::libraries;
-use crate::live::{LiveHits, live};
+use crate::live::{LiveHits, live_sink};
 use crate::model::Unwinding;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -30,101 +30,99 @@ use trodden_trace::{
     wait_child,
 };
 
-/// Standard input, given to each run from its beginning.
 enum Input {
-    /// That of the command itself, of a single run; the run has the command's output, too.
+    /// The command's own, for a single run, which then also has the command's output.
     Inherited,
-    /// A file, with the place that it is to be read from.
+    /// A file, read by each run from the same offset.
     File {
-        /// The file.
         file: File,
-        /// The place.
+        /// Offset in bytes.
         at: u64,
     },
-    /// Nothing.
+    /// Empty.
     Null,
 }
 
-/// A program that is run several times.
+/// A program to be run one or more times.
 pub struct RepeatedProgram<'a> {
-    /// What all runs have in common.
+    /// Options that all runs share.
     pub options: &'a RunOptions,
-    /// Gets what a run writes that is its user's.
+    /// Receives the output of the run that the user sees.
     pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
-    /// Its image.
+    /// The program's image.
     pub executable: Executable,
-    /// Shared libraries that are traced, too.
+    /// Shared libraries that are traced as well.
     pub libraries: Vec<Library>,
-    /// All blocks of the files, ascending.
+    /// All blocks of the files, in ascending order.
     pub blocks: Vec<Range<u64>>,
-    /// Where those of them start that code may enter in their middle.
+    /// Starts of those blocks whose middle may be jumped to.
     pub guarded: HashSet<u64>,
     input: Input,
-    /// For partial traces.
+    /// Where partial traces are written.
     folder: PathBuf,
-    /// The program's environment, where it is not this one's.
+    /// The program's environment, if it differs from this process's.
     environment: Option<Vec<(OsString, OsString)>>,
     fresh: Option<FreshFolder>,
 }
 
-/// What a run gave.
+/// The outcome of one run.
 pub struct RunResult {
-    /// How it went.
+    /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,
     /// Its partial trace.
     pub partial: PathBuf,
-    /// Witnesses recorded.
+    /// Number of witnesses recorded.
     pub hits: u64,
-    /// How long it took.
+    /// Wall-clock time.
     pub time: Duration,
 }
 
-/// What a first run gave.
+/// What a first run showed.
 pub struct FirstRun {
-    /// How it went.
+    /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,
-    /// Where indirect jumps led: jump and target.
+    /// Pairs of an indirect jump and a target it took.
     pub targets: BTreeSet<(u64, u64)>,
-    /// Calls that unwind, as far as they were executed.
+    /// Executed calls of functions that throw.
     pub throws: BTreeSet<u64>,
-    /// Where unwinding led: landing pads, and places where `setjmp` returned again.
+    /// Where unwinding landed: landing pads, and places where `setjmp` returned a second time.
     pub landed: BTreeSet<u64>,
-    /// Functions with calls of what returns twice that were entered once.
+    /// Entries of functions that call `setjmp` or the like and were entered exactly once.
     pub entered_once: BTreeSet<u64>,
 }
 
-/// What a run watches, and which one it repeats.
-struct Watched<'a> {
+/// What a run watches, and the log of the run that it repeats.
+struct WatchedSites<'a> {
     sites: &'a [u64],
     jumps: &'a [u64],
     first: Option<Arc<RunLog>>,
 }
 
-/// Targets of jumps, each once.
-struct Targets<'a> {
+/// A sink that keeps the targets of jumps and what unwinding did.
+struct TargetSink<'a> {
     sites: &'a [u64],
     jumps: &'a [u64],
-    /// The jump that each thread is at.
+    /// For each thread, the jump whose target comes next.
     last: HashMap<ThreadNumber, u64>,
     seen: BTreeSet<(u64, u64)>,
     unwinding: &'a Unwinding,
-    /// The site of unwinding that each thread came by last.
+    /// For each thread, the last unwinding site that it passed.
     previous: HashMap<ThreadNumber, u64>,
     throws: BTreeSet<u64>,
     landed: BTreeSet<u64>,
-    /// How often functions with calls of what returns twice were entered.
+    /// How often each function that calls `setjmp` or the like was entered.
     entered: HashMap<u64, u64>,
 }
 
-impl Targets<'_> {
-    /// Control is behind a call of `setjmp` that it has not just come from: `longjmp` led there.
+impl TargetSink<'_> {
+    /// Records a site of unwinding. Reaching the return address of a `setjmp` without passing that call means that `longjmp` led there.
     fn note_unwinding(&mut self, thread: ThreadNumber, site: u64) {
         if self.unwinding.twice.values().any(|(_, entry)| *entry == site) {
             *self.entered.entry(site).or_default() += 1;
         }
         let previous = self.previous.insert(thread, site);
-        let again = self.unwinding.twice.get(&site).is_some_and(|(call, _)| previous != Some(*call));
-        if again || self.unwinding.pads.contains(&site) {
+        let is_second_return = self.unwinding.twice.get(&site).is_some_and(|(call, _)| previous != Some(*call));
+        if is_second_return || self.unwinding.pads.contains(&site) {
             self.landed.insert(site);
         }
         if self.unwinding.throws.contains(&site) {
@@ -133,7 +131,7 @@ impl Targets<'_> {
     }
 }
 
-impl Sink for Targets<'_> {
+impl Sink for TargetSink<'_> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         if let Some(jump) = self.last.remove(&thread) {
             if what != NOWHERE {
@@ -151,10 +149,9 @@ impl Sink for Targets<'_> {
     }
 }
 
-/// How often each site was executed.
-struct Counts(Vec<u64>);
+struct CountSink(Vec<u64>);
 
-impl Sink for Counts {
+impl Sink for CountSink {
     fn record(&mut self, _: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         self.0[what as usize] += 1;
         Ok(SinkFlow::GoOn)
@@ -162,35 +159,40 @@ impl Sink for Counts {
 }
 
 impl<'a> RepeatedProgram<'a> {
-    /// Finds the program and keeps the input. Partial traces go to `folder`. `is_single`: there is one run.
+    /// Finds the program and saves its input. Partial traces go to `folder`; `is_single` if there is only one run.
     ///
     /// # Errors
-    /// There is no such program, it cannot be traced, or the input cannot be read.
+    /// The program does not exist or cannot be traced, or the input cannot be read.
     pub fn new(options: &'a RunOptions, host: &'a RecordingHost, is_single: bool, folder: PathBuf) -> Result<Self> {
-        let input = if is_single { Input::Inherited } else { input(&host.temporary)? };
+        let input = if is_single { Input::Inherited } else { shared_input(&host.temporary)? };
         let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::keep(fresh.clone(), host.temporary.clone())).transpose()?;
-        let subject = Self::with(options, host.pass_on, program(options, host)?, input)?;
-        // Given, as on other machines, and not inherited: a program sees the order of its variables, and that is another one then.
+        let subject = Self::from_parts(options, host.pass_on, find_program(options, host)?, input)?;
+        // Passed explicitly, as on other machines: inheriting it could change the order of the variables, which the program can see.
         let environment = host.machines.as_ref().map(|others| others.environment.clone());
         Ok(Self { folder, fresh, environment, ..subject })
     }
 
-    fn with(options: &'a RunOptions, pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync), program: PathBuf, input: Input) -> Result<Self> {
+    fn from_parts(
+        options: &'a RunOptions,
+        pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
+        program: PathBuf,
+        input: Input,
+    ) -> Result<Self> {
         let executable = Executable::read(&program)?;
         let has_others = matches!(options.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
         ensure!(
             options.libraries.is_empty() || !has_others,
-            "--library works with the collectors trampolines, compiled, ptrace and single-step: take one of them"
+            "--library needs one of the collectors trampolines, compiled, ptrace and single-step: choose one of them with --collector"
         );
         let libraries = libraries(&options.libraries, &program, options.process)?;
         let (blocks, guarded, folder) = (Vec::new(), HashSet::new(), PathBuf::new());
         Ok(Self { options, pass_on, executable, libraries, blocks, guarded, input, folder, environment: None, fresh: None })
     }
 
-    /// The subject of another machine's collection.
+    /// The program of a recording that another machine coordinates.
     ///
     /// # Errors
-    /// There is no such program here, or it cannot be traced, or the input cannot be read.
+    /// The program does not exist on this machine or cannot be traced, or the input cannot be read.
     pub fn from_worker(
         options: &'a RunOptions,
         program: PathBuf,
@@ -198,18 +200,15 @@ impl<'a> RepeatedProgram<'a> {
         input: Option<&Path>,
     ) -> Result<Self> {
         let input = match input {
-            Some(path) => Input::File { file: File::open(path).context("the runs' input cannot be read")?, at: 0 },
+            Some(path) => Input::File { file: File::open(path).context("cannot open the input of the runs")?, at: 0 },
             None => Input::Null,
         };
         // Output of runs on other machines is dropped.
-        let subject = Self::with(options, &|_, _| {}, program, input)?;
+        let subject = Self::from_parts(options, &|_, _| {}, program, input)?;
         Ok(Self { environment: Some(environment), ..subject })
     }
 
-    /// A run on another machine, to a partial trace.
-    ///
-    /// # Errors
-    /// It cannot be run.
+    /// Executes one run of a recording that another machine coordinates.
     pub fn worker_run(&self, collector: &dyn Collector, sites: &[u64], first: &Arc<RunLog>, partial: &Path) -> Result<RunResult> {
         self.run_to_file(collector, (sites, &[]), Some(first.clone()), partial, RunPlace::hidden(self.core(0)))
     }
@@ -219,55 +218,47 @@ impl<'a> RepeatedProgram<'a> {
         self.options.recipe.time && self.options.process.is_none()
     }
 
-    /// Where partial traces are.
+    /// The folder of partial traces.
     pub fn folder_of_partials(&self) -> &Path {
         &self.folder
     }
 
-    /// Copies standard input to a file; nothing if there is none.
-    ///
-    /// # Errors
-    /// It cannot be read, or the file not written.
+    /// Copies standard input to the file `to`. `None` if the runs have no input of their own.
     pub fn copy_input(&self, to: &Path) -> Result<Option<PathBuf>> {
         let Input::File { file, at } = &self.input else { return Ok(None) };
-        io::copy(&mut again(file, *at)?, &mut private::create_file(to)?).context("standard input cannot be copied")?;
+        io::copy(&mut reopen_at(file, *at)?, &mut private::create_file(to)?).context("cannot copy standard input")?;
         Ok(Some(to.to_owned()))
     }
 
-    /// The first run: it watches where some indirect jumps lead, and what unwinding leads where. Its output is the user's (if it is to be
-    /// shown).
-    ///
-    /// # Errors
-    /// It cannot be run.
+    /// Performs a first run, which records the targets of some indirect jumps and the effects of unwinding. `shows`: its output is passed
+    /// on to the user.
     pub fn first_run(&self, jumps: &[u64], unwinding: &Unwinding, first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
         let others = unwinding.sites().into_iter().filter(|other| jumps.binary_search(other).is_err());
         let sites: Vec<u64> = jumps.iter().copied().chain(others).collect();
         let (throws, landed) = (BTreeSet::new(), BTreeSet::new());
         let (last, previous, entered) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut targets = Targets { sites: &sites, jumps, last, seen: BTreeSet::new(), unwinding, previous, throws, landed, entered };
-        let watched = Watched { sites: &sites, jumps, first };
+        let mut targets = TargetSink { sites: &sites, jumps, last, seen: BTreeSet::new(), unwinding, previous, throws, landed, entered };
+        let watched = WatchedSites { sites: &sites, jumps, first };
         let place = RunPlace { core: self.core(0), shows, role: RunRole::Repetition };
         let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, place)?;
-        let Targets { seen, throws, landed, entered, .. } = targets;
+        let TargetSink { seen, throws, landed, entered, .. } = targets;
         let entered_once = entered.into_iter().filter(|(_, times)| *times == 1).map(|(entry, _)| entry).collect();
         Ok(FirstRun { outcome, targets: seen, throws, landed, entered_once })
     }
 
-    /// A run that counts how often some sites are executed; its output is not shown.
-    ///
-    /// # Errors
-    /// It cannot be run.
+    /// Performs a run that counts the executions of some sites, with its output hidden.
     pub fn counting_run(&self, collector: &dyn Collector, sites: &[u64], first: Option<Arc<RunLog>>) -> Result<Vec<u64>> {
-        let mut counts = Counts(vec![0; sites.len()]);
-        let watched = Watched { sites, jumps: &[], first };
+        let mut counts = CountSink(vec![0; sites.len()]);
+        let watched = WatchedSites { sites, jumps: &[], first };
         self.run(collector, watched, &mut counts, RunPlace::hidden(self.core(0)))?;
         Ok(counts.0)
     }
 
-    /// One run for each profile: those of a machine one after the other, `jobs` machines at a time (by default as many as there are cores).
+    /// Performs one run per profile. `machines` lists the runs of each machine, which follow one another; `jobs` machines run at a time, by
+    /// default one per core.
     ///
     /// # Errors
-    /// One cannot be run.
+    /// A run failed; the error names its number.
     pub fn runs(
         &self,
         collector: &dyn Collector,
@@ -296,18 +287,12 @@ impl<'a> RepeatedProgram<'a> {
         results.into_iter().map(|(number, result)| result.with_context(|| format!("run {}", number + 1))).collect()
     }
 
-    /// A single run that watches all sites, and where some jumps lead; its output is the user's if it is to be shown.
-    ///
-    /// # Errors
-    /// It cannot be run.
+    /// Performs a single run that watches all sites and records where `jumps` lead.
     pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
-        self.run_to_file(collector, (sites, jumps), None, &self.partial_of_one(), self.place_of_one(shows))
+        self.run_to_file(collector, (sites, jumps), None, &self.single_partial(), self.single_run_place(shows))
     }
 
-    /// The same, while `replay` takes the hits.
-    ///
-    /// # Errors
-    /// It cannot be run, or `replay` fails.
+    /// As [`Self::single_run`], with `replay` consuming the hits during the run.
     pub fn live_run<T: Send>(
         &self,
         collector: &dyn Collector,
@@ -315,17 +300,17 @@ impl<'a> RepeatedProgram<'a> {
         shows: bool,
         replay: impl FnOnce(LiveHits) -> Result<T> + Send,
     ) -> Result<(RunResult, T)> {
-        let partial = self.partial_of_one();
-        let (mut sink, hits) = live(PartialWriter::create(&partial, self.options.max_size)?);
+        let partial = self.single_partial();
+        let (mut sink, hits) = live_sink(PartialWriter::create(&partial, self.options.max_size)?);
         std::thread::scope(|scope| {
             let replaying = scope.spawn(|| replay(hits));
             let begun = Instant::now();
-            let outcome = self.run(collector, Watched { sites, jumps, first: None }, &mut sink, self.place_of_one(shows));
+            let outcome = self.run(collector, WatchedSites { sites, jumps, first: None }, &mut sink, self.single_run_place(shows));
             let time = begun.elapsed();
             let stored = sink.finish();
             let replayed = replaying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             match (outcome, stored, replayed) {
-                // What cannot be written ends the run.
+                // A failure to write ends the run, so the replay's error is the cause.
                 (_, _, Err(error)) | (Err(error), _, Ok(_)) => Err(error),
                 (Ok(_), Err(error), Ok(_)) => Err(error.into()),
                 (Ok(outcome), Ok(writer), Ok(replayed)) => {
@@ -337,11 +322,11 @@ impl<'a> RepeatedProgram<'a> {
         })
     }
 
-    fn partial_of_one(&self) -> PathBuf {
+    fn single_partial(&self) -> PathBuf {
         self.folder.join("run-1.partial")
     }
 
-    fn place_of_one(&self, shows: bool) -> RunPlace {
+    fn single_run_place(&self, shows: bool) -> RunPlace {
         let role = match (self.options.process, &self.input) {
             (Some(_), _) => RunRole::Process,
             (None, Input::Inherited) => RunRole::Program,
@@ -356,7 +341,7 @@ impl<'a> RepeatedProgram<'a> {
         pinned.then(|| cores[worker % cores.len()])
     }
 
-    /// A run whose hits go to a partial trace; on a core, its output shown or not.
+    /// Performs a run whose hits go to a partial trace.
     fn run_to_file(
         &self,
         collector: &dyn Collector,
@@ -367,16 +352,16 @@ impl<'a> RepeatedProgram<'a> {
     ) -> Result<RunResult> {
         let mut writer = PartialWriter::create(partial, self.options.max_size)?;
         let begun = Instant::now();
-        let outcome = self.run(collector, Watched { sites, jumps, first }, &mut writer, place)?;
+        let outcome = self.run(collector, WatchedSites { sites, jumps, first }, &mut writer, place)?;
         let time = begun.elapsed();
         let hits = writer.symbols();
         writer.finish(&outcome.followed)?;
         Ok(RunResult { outcome, partial: partial.to_owned(), hits, time })
     }
 
-    fn run(&self, collector: &dyn Collector, watched: Watched, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
+    fn run(&self, collector: &dyn Collector, watched: WatchedSites, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
         let RunPlace { core, shows, role } = place;
-        // Removed when the run is over.
+        // Dropped, and so removed, at the end of the run.
         let _copy;
         let (target, outputs) = match self.options.process {
             Some(process) => (RunTarget::Attach(process), Vec::new()),
@@ -389,7 +374,7 @@ impl<'a> RepeatedProgram<'a> {
             }
         };
         let recipe = RepeatRecipe { core, ..self.options.recipe };
-        let Watched { sites, jumps, first } = watched;
+        let WatchedSites { sites, jumps, first } = watched;
         let (stop, limit) = (command::stop(), self.options.limit);
         let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
         let libraries = &self.libraries;
@@ -409,7 +394,7 @@ impl<'a> RepeatedProgram<'a> {
                     })
                 });
             }
-            // Who pins and follows is a thread of its own.
+            // Pinning and ptrace apply to a thread, so the collector gets one of its own.
             let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             active.let_go();
             let ended = self.end(collected, &active);
@@ -418,31 +403,31 @@ impl<'a> RepeatedProgram<'a> {
         })
     }
 
-    /// A program that was let go runs on: it is the command's, which ends with it.
+    /// Waits for a program that was detached from: it was started for this command, which ends with it.
     fn end(&self, collected: Result<RunOutcome, CollectError>, active: &ActiveRun) -> Result<RunOutcome> {
         let program = || active.process().filter(|_| self.options.process.is_none());
         let mut outcome = match collected {
             Ok(outcome) => outcome,
             Err(error) => {
-                // Its end says nothing that the error does not.
+                // Its exit status would add nothing to the error.
                 program().into_iter().for_each(|process| _ = wait_child(process as i32));
                 return Err(error.into());
             }
         };
         let followed = &mut outcome.followed;
         if !followed.unrestored.is_empty() {
-            log::warn!("changes to the process could not be undone: {}", followed.unrestored.join(", "));
+            log::warn!("could not undo these changes to the process: {}", followed.unrestored.join(", "));
         }
         if followed.ending == FollowEnding::Detached
             && followed.status.is_none()
             && let Some(process) = program()
         {
-            followed.status = Some(wait_child(process as i32).context("the program that was traced cannot be waited for")?);
+            followed.status = Some(wait_child(process as i32).context("cannot wait for the traced program")?);
         }
         Ok(outcome)
     }
 
-    /// The program, with the read ends of its output.
+    /// The program to start, with the read ends of its output pipes.
     fn program(&self) -> Result<(ProgramStart, Vec<(io::PipeReader, OutputStream)>)> {
         let words = &self.options.command;
         let mut call = Command::new(&self.executable.path);
@@ -452,7 +437,7 @@ impl<'a> RepeatedProgram<'a> {
         program.environment.clone_from(&self.environment);
         let input: OwnedFd = match &self.input {
             Input::Inherited => return Ok((program, Vec::new())),
-            Input::File { file, at } => again(file, *at)?.into(),
+            Input::File { file, at } => reopen_at(file, *at)?.into(),
             Input::Null => File::open("/dev/null")?.into(),
         };
         let (out_reader, out) = io::pipe()?;
@@ -462,11 +447,11 @@ impl<'a> RepeatedProgram<'a> {
     }
 }
 
-/// Where a run executes, and what it is to the user.
+/// The core of a run, and how it relates to the user's own run of the program.
 #[derive(Clone, Copy)]
 struct RunPlace {
     core: Option<usize>,
-    /// Its output is the user's.
+    /// Whether its output is passed on to the user.
     shows: bool,
     role: RunRole,
 }
@@ -477,29 +462,29 @@ impl RunPlace {
     }
 }
 
-/// Where the program is: as a shell would find it, or the image of the process.
-fn program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
+/// Finds the program's file as a shell would, or the image of the process.
+fn find_program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
     if let Some(process) = options.process {
         let link = format!("/proc/{process}/exe");
         return std::fs::read_link(&link).with_context(|| match std::fs::read(format!("/proc/{process}/cmdline")).as_deref() {
-            Ok([]) => format!("process {process} has no program: it has ended, or its first thread has, or it is the kernel's"),
-            _ => format!("there is no process {process}, or it is not yours"),
+            Ok([]) => format!("cannot trace process {process}: it or its first thread has ended, or it is a kernel thread"),
+            _ => format!("there is no process {process}, or it belongs to another user"),
         });
     }
     let found = host.program.clone().filter(|path| path.exists());
-    found.with_context(|| format!("there is no program `{}`: give its path, or install it", options.command[0].to_string_lossy()))
+    found.with_context(|| format!("cannot find the program `{}`: give its path, or install it", options.command[0].to_string_lossy()))
 }
 
-/// Standard input: a file as it is, everything else read to its end first.
-fn input(temporary: &Path) -> Result<Input> {
+/// Standard input for several runs: a file is used as it is, anything else is first read to its end.
+fn shared_input(temporary: &Path) -> Result<Input> {
     let own = io::stdin();
     let descriptor = own.as_raw_fd();
     let Ok(kind) = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type()) else { return Ok(Input::Null) };
     if kind.is_file() {
-        // From where it has been read up to.
+        // Start at the current offset.
         use std::io::Seek;
         let at = File::from(own.as_fd().try_clone_to_owned()?).stream_position().unwrap_or(0);
-        return Ok(Input::File { file: reopened(descriptor)?, at });
+        return Ok(Input::File { file: reopen(descriptor)?, at });
     }
     let is_null =
         kind.is_char_device() && std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok_and(|p| p == Path::new("/dev/null"));
@@ -507,20 +492,20 @@ fn input(temporary: &Path) -> Result<Input> {
         return Ok(Input::Null);
     }
     if own.is_terminal() {
-        log::info!("the program gets the same input in each run: type it now, and end it with Ctrl-D");
+        log::info!("all runs get the same input: type it now, and end it with Ctrl-D");
     }
-    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("standard input cannot be kept")?;
+    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot save standard input")?;
     Ok(Input::File { file, at: 0 })
 }
 
-/// A file opened once more, at the same place.
-fn again(file: &File, at: u64) -> Result<File> {
+/// Opens a file a second time, at the given offset.
+fn reopen_at(file: &File, at: u64) -> Result<File> {
     use std::io::Seek;
-    let mut file = reopened(file.as_raw_fd())?;
+    let mut file = reopen(file.as_raw_fd())?;
     file.seek(io::SeekFrom::Start(at))?;
     Ok(file)
 }
 
-fn reopened(descriptor: RawFd) -> Result<File> {
-    File::open(format!("/proc/self/fd/{descriptor}")).context("standard input cannot be opened again")
+fn reopen(descriptor: RawFd) -> Result<File> {
+    File::open(format!("/proc/self/fd/{descriptor}")).context("cannot reopen standard input")
 }

@@ -1,9 +1,9 @@
-//! What is said of a recording: opaque functions, blocks that are missing, and contradictions.
+//! Messages about a recording: opaque functions, missing blocks, and contradictions.
 
-use super::LISTED;
+use super::MAX_LISTED;
 use crate::code::Code;
 use crate::files::Files;
-use crate::merge::place;
+use crate::merge::describe_witness;
 use crate::model::Model;
 use crate::plan;
 use std::collections::BTreeSet;
@@ -12,44 +12,47 @@ use trodden_binary::linked::in_file;
 use trodden_text::words::plural;
 use trodden_witness::ReconstructError;
 
-/// Code that was not watched to the end.
+/// A note about code that was watched only until the program changed it.
 pub(super) fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
     let shown = |range: &Range<u64>| {
         let ((file, start), (_, end)) = (in_file(range.start), in_file(range.end - 1));
         format!("{start:#x} to {end:#x} in {}", files.name(file))
     };
-    let named: Vec<String> = ranges.iter().take(LISTED).map(shown).collect();
-    let more = ranges.len().saturating_sub(LISTED);
+    let named: Vec<String> = ranges.iter().take(MAX_LISTED).map(shown).collect();
+    let more = ranges.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    format!("the program changed its own code, or made it writable: from then on blocks are missing there ({}{more})", named.join(", "))
-}
-
-/// Code that was executed and is in no block.
-pub(super) fn unplaced_code(places: &BTreeSet<u64>) -> String {
-    let named: Vec<String> = places.iter().take(LISTED).map(|at| format!("{:#x}", in_file(*at).1)).collect();
-    let more = places.len().saturating_sub(LISTED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("code was executed that the graphs do not have, and is missing: what follows {}{more}", named.join(", "))
-}
-
-/// Calls that are shown in more than one place.
-pub(super) fn other_stacks(switches: u64) -> String {
-    let times = plural(switches.into(), "time", "times");
     format!(
-        "{times} a thread went on with the calls of another stack, as coroutines and goroutines do: the callers there are not known, and a \
-         function that goes on is shown as called again"
+        "the program changed its own code or made it writable: blocks executed there since then are missing ({}{more})",
+        named.join(", ")
     )
 }
 
-/// What a single run could not record.
+/// A note about executed code that is in no block.
+pub(super) fn unplaced_code(places: &BTreeSet<u64>) -> String {
+    let named: Vec<String> = places.iter().take(MAX_LISTED).map(|at| format!("{:#x}", in_file(*at).1)).collect();
+    let more = places.len().saturating_sub(MAX_LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("code was executed that is not in the graphs, and is missing from the trace: what follows {}{more}", named.join(", "))
+}
+
+/// A note about switches of stacks, after which resumed functions appear as new calls.
+pub(super) fn stack_switches(switches: u64) -> String {
+    let times = plural(switches.into(), "time", "times");
+    format!(
+        "a thread continued on another stack {times}, as coroutines and goroutines do: the callers there are not known, and a resumed \
+         function is shown as called again"
+    )
+}
+
+/// A note about blocks that a single run could not record.
 pub(super) fn missing_blocks(code: &Code, unknown: &[(u64, u64)]) -> String {
     let name = |address: u64| code.function_containing(address).map_or_else(String::new, |name| format!(" in {name}"));
     let shown = |(from, to): &(u64, u64)| format!("{:#x}{} to {:#x}", in_file(*from).1, name(*from), in_file(*to).1);
-    let named: Vec<String> = unknown.iter().take(LISTED).map(shown).collect();
-    let more = unknown.len().saturating_sub(LISTED);
+    let named: Vec<String> = unknown.iter().take(MAX_LISTED).map(shown).collect();
+    let more = unknown.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     format!(
-        "blocks are missing after {}, which led to code that the graphs did not have ({}{more}): `--collector single-step` records them",
+        "blocks are missing after {}, which led to code that was not in the graphs ({}{more}): `--collector single-step` records them",
         plural(unknown.len() as u128, "indirect jump", "indirect jumps"),
         named.join(", ")
     )
@@ -57,50 +60,50 @@ pub(super) fn missing_blocks(code: &Code, unknown: &[(u64, u64)]) -> String {
 
 pub(super) fn new_targets(count: usize) -> String {
     let targets = plural(count as u128, "target of an indirect jump", "targets of indirect jumps");
-    format!("an execution showed {targets} that the graphs did not have")
+    format!("a run showed {targets} that the graphs did not have")
 }
 
 pub(super) fn runs_in_words(runs: usize) -> String {
-    if runs == 1 { "one run".to_owned() } else { format!("{runs} runs") }
+    plural(runs as u128, "run", "runs")
 }
 
-/// Names what is not traced inside, before anything runs.
+/// Reports the functions that are not traced inside, before anything runs.
 pub(super) fn list_opaque(model: &Model) {
     if model.opaque.is_empty() {
         return;
     }
-    let named: Vec<String> = model.opaque.iter().take(LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
-    let more = model.opaque.len().saturating_sub(LISTED);
-    let more = if more > 0 { format!(" and {more} more (`trodden report --json` has them all)") } else { String::new() };
+    let named: Vec<String> = model.opaque.iter().take(MAX_LISTED).map(|(name, why)| format!("{name} ({why})")).collect();
+    let more = model.opaque.len().saturating_sub(MAX_LISTED);
+    let more = if more > 0 { format!(" and {more} more (`trodden report --json` lists all)") } else { String::new() };
     log::info!(
-        "{} of {} functions stay opaque: {}{more}",
+        "{} of {} functions are not traced inside: {}{more}",
         model.opaque.len(),
         model.opaque.len() + model.functions.len() - 1,
         named.join(", ")
     );
 }
 
-/// What a contradiction is, with names.
+/// Describes a contradiction, with the names of the places.
 pub(super) fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String {
-    let at = |w| place(model, code, w);
+    let at = |w| describe_witness(model, code, w);
     match error {
         ReconstructError::Unexpected { profile, found, expected, .. } => {
             let found = found.map_or_else(|| "its end".to_owned(), at);
-            format!("run {} came to {found} where {} is next", profile + 1, at(*expected))
+            format!("run {} reached {found} where {} was expected", profile + 1, at(*expected))
         }
         ReconstructError::GoesOn { profile, found, .. } => {
-            format!("run {} came to {} where the program should have ended", profile + 1, at(*found))
+            format!("run {} reached {} where the program should have ended", profile + 1, at(*found))
         }
         ReconstructError::NoSuccessor { branch, next, blocks } => {
             let next: Vec<String> = next.iter().map(|w| w.map_or_else(|| "its end".to_owned(), at)).collect();
             let branch = plan::branch_in_words(model, code, *branch);
-            format!("after {blocks} blocks, from {branch}: the runs come to {} next", next.join(", "))
+            format!("after {blocks} blocks, from {branch}: the runs reach {} next", next.join(", "))
         }
         other => other.to_string(),
     }
 }
 
 pub(super) fn warn_of_contradiction(what: &str, is_repeated: bool) {
-    let then = if is_repeated { ": the runs are repeated with more assumed possible" } else { "" };
-    log::warn!("the execution contradicts what was assumed ({what}){then}");
+    let then = if is_repeated { ": repeating the runs with weaker assumptions" } else { "" };
+    log::warn!("the execution contradicts the assumptions about opaque functions ({what}){then}");
 }

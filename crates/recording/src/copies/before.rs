@@ -1,5 +1,4 @@
-//! What is read and checked before copies run, so that no long run ends with a file that cannot be written; and the
-//! folder in which they run.
+//! Checks before copies run, so that no long run fails to write its results, and the folder that copies run in.
 
 use super::CopyJob;
 use crate::{RunFolder, Surroundings, run_folder};
@@ -13,54 +12,50 @@ use std::path::{Path, PathBuf};
 use trodden_launch::LaunchStop;
 use trodden_profile::private;
 
-/// Copies ran, and failed or made results that do not fit together: what is left of them may say why.
+/// The error context of copies that ran but failed, or whose results contradict each other. Their remains may show why.
 #[derive(Clone, Copy, Debug)]
-pub struct Failed;
+pub struct CopiesFailed;
 
-impl fmt::Display for Failed {
+impl fmt::Display for CopiesFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no profile was made")
     }
 }
 
-/// The folder of copies and results: one that the user gave, or a temporary one.
+/// The folder of copies and their results.
 pub enum WorkFolder {
-    /// The user's.
+    /// A folder that the user named.
     Given(PathBuf),
-    /// A temporary one.
+    /// A temporary folder.
     Own(RunFolder),
 }
 
 impl WorkFolder {
-    /// Makes it.
-    ///
-    /// # Errors
-    /// It cannot be made, or is not empty.
+    /// Creates the folder. A folder that the user named must be empty.
     pub fn new(job: &CopyJob, around: &Surroundings) -> Result<WorkFolder> {
         if let Some(given) = &job.options.work {
-            private::create_folder(given).with_context(|| format!("cannot make the folder {}", given.display()))?;
-            ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: give a new folder (--work)", given.display());
+            private::create_folder(given).with_context(|| format!("cannot create the folder {}", given.display()))?;
+            ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: pass a new folder to --work", given.display());
             return Ok(WorkFolder::Given(fs::canonicalize(given)?));
         }
         Ok(WorkFolder::Own(run_folder(&job.what.destination, around)?))
     }
 
-    /// After an error: keeps what copies left, if it is theirs ([`Failed`]). Where a signal asked us to end, that is
-    /// the error, whatever compilers and copies make of it.
+    /// Cleans up after an error, but keeps what copies left if they failed ([`CopiesFailed`]). If a signal interrupted the recording, that
+    /// is the error, whatever errors it caused in compilers and copies.
     pub fn end_with(&mut self, error: anyhow::Error, stop: &LaunchStop) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
             return interrupted.into();
         }
         match self {
-            WorkFolder::Own(folder) if error.is::<Failed>() => {
+            WorkFolder::Own(folder) if error.is::<CopiesFailed>() => {
                 folder.leave();
-                error.context(format!("what they left is kept in {}", folder.path().display()))
+                error.context(format!("the files of the copies are kept in {}", folder.path().display()))
             }
             _ => error,
         }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         match self {
             WorkFolder::Given(path) => path,
@@ -69,25 +64,25 @@ impl WorkFolder {
     }
 }
 
-/// What copies get as their standard input.
+/// The standard input of copies.
 pub enum CopyInput {
-    /// Nothing.
+    /// Empty.
     Nothing,
-    /// What a file holds.
+    /// The content of a file.
     File(PathBuf),
-    /// What came by a pipe.
+    /// Data read from a pipe.
     Bytes(Vec<u8>),
 }
 
 impl CopyInput {
-    /// Puts it into a file, where it is in none.
+    /// The path of a file with the input; `None` if it is empty. Data from a pipe is written to `folder`.
     pub fn file(self, folder: &Path) -> Result<Option<PathBuf>> {
         match self {
             CopyInput::Nothing => Ok(None),
             CopyInput::File(path) => Ok(Some(path)),
             CopyInput::Bytes(bytes) => {
                 let path = folder.join("input");
-                // It may hold what only its owner may read.
+                // The input may be confidential.
                 let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&path);
                 made.and_then(|mut file| file.write_all(&bytes)).with_context(|| format!("cannot write {}", path.display()))?;
                 Ok(Some(path))
@@ -96,15 +91,15 @@ impl CopyInput {
     }
 }
 
-/// Checks that the files that the user wants can be written, and makes their folders.
+/// Checks that output files can be written, and creates their folders.
 pub fn check_destinations(job: &CopyJob) -> Result<()> {
     job.what.destination.output.iter().chain(&job.options.costs).try_for_each(|path| check_destination(path))
 }
 
 fn check_destination(path: &Path) -> Result<()> {
-    let cannot = || format!("cannot write {}: give another file", path.display());
-    ensure!(!path.is_dir(), "{} is a folder: give a file", path.display());
-    // A file takes the place of one that is there; a pipe is written into.
+    let cannot = || format!("cannot write {}: pass another file", path.display());
+    ensure!(!path.is_dir(), "cannot write {}: it is a folder. Pass a file", path.display());
+    // An existing file is replaced; a pipe is written to.
     if path.exists() && !path.is_file() {
         return access(path, AccessFlags::W_OK).with_context(cannot);
     }

@@ -1,8 +1,8 @@
-//! Runs a program several times as copies would run, to see whether it does the same each time.
+//! Checks whether a program is deterministic, by running it several times the way copies run.
 
 use super::CopyContext;
 use super::before::CopyInput;
-use super::launching::{CopyRun, Runner, launch, one_by_one, program, results, spec};
+use super::launching::{CopyRun, Runner, launch, one_at_a_time, program, results, spec};
 use super::outcomes::outcomes;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -10,26 +10,23 @@ use trodden_driver::recipe::SystemText;
 use trodden_launch::LaunchStop;
 use trodden_profile::copies::differences;
 
-/// Whether a program does the same each time.
+/// The result of a determinism check.
 #[derive(Clone, Debug)]
 pub struct Determinism {
-    /// Where runs differ.
+    /// Differences between runs under the same conditions.
     pub differences: Vec<String>,
-    /// Where a run with memory at other addresses differs, if all others are the same.
+    /// Differences in a run with randomised addresses, if all other runs are the same.
     pub by_addresses: Vec<String>,
 }
 
 impl Determinism {
-    /// Whether no run differs.
+    /// Whether all runs were the same.
     pub fn is_same(&self) -> bool {
         self.differences.is_empty() && self.by_addresses.is_empty()
     }
 }
 
-/// Runs a program several times as copies would run, and once more with memory at random addresses.
-///
-/// # Errors
-/// It cannot be run, or is not instrumented.
+/// Runs a program several times the way copies run, and once more with randomised addresses.
 pub fn determinism(command: &[OsString], runs: u32, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<Determinism> {
     let program = program(&command[0], context)?;
     let input = input()?;
@@ -40,9 +37,9 @@ pub fn determinism(command: &[OsString], runs: u32, context: CopyContext, input:
     let mut spec = spec(command, vec![SystemText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
     spec.random_addresses = Some(runs);
     let _job = spec.write(folder.path())?;
-    // They share the working folder.
+    // All runs share the working folder.
     let all: Vec<usize> = (0..=runs).collect();
-    launch(folder.path(), &all, &Runner { engine: one_by_one(None), stop: &stop, context })?;
+    launch(folder.path(), &all, &Runner { engine: one_at_a_time(None), stop: &stop, context })?;
     drop(stop);
     let mut copies = results(folder.path(), &all, context)?;
     let moved = copies.pop().context("there is no run")?;
@@ -51,17 +48,16 @@ pub fn determinism(command: &[OsString], runs: u32, context: CopyContext, input:
     for (at, copy) in copies.iter().enumerate().skip(1) {
         found.extend(differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
     }
-    // Of a program that differs anyhow, this would say nothing.
+    // If the runs differ anyway, the effect of addresses cannot be determined.
     let by_addresses = if found.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
     Ok(Determinism { differences: found, by_addresses })
 }
 
-/// What a run with memory at other addresses did otherwise. Copies have code of different sizes, so that not all of
-/// their addresses are the same.
+/// Differences of a run with randomised addresses. They matter because copies differ in code size and so in some addresses.
 fn by_addresses(fixed: &CopyRun, moved: &CopyRun) -> Vec<String> {
     let mut differences = differences(&fixed.profile, &moved.profile);
     if fixed.outcome != moved.outcome {
-        differences.push("it prints something else, or ends otherwise".into());
+        differences.push("it prints something else, or ends differently".into());
     }
     differences
 }

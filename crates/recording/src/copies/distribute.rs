@@ -1,10 +1,10 @@
-//! `trodden fleet copies PROG -k K -o FOLDER`: copies of a program to be distributed to users, each of which watches a part
-//! of the paths; and reading them again when reports have come in.
+//! `trodden fleet copies PROG -k K -o FOLDER`: copies of a program to distribute to users, each of which counts a part of the paths; and
+//! reading the copies again to merge reports.
 //!
-//! `FOLDER/program/PROG` is the program that was divided, `FOLDER/copy-0000/PROG` and so on are its copies. All else is in their maps.
+//! `FOLDER/program/PROG` is the original program, `FOLDER/copy-0000/PROG` and so on are the copies. Everything else is in their maps.
 
 use super::CopyContext;
-use super::make::{COPY, CopiedProgram, PathPartition};
+use super::make::{COPY_PREFIX, CopiedProgram, PathPartition};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io;
@@ -18,39 +18,38 @@ use trodden_profile::procedures::{add_call_sites, known, with_estimates};
 use trodden_stored::named;
 use trodden_unit::{Identity, Image, UnitCache, UnitMap, parts};
 
-/// The folder of the program itself.
+/// The folder of the original program.
 const PROGRAM: &str = "program";
 
-/// What copies are to be made, and where.
+/// Options for making copies to distribute.
 #[derive(Clone, Copy, Debug)]
 pub struct DistributedOptions<'a> {
-    /// The program whose counting is divided.
+    /// The original program.
     pub program: &'a Path,
-    /// The new folder of the copies.
+    /// The new folder to put the copies in.
     pub folder: &'a Path,
     /// Number of copies.
     pub copies: usize,
-    /// The name of a profile whose counts weigh the division; without one, frequencies are estimated.
+    /// The profile whose counts weigh the partition; `None` to estimate frequencies.
     pub profile: Option<&'a str>,
-    /// The pattern of files that copies write to where the environment names none.
+    /// The pattern of output files that copies use if the environment does not set one.
     pub writes: Option<&'a str>,
-    /// How the counting is divided.
+    /// The partition strategy.
     pub strategy: PartitionStrategy,
-    /// Which functions p3 divides, and how finely.
+    /// Which functions the strategy p3 divides, and how finely.
     pub profitable: ProfitableProcedures,
-    /// Probes of a copy at most, in the place of a strategy.
+    /// Maximum number of probes of a copy, instead of a strategy.
     pub max_probes: Option<usize>,
 }
 
 /// Makes copies that share the counting of a program.
 ///
 /// # Errors
-/// The folder is not empty, program and profile do not fit each other, the program's counting cannot be divided, a tool fails, or the
-/// folder cannot be written.
+/// The folder is not empty or cannot be written, the profile is not of this program, the counting cannot be divided, or a tool fails.
 pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     let (folder, file) = (job.folder, job.program);
     let there = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    ensure!(!there, "{} is not empty: give a new folder (--output)", folder.display());
+    ensure!(!there, "{} is not empty: pass a new folder to --output", folder.display());
     let program = CopiedProgram::read(file, context.around.units.as_ref())?;
     let plan = plan(job, &program)?;
     trodden_launch::temporary::take_signals();
@@ -58,15 +57,14 @@ pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     let is_new = !folder.exists();
     let made = make_in(job, PathPartition::planned(program, plan), &stop, context);
     if made.is_err() {
-        // A second attempt would find a folder that is not empty. What cannot be removed is seen there.
+        // Otherwise a second attempt would fail because the folder is not empty.
         let _ = if is_new { fs::remove_dir_all(folder) } else { clear(folder) };
     }
     let made = made?;
-    log::info!("{made} copies are in {}; `trodden fleet` says how their users' reports are made and added up", folder.display());
+    log::info!("{made} copies are in {}; `trodden fleet` explains how to collect and merge the reports of their users", folder.display());
     Ok(())
 }
 
-/// Removes what is in a folder.
 fn clear(folder: &Path) -> io::Result<()> {
     fs::read_dir(folder)?.try_for_each(|entry| {
         let entry = entry?;
@@ -74,21 +72,21 @@ fn clear(folder: &Path) -> io::Result<()> {
     })
 }
 
-/// Fills the folder; gives the number of copies.
+/// Fills the folder. Returns the number of copies.
 fn make_in(job: &DistributedOptions, partition: PathPartition, stop: &LaunchStop, context: CopyContext) -> Result<usize> {
     let (folder, file) = (job.folder, job.program);
     let whole = folder.join(PROGRAM);
-    trodden_profile::temporary::create_folders(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
-    let name = file.file_name().with_context(|| format!("{} is no program", file.display()))?;
+    trodden_profile::temporary::create_folders(&whole).with_context(|| format!("cannot create the folder {}", whole.display()))?;
+    let name = file.file_name().with_context(|| format!("{} is not a program", file.display()))?;
     fs::copy(file, whole.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
     Ok(partition.make(folder, false, job.writes, stop, context)?.len())
 }
 
-/// Which copy counts what.
+/// Plans which copy counts what.
 fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
     let units = program.units();
     let profile = job.profile.map(named::load).transpose()?;
-    let by = |profile: &str| format!("{}, divided by the profile {profile}", job.program.display());
+    let by = |profile: &str| format!("cannot base the partition of {} on the profile {profile}", job.program.display());
     let mut measured = known(units, profile.as_ref()).with_context(|| job.profile.map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy == PartitionStrategy::P3 {
         add_call_sites(units, &mut measured);
@@ -96,9 +94,7 @@ fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPl
     let basis = match profile {
         Some(_) => with_estimates(units, &measured)?,
         None => {
-            log::info!(
-                "the counting is divided by estimates: give a profile of the program (--profile last) for a division by measured counts"
-            );
+            log::info!("the partition uses estimated frequencies: pass a profile of the program (--profile last) to use measured counts");
             measured
         }
     };
@@ -109,21 +105,21 @@ fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPl
     }
 }
 
-/// A copy as its users have it.
+/// The units of a copy.
 pub struct CopyUnits {
-    /// The build.
+    /// Identity of the build.
     pub image: Identity,
     /// Its units.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
 }
 
-/// Reads copies that were made in a folder, and the program that was divided.
+/// Reads the copies in a folder, and the original program.
 ///
 /// # Errors
-/// There are none, or they are not of one program.
+/// The folder has no copies, or one of them cannot be read.
 pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
-    let none = || format!("there are no copies in {}: `trodden fleet copies PROG -k 8 -o FOLDER` makes them", folder.display());
-    let whole = Made::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
+    let none = || format!("there are no copies in {}: create some with `trodden fleet copies PROG -k 8 -o FOLDER`", folder.display());
+    let whole = LoadedProgram::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
     let program = PartitionedProgram {
         identity: whole.image.identity,
         path: whole.file.display().to_string(),
@@ -132,64 +128,60 @@ pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProg
         edges: false,
     };
     let mut folders: Vec<PathBuf> = fs::read_dir(folder).with_context(none)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    folders.retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(COPY.as_bytes())));
+    folders.retain(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(COPY_PREFIX.as_bytes())));
     folders.sort();
     ensure!(!folders.is_empty(), none());
     let copy = |folder: &PathBuf| {
-        let Made { image, units, .. } = Made::read(&only_file(folder)?, store)?;
+        let LoadedProgram { image, units, .. } = LoadedProgram::read(&only_file(folder)?, store)?;
         Ok(CopyUnits { image: image.identity, units })
     };
     let copies = folders.iter().map(copy).collect::<Result<Vec<_>>>()?;
     Ok((program, copies))
 }
 
-/// The image and a unit of a copy.
-///
-/// # Errors
-/// The program is none.
+/// The identities of a copy's image and of one of its units.
 pub fn identity(program: &Path, store: Option<&UnitCache>) -> Result<(Identity, Identity)> {
-    let Made { image, units, .. } = Made::read(program, store)?;
+    let LoadedProgram { image, units, .. } = LoadedProgram::read(program, store)?;
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
         Some((unit, _)) => Ok((image.identity, *unit)),
         None => {
             bail!(
-                "{} is no copy that watches a part of the paths: `trodden fleet copies PROG -k 8 -o FOLDER` makes such",
+                "{} is not a copy that counts a part of the paths: create copies with `trodden fleet copies PROG -k 8 -o FOLDER`",
                 program.display()
             )
         }
     }
 }
 
-/// A program with its maps.
-struct Made {
+struct LoadedProgram {
     file: PathBuf,
     image: Image,
     units: Vec<(Identity, Arc<UnitMap>)>,
 }
 
-impl Made {
-    fn read(file: &Path, store: Option<&UnitCache>) -> Result<Made> {
+impl LoadedProgram {
+    fn read(file: &Path, store: Option<&UnitCache>) -> Result<LoadedProgram> {
         let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         let image = Image::read(&bytes).with_context(|| file.display().to_string())?;
         let map = |unit: Identity| {
             let frame = image.frame(unit, store)?;
             let frame = frame.with_context(|| {
-                format!("{}: the map of unit {unit} is neither in it nor in the unit cache: set TRODDEN_CACHE", file.display())
+                format!("{}: the map of unit {unit} is neither in the file nor in the unit cache: set TRODDEN_CACHE", file.display())
             })?;
             Ok((unit, Arc::new(frame.map()?)))
         };
         let units = image.units.iter().map(|placed| map(placed.unit)).collect::<Result<_>>()?;
-        Ok(Made { file: file.to_owned(), image, units })
+        Ok(LoadedProgram { file: file.to_owned(), image, units })
     }
 }
 
-/// The file in a folder that holds one.
+/// The only program in a folder; raw files are ignored.
 fn only_file(folder: &Path) -> Result<PathBuf> {
     let read = || format!("cannot read {}", folder.display());
     let files: Vec<PathBuf> = fs::read_dir(folder).with_context(read)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let files: Vec<&PathBuf> = files.iter().filter(|path| path.is_file() && path.extension().is_none_or(|e| e != "raw")).collect();
     match files[..] {
         [one] => Ok(one.clone()),
-        _ => bail!("{} holds {} files, not one program", folder.display(), files.len()),
+        _ => bail!("{} contains {} files instead of one program", folder.display(), files.len()),
     }
 }

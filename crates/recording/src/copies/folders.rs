@@ -1,9 +1,8 @@
-//! Working folders of copies' own: each is a copy of the user's, made of one that is kept as it was, and what the first
-//! copy makes is brought back.
+//! Private working folders for copies. Each is a clone of a pristine clone of the user's folder; the changes of the first copy are brought
+//! back to the user's folder.
 //!
-//! Paths may leave the working folder (`../data.txt`). So a copy's folder has the path of the original once more below
-//! a folder of its own, and on each step of that way there are links to what is beside the original: `..` leads to the
-//! same files as there.
+//! Paths may lead out of the working folder (`../data.txt`). A private folder is therefore placed under a root at the same path as the
+//! original, and each folder on the way there gets links to the siblings of the original, so that `..` leads to the same files.
 
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
@@ -12,36 +11,36 @@ use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// Keeps a folder as it is, in another that may lie within it.
-pub fn keep(original: &Path, kept: &Path, within: &Path) -> Result<()> {
-    fs::create_dir(kept).with_context(|| format!("cannot make {}", kept.display()))?;
-    if !within.starts_with(original) {
+/// Clones the folder `original` to `kept`, except for the entry that contains the job folder.
+pub fn keep(original: &Path, kept: &Path, job_folder: &Path) -> Result<()> {
+    fs::create_dir(kept).with_context(|| format!("cannot create the folder {}", kept.display()))?;
+    if !job_folder.starts_with(original) {
         return copy_folder(original, kept);
     }
     for entry in fs::read_dir(original)? {
         let path = entry?.path();
-        if !within.starts_with(&path) {
+        if !job_folder.starts_with(&path) {
             let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(&path).arg(kept).status().context("cannot run cp")?;
-            ensure!(status.success(), "{} cannot be copied", path.display());
+            ensure!(status.success(), "cannot copy {}", path.display());
         }
     }
     Ok(())
 }
 
-/// Makes a copy of a folder below `root`, with its surroundings; gives where it is. It was kept in `kept`.
-pub fn make_own(root: &Path, original: &Path, kept: &Path) -> Result<PathBuf> {
+/// Makes a private folder under `root` from the clone `kept`, with links to its surroundings. Returns its path.
+pub fn make_private(root: &Path, original: &Path, kept: &Path) -> Result<PathBuf> {
     let (mut here, mut there) = (root.to_owned(), PathBuf::from("/"));
     for name in steps(original) {
-        link_all_but(name, &there, &here).with_context(|| format!("cannot make links in {}", here.display()))?;
+        link_all_but(name, &there, &here).with_context(|| format!("cannot create links in {}", here.display()))?;
         here.push(name);
         there.push(name);
-        fs::create_dir(&here).with_context(|| format!("cannot make {}", here.display()))?;
+        fs::create_dir(&here).with_context(|| format!("cannot create the folder {}", here.display()))?;
     }
     copy_folder(kept, &here)?;
     Ok(here)
 }
 
-/// Brings back what a copy made or changed in its folder, and what it made beside the folders on the way.
+/// Copies to the original what changed in a private folder, and what was created next to the folders on the way to it.
 pub fn bring_back(root: &Path, original: &Path, kept: &Path) -> Result<()> {
     let (mut here, mut there) = (root.to_owned(), PathBuf::from("/"));
     for name in steps(original) {
@@ -65,24 +64,23 @@ fn steps(path: &Path) -> impl Iterator<Item = &OsStr> {
     })
 }
 
-/// Links to all that a folder holds, but for one. One that may be gone through, but not be listed, gets none.
+/// Links to all entries of a folder but one. A folder that can be entered but not listed gets no links.
 fn link_all_but(name: &OsStr, from: &Path, to: &Path) -> std::io::Result<()> {
     let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
     let others = entries.filter_map(Result::ok).filter(|entry| entry.file_name() != name);
     others.into_iter().try_for_each(|entry| symlink(entry.path(), to.join(entry.file_name())))
 }
 
-/// Copies what a folder holds into another.
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from.join(".")).arg(to).status().context("cannot run cp")?;
-    ensure!(status.success(), "{} cannot be copied to {}", from.display(), to.display());
+    ensure!(status.success(), "cannot copy {} to {}", from.display(), to.display());
     Ok(())
 }
 
 fn copy_over(from: &Path, to: &Path) -> Result<()> {
     let mut copy = Command::new("cp");
     copy.args(["-a", "--remove-destination", "--no-target-directory"]).arg(from).arg(to);
-    ensure!(copy.status().context("cannot run cp")?.success(), "what the program made cannot be copied to {}", to.display());
+    ensure!(copy.status().context("cannot run cp")?.success(), "cannot copy the program's output to {}", to.display());
     Ok(())
 }
 
@@ -99,7 +97,7 @@ fn bring_back_changes(made: &Path, before: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether two places hold the same; false if there is nothing at the second.
+/// Whether two paths have the same content; false if the second does not exist.
 fn is_same(one: &Path, other: &Path) -> Result<bool> {
     let Ok(there) = other.symlink_metadata() else { return Ok(false) };
     let here = one.symlink_metadata()?;
@@ -109,6 +107,6 @@ fn is_same(one: &Path, other: &Path) -> Result<bool> {
     if here.is_symlink() {
         return Ok(fs::read_link(one)? == fs::read_link(other)?);
     }
-    // Times do not say: a program may set them.
+    // Modification times are not compared, since a program may set them.
     Ok(!here.is_file() || here.len() == there.len() && fs::read(one)? == fs::read(other)?)
 }

@@ -1,48 +1,42 @@
-//! The heap of copies, at one address: paths may go by addresses of objects (hash tables of pointers), and then copies
-//! would not be the same execution.
+//! Aligning the heaps of copies at one address. Paths may depend on addresses of objects (hash tables of pointers), and copies must
+//! execute the same paths.
 //!
-//! Linux puts the heap behind the end of the last segment that it loads (execve(2), brk(2); no randomisation). Copies
-//! have code of different sizes, so their last segments end at different pages. Here the last segment of each copy is
-//! said to be as long in memory as leads to the end that is furthest, which costs no memory: the rest is never touched.
-//! Static data stays where the linker put it.
+//! Without randomisation, Linux places the heap after the last loaded segment (execve(2), brk(2)). The code of copies differs in size, so
+//! their last segments end at different pages. The memory size of each last segment is increased to reach the furthest end. That costs no
+//! memory, since the added pages are never touched, and leaves static data where it is.
 
 use anyhow::{Context, Result};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel ends what it loads: whole pages.
 const PAGE: u64 = 4096;
-/// Segment that is loaded, and segment that can be written (`p_type`, `p_flags`).
+/// `p_type` of a loadable segment, and `p_flags` of a writable one.
 const PT_LOAD: u64 = 1;
 const PF_W: u64 = 2;
 
-/// The last segment of a program that is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Last {
-    /// Where in the file its header is.
+struct LastSegment {
+    /// Offset of its program header in the file.
     header: u64,
     address: u64,
     size: u64,
     is_writable: bool,
 }
 
-impl Last {
+impl LastSegment {
     fn end(self) -> u64 {
         (self.address + self.size).next_multiple_of(PAGE)
     }
 }
 
-/// Has the heaps of all copies begin at one place: where that of the program itself does, or behind it.
-///
-/// # Errors
-/// A file cannot be read or written.
+/// Makes the heaps of all copies start at one address, which is not below that of the original program's heap.
 pub fn align(copies: &[PathBuf], program: &Path) -> Result<()> {
-    let last = |path: &Path| -> Result<Option<Last>> {
+    let last = |path: &Path| -> Result<Option<LastSegment>> {
         Ok(last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
     };
     let ends = copies.iter().map(|path| last(path)).collect::<Result<Vec<_>>>()?;
-    let end = ends.iter().copied().chain([last(program)?]).flatten().map(Last::end).max().unwrap_or(0);
+    let end = ends.iter().copied().chain([last(program)?]).flatten().map(LastSegment::end).max().unwrap_or(0);
     for (path, segment) in copies.iter().zip(ends) {
         let Some(segment) = segment.filter(|s| s.is_writable && s.end() < end) else { continue };
         let write = |file: fs::File| file.write_all_at(&(end - segment.address).to_le_bytes(), segment.header + 40);
@@ -51,8 +45,8 @@ pub fn align(copies: &[PathBuf], program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads the program headers of an ELF file of 64 bits (System V ABI, chapter 5).
-fn last_segment(bytes: &[u8]) -> Option<Last> {
+/// Finds the last loadable segment in the program headers of a 64-bit ELF file (System V ABI, chapter 5).
+fn last_segment(bytes: &[u8]) -> Option<LastSegment> {
     let number = |at: u64, length: usize| -> Option<u64> {
         let at = usize::try_from(at).ok()?;
         let bytes = bytes.get(at..at.checked_add(length)?)?;
@@ -65,7 +59,7 @@ fn last_segment(bytes: &[u8]) -> Option<Last> {
     let segment = |at: u64| {
         let header = first.checked_add(at * size)?;
         let (kind, flags, address, size) = (number(header, 4)?, number(header + 4, 4)?, number(header + 16, 8)?, number(header + 40, 8)?);
-        (kind == PT_LOAD).then_some(Last { header, address, size, is_writable: flags & PF_W != 0 })
+        (kind == PT_LOAD).then_some(LastSegment { header, address, size, is_writable: flags & PF_W != 0 })
     };
     (0..count).filter_map(segment).max_by_key(|s| s.address.saturating_add(s.size))
 }
@@ -74,7 +68,7 @@ fn last_segment(bytes: &[u8]) -> Option<Last> {
 mod tests {
     use super::*;
 
-    /// A head and program headers: kind, flags, address, size.
+    /// An ELF file with the given program headers (type, flags, address, size).
     fn program(segments: &[[u64; 4]]) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01".to_vec();
         bytes.resize(64, 0);
@@ -90,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_segments_end_together_afterwards() {
+    fn writable_last_segments_are_extended_to_a_common_end() {
         let folder = tempfile::tempdir().unwrap();
         let made = |name: &str, last: [u64; 4]| {
             let path = folder.path().join(name);
@@ -101,7 +95,7 @@ mod tests {
         let whole = made("whole", [1, 6, 0x3000, 0x2001]);
         align(&copies, &whole).unwrap();
         let ends: Vec<u64> = copies.iter().map(|path| last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
-        // What cannot be written stays as it is.
+        // The segment of the third copy is not writable, so it is left alone.
         assert_eq!(ends, [0x6000, 0x6000, 0x2000]);
         assert_eq!(last_segment(b"#!/bin/sh"), None);
     }

@@ -1,17 +1,16 @@
-//! Copies that write the sequences of the paths of a part of the functions each.
+//! Copies that each record path sequences of some of the functions.
 //!
-//! A path of k iterations is within one activation of one function. So each function's are counted from the stream of any copy that has
-//! that function's paths, and calls of it, in order: those of other functions are not needed. Functions that catch exceptions, or call
-//! what returns twice, are in all streams, since there frames end that do not say so.
+//! A path over k iterations stays within one activation of a function, so the stream of any copy that has the function's paths and the
+//! calls of it in order suffices. Functions that catch exceptions, or call functions that return twice, are in all streams, because
+//! frames may end there without an event.
 //!
-//! The counts are those of the paths, which follow from the streams. The streams are kept, in a folder for each copy;
-//! `trodden patterns iterations` answers from all of them, for any k.
+//! Path counts follow from the streams. The streams are kept, one folder per copy; `trodden patterns iterations` reads them for any k.
 
 use super::before::CopyInput;
 use super::shared::{self, Divided, Partition, divide};
 use super::spec::file;
 use super::units::units;
-use super::weights::recent;
+use super::weights::recent_profile;
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,25 +24,18 @@ use trodden_text::words::{plural, shell_word};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
 
-/// Unit and name of a function.
 type Key = (String, String);
 
-/// Counts of a function's paths.
 type Counts = BTreeMap<u64, u64>;
 
-/// Records a run by copies that share the streams of functions.
-///
-/// # Errors
-/// The copies cannot be made or run.
+/// Records a run with copies that share the functions whose streams they write.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     shared::run(job, context, input, |program| IterationPartition::new(program, job, context))
 }
 
-/// Which copy writes the paths of which function.
 struct IterationPartition {
-    /// For each copy its functions.
     copies: Vec<KnownPaths>,
-    /// As in the program.
+    /// The path limit of the original program.
     max_paths: u64,
 }
 
@@ -51,11 +43,11 @@ impl IterationPartition {
     fn new(program: &Path, job: &CopyJob, context: CopyContext) -> Result<IterationPartition> {
         let units: Vec<UnitMap> = units(program, context.around.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
         let image = Image::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
-        let profile = recent(image.identity, &job.what.command, context)?;
+        let profile = recent_profile(image.identity, &job.what.command, context)?;
         let executed = executions(profile.as_ref());
         let functions: Vec<(&UnitMap, &FunctionMap)> = units.iter().flat_map(|u| u.functions.iter().map(move |f| (u, f))).collect();
-        ensure!(!functions.is_empty(), "{} has no instrumented function: build it with trodden", program.display());
-        // Without a run, each path may be executed.
+        ensure!(!functions.is_empty(), "{} has no instrumented functions: build it with trodden", program.display());
+        // Without a profile, functions are weighted by their number of paths.
         let weight = |(unit, function): &(&UnitMap, &FunctionMap)| match &profile {
             Some(_) => 1 + executed.get(&key(unit, function)).copied().unwrap_or(0),
             None => function.counters,
@@ -63,7 +55,7 @@ impl IterationPartition {
         let weights = functions.iter().map(weight).zip(0..).collect();
         let Divided { copies, most, all, .. } = divide(weights, job.options.copies);
         log::info!(
-            "{} shared by {} copies, of which one has {:.1} % of the {} besides those that all have",
+            "{} divided among {} copies; the largest share is {:.1} % of the {} that are not in all copies",
             plural(functions.len() as u128, "function", "functions"),
             copies.len(),
             100.0 * most as f64 / all.max(1) as f64,
@@ -85,7 +77,6 @@ fn key(unit: &UnitMap, function: &FunctionMap) -> Key {
     (unit.source.clone(), function.name.clone())
 }
 
-/// Executions of all paths of functions.
 fn executions(profile: Option<&Profile>) -> HashMap<Key, u64> {
     let mut executions: HashMap<Key, u64> = HashMap::new();
     for (_, unit, function) in profile.iter().flat_map(|profile| profile.functions()) {
@@ -113,7 +104,7 @@ impl Partition for IterationPartition {
 
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let merged = merge(profiles, work);
-        ensure!(!merged.0.is_empty(), "no copy wrote a stream: what ran has none of the program's functions");
+        ensure!(!merged.0.is_empty(), "no copy wrote a stream: none of the program's functions was executed");
         Ok(merged)
     }
 
@@ -124,17 +115,17 @@ impl Partition for IterationPartition {
         };
         for copy in 0..self.copies.len() {
             let own = of_copy(&place, copy);
-            private::create_folder(&own).with_context(|| format!("cannot make the folder {}", own.display()))?;
+            private::create_folder(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
             move_logs(&with_extension(&file(work, "logs", copy), LOG)?, &own)?;
         }
         let shown = run.map_or_else(|| place.display().to_string(), |run| run.to_string());
-        log::info!("`trodden patterns iterations {}` shows paths across iterations", shell_word(&shown));
+        log::info!("show paths across iterations with `trodden patterns iterations {}`", shell_word(&shown));
         Ok(())
     }
 }
 
-/// The images of all copies. Of a function that several have, the first copy's counts stay; says where those of others differ. Files that
-/// are no copies, such as libraries, are the first copy's.
+/// Combines the images of all copies. Of functions that several copies have, the first copy's counts are kept and differences are
+/// reported. Images that are not copies, such as libraries, are taken from the first copy.
 fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
     let mut counted: BTreeMap<Key, (usize, Counts)> = BTreeMap::new();
@@ -161,7 +152,7 @@ fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>
         for (key, counts) in own {
             match counted.get(&key) {
                 Some((first, before)) if *before != counts => {
-                    differences.push(format!("copy {copy} executed other paths of `{}` than copy {first}", key.1))
+                    differences.push(format!("copy {copy} and copy {first} executed different paths of `{}`", key.1))
                 }
                 Some(_) => {}
                 None => drop(counted.insert(key, (copy, counts))),

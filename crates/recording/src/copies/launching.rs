@@ -1,4 +1,4 @@
-//! Running copies as a job of an engine: what each gets, how often it is started, what it leaves behind.
+//! Runs copies as a job of an engine.
 
 use super::before::CopyInput;
 use super::spec::{self, CopyOutcome, SCHEMA_VERSION, Spec, file};
@@ -18,33 +18,25 @@ use trodden_unit::Identity;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_wire::OUTPUT_VARIABLE;
 
-/// Name of the folder that is as the working folder was.
+/// Name of the folder with the pristine clone of the working folder.
 pub const PRISTINE: &str = "pristine";
 
-/// Who runs copies, as long as no signal asks us to end.
+/// What is needed to launch copies.
 pub struct Runner<'a> {
-    /// The engine.
     pub engine: Engine,
-    /// Whether a signal asks us to end.
     pub stop: &'a LaunchStop,
-    /// What is known of this process.
     pub context: CopyContext<'a>,
 }
 
-/// What a copy left behind.
+/// The result of one copy's run.
 pub struct CopyRun {
-    /// How it ended, and what it printed.
+    /// How it ended, and hashes of what it printed.
     pub outcome: CopyOutcome,
-    /// What it counted.
     pub profile: Profile,
-    /// What it took.
     pub times: CopyTimes,
 }
 
-/// Reads what copies left behind.
-///
-/// # Errors
-/// A result is missing or damaged.
+/// Reads the results of copies.
 pub fn results(folder: &Path, copies: &[usize], context: CopyContext) -> Result<Vec<CopyRun>> {
     let read = |&copy: &usize| {
         let (outcome, profile) = spec::read_result(&file(folder, "result", copy), &context.around.temporary)?;
@@ -54,42 +46,35 @@ pub fn results(folder: &Path, copies: &[usize], context: CopyContext) -> Result<
     copies.iter().map(read).collect()
 }
 
-/// Runs all copies, and those once more that a signal ended where it did not end all; gives what they left and how often each was started.
-///
-/// # Errors
-/// A copy has no result, or the engine fails.
-pub fn run_to_ends(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
+/// Runs all copies. If a signal ended some but not all of them, those run once more. Returns their results and the number of attempts of
+/// each.
+pub fn run_all(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
     let all: Vec<usize> = (0..count).collect();
     let mut attempts = launch(work, &all, runner)?;
     let copies = results(work, &all, runner.context)?;
-    let cut = cut_off(&copies);
+    let cut = ended_by_signal(&copies);
     if cut.is_empty() {
         return Ok((copies, attempts));
     }
-    let again = if cut.len() == 1 { "it runs" } else { "they run" };
-    log::info!("a signal ended {} of {}, and not the others: {again} once more", cut.len(), plural(count as u128, "copy", "copies"));
+    let again = if cut.len() == 1 { "it is" } else { "they are" };
+    log::info!("a signal ended {} of {}, but not the others: {again} run again", cut.len(), plural(count as u128, "copy", "copies"));
     run_again(work, &cut, runner)?.into_iter().zip(&cut).for_each(|(more, at)| attempts[*at] += more);
     Ok((results(work, &all, runner.context)?, attempts))
 }
 
-/// Here, and one after the other.
-pub fn one_by_one(memory: Option<u64>) -> Engine {
+/// The local engine with one task at a time.
+pub fn one_at_a_time(memory: Option<u64>) -> Engine {
     Engine::Local(Local { parallel: 1, memory, ..Local::default() })
 }
 
-/// The file of a program, as a shell would find it.
-///
-/// # Errors
-/// There is none.
+/// Finds the file of a program as a shell would.
 pub fn program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
-    let path = named(context.driver, word).filter(|p| p.is_file()).with_context(|| format!("there is no program {}", word.display()))?;
+    let path =
+        named(context.driver, word).filter(|p| p.is_file()).with_context(|| format!("cannot find the program {}", word.display()))?;
     Ok(fs::canonicalize(path)?)
 }
 
-/// What copies of a command have in common. The working folder is kept as it is, if each is to have a copy of it.
-///
-/// # Errors
-/// A folder or file cannot be read or written.
+/// Describes what copies of a command have in common. With `own_folders`, the working folder is cloned.
 pub fn spec(
     command: &[OsString],
     programs: Vec<SystemText>,
@@ -115,16 +100,13 @@ pub fn spec(
     Ok(spec)
 }
 
-/// Runs some copies of a job; gives how often each was started.
-///
-/// # Errors
-/// A copy has no result, or the engine fails.
+/// Runs the given copies of a job. Returns the number of attempts of each.
 pub fn launch(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
     let (first, last) = (copies.first().copied().unwrap_or(0), copies.last().copied().unwrap_or(0));
     launch_in(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
 }
 
-/// Runs copies that a signal ended once more, in the place of what they left.
+/// Runs copies that a signal ended once more, replacing their results.
 fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
     for &copy in copies {
         fs::remove_file(file(folder, "result", copy))?;
@@ -136,7 +118,7 @@ fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32
     launch_in(folder, copies, &folder.join("tasks-again"), runner)
 }
 
-/// The same with scripts in a folder of their own.
+/// As [`launch`], with a folder for the scripts.
 fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -> Result<Vec<u32>> {
     let trodden = runner.context.driver.own_program()?;
     let store = runner.context.driver.store()?.root().as_os_str().to_owned();
@@ -147,7 +129,7 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -
         input: None,
         result: file(folder, "result", *copy),
     };
-    // Clusters keep jobs apart by their names, also those that have ended: each has its own.
+    // Clusters identify jobs by name, even after they have ended, so each name must be unique.
     let own = Identity::from_content(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
     let job =
         LaunchJob { name: format!("trodden-copies-{}", &own[..8]), folder: scripts.to_owned(), tasks: copies.iter().map(task).collect() };
@@ -159,15 +141,15 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -
         }
         JobEvent::Done(..) => {}
         JobEvent::Retried(task) => {
-            log::warn!("copy {} ended without a result, and is run again (see {})", copies[task], job.log(task).display())
+            log::warn!("copy {} ended without a result and is run again (see {})", copies[task], job.log(task).display())
         }
         JobEvent::Note(text) => log::info!("{}", text),
     };
     Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut report)?)
 }
 
-/// Copies that a signal ended, where not all copies are.
-fn cut_off(copies: &[CopyRun]) -> Vec<usize> {
+/// The copies that a signal ended; empty if it ended all of them.
+fn ended_by_signal(copies: &[CopyRun]) -> Vec<usize> {
     let is_cut = |at: &usize| matches!(copies[*at].outcome.ending, ProcessEnding::Signal(_));
     let cut: Vec<usize> = (0..copies.len()).filter(is_cut).collect();
     if cut.len() < copies.len() { cut } else { Vec::new() }

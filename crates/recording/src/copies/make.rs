@@ -1,4 +1,4 @@
-//! The copies of a program: its counting divided by a plan, each part carried out in a program of its own, made from the stored bitcode.
+//! Makes the copies of a program: a plan divides its counting, and each part is built into a program from the stored bitcode.
 
 use super::objects::Objects;
 use super::units::units;
@@ -21,27 +21,26 @@ use trodden_unit::experiment::exclusions::ExperimentChoice;
 use trodden_unit::experiment::{Keep, Timing};
 use trodden_unit::{Frame, FunctionParts, Identity, Image, Settings, UnitCache, UnitMap};
 
-/// How names of folders of copies begin; their numbers follow.
-pub const COPY: &str = "copy-";
+/// Prefix of the names of copies' folders; the number follows.
+pub const COPY_PREFIX: &str = "copy-";
 /// A program whose counting can be divided.
 pub struct CopiedProgram {
-    /// The program.
+    /// The program in the form that merging needs.
     pub divided: PartitionedProgram,
-    /// Its distinct units.
     units: Vec<(Frame, UnitMap)>,
-    /// Settings of all copies.
+    /// Settings that all copies share.
     settings: Settings,
 }
 
 impl CopiedProgram {
-    /// Reads it.
+    /// Reads a program.
     ///
     /// # Errors
-    /// It cannot be read, or is not counted in full.
+    /// It cannot be read, or does not count all its paths or all its unknown paths.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let image = Image::read(&bytes)
-            .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
+            .with_context(|| format!("{}: pass the instrumented program itself, not a script that runs it", path.display()))?;
         let mut units = units(path, store)?;
         let divided = PartitionedProgram {
             identity: image.identity,
@@ -56,14 +55,13 @@ impl CopiedProgram {
         Ok(CopiedProgram { divided, units, settings })
     }
 
-    /// Whether it counts unknown paths only.
+    /// Whether the program counts unknown paths only.
     pub fn is_residual(&self) -> bool {
         self.settings.known.is_some()
     }
 
-    /// Divides the counting of its edges.
     fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<PathPartition> {
-        ensure!(!self.is_residual(), "{} counts unknown paths only: for --divide edges give one that counts all", self.divided.path);
+        ensure!(!self.is_residual(), "{} counts unknown paths only: pass a program that counts all to --divide edges", self.divided.path);
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
         let procedures = procedures_of_edges(&self.units, &edges, weights)?;
         let functions = edges.iter().flat_map(|(_, map)| &map.functions);
@@ -73,10 +71,10 @@ impl CopiedProgram {
         Ok(PathPartition::planned(CopiedProgram { divided, units: edges, ..self }, plan))
     }
 
-    /// Divides its counting, given its distinct units' functions.
+    /// Divides the counting of paths. `procedures` are the functions of the distinct units.
     ///
     /// # Errors
-    /// It cannot be divided in this way.
+    /// The strategy does not suit the program.
     pub fn divide(&self, procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> Result<PartitionPlan> {
         match (self.is_residual(), strategy) {
             (false, PartitionStrategy::P3) => {
@@ -84,42 +82,39 @@ impl CopiedProgram {
                 Ok(trodden_partition::plan(procedures, strategy, options))
             }
             (false, _) => Ok(trodden_partition::plan(procedures, strategy, options)),
-            // Where a function is watched at all, known paths cost little there: dividing its unknown ones would save none of that.
+            // Known paths cost little in a function that is counted anyway, so dividing its unknown paths would save nothing.
             (true, PartitionStrategy::Weighted) => Ok(weighted::whole(procedures, options)),
             (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
-                "{} counts unknown paths only, which copies share by whole functions: give --strategy weighted or pbl",
+                "{} counts unknown paths only, which copies share by whole functions: pass --strategy weighted or pbl",
                 self.divided.path
             ),
         }
     }
 
-    /// Divides its counting among as many copies of at most so many probes as that takes.
+    /// Divides the counting among as few copies as possible with at most `most` probes each.
     ///
     /// # Errors
-    /// That cannot be, or the program counts unknown paths only.
+    /// Some paths need more probes than that, or the program counts unknown paths only.
     pub fn bounded(&self, procedures: &[Procedure], most: usize, measure: Measure) -> Result<PartitionPlan> {
         ensure!(!self.is_residual(), "{} counts unknown paths only: leave --max-probes out", self.divided.path);
         bounded::plan(procedures, most, measure).map_err(|few| {
             let name =
                 self.units.iter().flat_map(|(_, map)| &map.functions).nth(few.procedure).map_or("", |function| function.plain_name());
-            anyhow!("--max-probes {most} is too few for `{name}`, of whose paths some take {} probes together", few.probes)
+            anyhow!("--max-probes {most} is too small for `{name}`: some of its paths need {} probes together", few.probes)
         })
     }
 
-    /// The same, if given copies are enough: those without a part count nothing.
-    ///
-    /// # Errors
-    /// It takes more copies, or as of [`CopiedProgram::bounded`].
+    /// As [`CopiedProgram::bounded`], for a given number of copies. Copies that are not needed count nothing.
     pub fn divide_bounded(&self, procedures: &[Procedure], most: usize, options: &PartitionOptions) -> Result<PartitionPlan> {
         let mut plan = self.bounded(procedures, most, options.measure)?;
         let needed = plan.copies.len();
-        ensure!(needed <= options.copies, "--max-probes {most} takes {needed} copies: give --copies {needed} or more");
+        ensure!(needed <= options.copies, "--max-probes {most} needs {needed} copies: pass --copies {needed} or more");
         plan.copies.resize(options.copies, CopyPlan { parts: vec![None; procedures.len()] });
         Ok(plan)
     }
 
-    /// Says which functions p3 would divide, and leaves whole, since they have too many tasks.
+    /// Reports the functions that p3 does not divide because they would have too many tasks.
     fn note_undivided(&self, procedures: &[Procedure], options: &PartitionOptions) {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
         let profitable = &options.profitable;
@@ -129,17 +124,17 @@ impl CopiedProgram {
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
             log::info!(
-                "strategy p3 leaves {first}{more} whole, which would have too many tasks: `--strategy weighted` divides large functions"
+                "strategy p3 does not divide {first}{more}, which would have too many tasks: `--strategy weighted` divides large functions"
             );
         }
     }
 
-    /// Its distinct units.
+    /// The distinct units.
     pub fn units(&self) -> &[(Frame, UnitMap)] {
         &self.units
     }
 
-    /// Settings of a variant that counts the same paths under the same numbers, all of them, in bursts.
+    /// Settings of a sampled variant that counts all paths under the same numbers.
     pub fn sampled(&self) -> Settings {
         Settings {
             when: Some(Timing::Bursts),
@@ -152,19 +147,18 @@ impl CopiedProgram {
     }
 }
 
-/// A program and how its counting is divided.
+/// A program with a partition of its counting.
 pub struct PathPartition {
-    /// The program.
+    /// The program in the form that merging needs.
     pub program: PartitionedProgram,
-    /// Its distinct units.
     units: Vec<(Frame, UnitMap)>,
-    /// What each copy does in each function of those units, in order.
+    /// For each copy, its part of each function of the units, in order.
     pub copies: Vec<CopyPlan>,
-    /// What one copy that counts all paths does, by the same frequencies; only where copies count paths, and all of them.
+    /// The plan of a single copy that counts all paths; only if copies count paths, and all of them.
     pub whole: Option<CopyPlan>,
-    /// Settings of all copies.
+    /// Settings that all copies share.
     settings: Settings,
-    /// Hits of each copy in the run by which the counting was divided, if there was one on the same input.
+    /// Expected hits of each copy, if the partition was based on a run with the same input.
     expected: Option<Vec<u64>>,
 }
 
@@ -172,14 +166,16 @@ impl PathPartition {
     /// Divides a program's counting.
     ///
     /// # Errors
-    /// The profile to go by is not of this program, or a map is damaged.
+    /// The profile is not of this program, or a map is damaged.
     pub fn new(program: CopiedProgram, options: &CopyOptions, weights: Option<&Weights>) -> Result<PathPartition> {
         if matches!(options.shared, SharedCounting::Edges) {
-            ensure!(!options.count_hits, "hits are counted in copies that count paths: leave out --count-hits");
+            ensure!(!options.count_hits, "only copies that count paths can count hits: leave out --count-hits");
             return program.divide_edges(options.copies, weights.map(|w| &w.profile));
         }
-        ensure!(!options.count_hits || !program.is_residual(), "hits are counted in copies that count all paths: leave out --count-hits");
-        let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
+        ensure!(!options.count_hits || !program.is_residual(), "only copies that count all paths can count hits: leave out --count-hits");
+        let by = || {
+            format!("cannot base the partition of {} on {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"))
+        };
         let mut procedures = procedures::known(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
         let strategy = options.strategy;
         if strategy == PartitionStrategy::P3 {
@@ -196,7 +192,7 @@ impl PathPartition {
         if is_whole && options.max_probes.is_none() {
             cross_check::add(&procedures, &mut plan, choices.measure);
         }
-        // What copies cost is given in per cent of this: its labels must not be placed by a run that theirs were not placed by.
+        // The baseline for the relative cost of copies. Its labels must be placed by the same frequencies as theirs.
         let single = PartitionOptions { copies: 1, ..choices };
         let whole = is_whole.then(|| trodden_partition::plan(basis, PartitionStrategy::Sbl, &single).copies.remove(0));
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
@@ -205,7 +201,7 @@ impl PathPartition {
         Ok(PathPartition { expected, whole, ..partition })
     }
 
-    /// What a plan for the program's units says.
+    /// A partition by a plan for the program's units.
     pub fn planned(program: CopiedProgram, plan: PartitionPlan) -> PathPartition {
         let CopiedProgram { divided: program, units, settings } = program;
         PathPartition { program, units, copies: plan.copies, whole: None, settings, expected: None }
@@ -216,22 +212,22 @@ impl PathPartition {
         self.settings.known.is_some()
     }
 
-    /// Whether a copy that counted nothing should have counted something, as the earlier run says.
+    /// Whether an earlier run on the same input implies that a copy counts something.
     pub fn expects_counts(&self, copy: usize) -> bool {
         self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
     }
 
-    /// Makes the programs of the copies in a folder, and one that counts nothing if that is wanted. They write where
-    /// the environment says, or else to files of the pattern `writes`.
+    /// Builds the programs of the copies in a folder and, if `plain`, one that counts nothing. They write where the environment says, or
+    /// else to files of the pattern `writes`.
     ///
     /// # Errors
-    /// Bitcode or link recipe are missing, a tool fails, or a signal asks us to end.
+    /// The bitcode or the link recipe is missing, a tool fails, or a signal interrupts the build.
     pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &LaunchStop, context: CopyContext) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
         let inputs = Inputs::from_program(context.driver, Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
-        let mut objects = Objects::with(&settings, context)?;
-        // What links and the plugin ask a part for is asked of each unit.
+        let mut objects = Objects::new(&settings, context)?;
+        // The request without parts is for links and the plugin; each unit has its own parts.
         let request =
             experiment::file(context.driver, &experiment::resolve(context.driver, Settings { count_hits: None, ..settings.clone() })?)?;
         let copies: Vec<HashMap<Identity, PathBuf>> = self
@@ -241,23 +237,23 @@ impl PathPartition {
             .map(|copy| {
                 let parts = self.parts(copy);
                 let nothing = FunctionParts::default();
-                inputs.frames.iter().map(|f| (f.unit, objects.want(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
+                inputs.frames.iter().map(|f| (f.unit, objects.request(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
             })
             .collect();
         objects.make(stop)?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             stop.check()?;
-            // A folder of its own, and the same name: the system gives programs the name of their file.
-            let own = folder.join(format!("{COPY}{at:04}"));
-            fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
+            // Each copy gets its own folder and keeps the file name, which is the process name.
+            let own = folder.join(format!("{COPY_PREFIX}{at:04}"));
+            fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
-            inputs.link_with(context.driver, objects, &program, &request, writes).with_context(|| format!("copy {at} cannot be linked"))?;
+            inputs.link_with(context.driver, objects, &program, &request, writes).with_context(|| format!("cannot link copy {at}"))?;
             Ok(program)
         };
         copies.into_iter().enumerate().map(link).collect()
     }
 
-    /// A copy's parts of each unit in which it counts.
+    /// A copy's parts of each unit in which it counts something.
     fn parts(&self, copy: &CopyPlan) -> HashMap<Identity, FunctionParts> {
         let mut units = HashMap::<Identity, FunctionParts>::new();
         let functions = self.units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame.unit, f)));
@@ -268,16 +264,13 @@ impl PathPartition {
     }
 
     /// The functions with their executions in a profile of the program, in the order of the plans.
-    ///
-    /// # Errors
-    /// A map is damaged.
     pub fn measured(&self, profile: &Profile) -> Result<Vec<Procedure>> {
-        // Of the program's own image, which comes first: a library may have units of the same object.
+        // The first image is the program's own; libraries may contain units of the same object.
         let counted: Vec<_> = profile.images.iter().take(1).flat_map(|i| &i.units).collect();
         let mut out = Vec::new();
         for (frame, map) in &self.units {
             for function in &map.functions {
-                // A unit may be in a program twice.
+                // A program may contain a unit twice.
                 let mut counts = std::collections::BTreeMap::<u64, u64>::new();
                 for unit in counted.iter().filter(|u| u.unit == frame.unit) {
                     unit.counts_of(function).for_each(|(path, count)| *counts.entry(path).or_default() += count);
@@ -289,24 +282,24 @@ impl PathPartition {
     }
 }
 
-/// Settings of all copies, after a check that the program counts all its paths under their usual numbers. Copies of a
-/// program that counts unknown paths only have its functions as they are in it.
+/// The settings that all copies share. Fails unless the program counts all its paths under their usual numbers, or is residual; copies of
+/// a residual program keep its functions as they are.
 fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
     let mut all: Option<Settings> = None;
     for (_, map) in units {
-        if let Some(choice) = special(map) {
+        if let Some(choice) = unshareable_choice(map) {
             let (source, what) = (&map.source, choice.spelling());
             let remedy = match choice {
-                // Copies are divided by the ends of paths, where the others count as well: their sum would be counted several times.
-                ExperimentChoice::Interesting => "record it without --copies, or give the program that counts all paths",
+                // Copies are divided by the edges at which paths end. Uninteresting paths end there too, and would be counted repeatedly.
+                ExperimentChoice::Interesting => "record it without --copies, or pass the program that counts all paths",
                 _ => "build it with default parameters",
             };
-            bail!("the unit of {source} is built with {what}, which copies cannot share: {remedy}");
+            bail!("the unit of {source} was built with {what}, which copies cannot share: {remedy}");
         }
         for function in &map.functions {
             ensure!(
                 has_usual_numbers(function)?,
-                "the paths of function `{}` have numbers of their own: build without table-slots",
+                "the paths of function `{}` do not have their usual numbers: build without table-slots",
                 function.name
             );
         }
@@ -324,9 +317,9 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
             },
         };
         match &all {
-            Some(others) if others.known != taken.known => bail!("units of the program know different paths: build all alike"),
+            Some(others) if others.known != taken.known => bail!("units of the program know different paths: build all with the same ones"),
             Some(others) if *others != taken => {
-                bail!("units of the program are built with different settings of reach or threads: build all alike")
+                bail!("units of the program were built with different settings of reach or threads: build all with the same ones")
             }
             _ => all = Some(taken),
         }
@@ -334,8 +327,8 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
     Ok(all.unwrap_or_default())
 }
 
-/// What a unit is built with that copies cannot share.
-fn special(map: &UnitMap) -> Option<ExperimentChoice> {
+/// The choice of a unit's build that copies cannot share, if any.
+fn unshareable_choice(map: &UnitMap) -> Option<ExperimentChoice> {
     let made = Settings::from(&map.experiment);
     let refused = [
         ExperimentChoice::Bursts,
@@ -352,10 +345,10 @@ fn special(map: &UnitMap) -> Option<ExperimentChoice> {
     refused.into_iter().find(|choice| choice.is_made(&made))
 }
 
-/// A profile to divide by.
+/// A profile to base a partition on.
 pub struct Weights {
-    /// What is known.
+    /// The profile.
     pub profile: Profile,
-    /// It is of the same command on the same input.
+    /// Whether it is of the same command with the same input.
     pub same_input: bool,
 }

@@ -1,16 +1,9 @@
-//! Copies of a program that count a part of its paths each, run on the same input, and their counts as one profile.
+//! Copies of a program that each count a part of its paths on the same input, and whose counts are merged into one profile.
 //!
-//! 1. [`weights`]: by what to divide the counting, which may take a first run;
-//! 2. [`make`]: it is divided, and the copies are made, of [`objects`] that they share, with their [`heap`] at one address;
-//! 3. an engine of `trodden_launch` runs [`worker`]s, one for each copy;
-//! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
-//! 5. `trodden_analysis::copies`: what each copy cost.
-//!
-//! [`shared`] does the same for what whole functions share: [`segments`] across calls, and paths across [`iterations`].
-//!
-//! [`distribute`] makes copies for users instead, who run them on inputs of their own; `trodden fleet` adds up what they report.
-//!
-//! [`determinism`] runs a program several times in the same way, to see whether it does the same each time.
+//! [`weights`] finds frequencies to base the partition on, which may take a first run. [`make`] divides the counting and builds the copies
+//! from shared [`objects`], with their [`heap`]s at one address. An engine of `trodden_launch` runs a [`worker`] for each copy;
+//! [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that divides
+//! whole functions ([`segments`], [`iterations`]), [`distribute`] makes copies for users to run, and [`determinism`] checks a program.
 
 mod before;
 mod determinism;
@@ -34,10 +27,10 @@ pub use determinism::{Determinism, determinism};
 pub use units::units;
 pub use worker::work;
 
-use crate::{RecordedCommand, Surroundings, circumstances, deliver};
+use crate::{RecordedCommand, Surroundings, deliver, run_metadata};
 use anyhow::{Context, Result};
-use before::{Failed, WorkFolder};
-use launching::{CopyRun, PRISTINE, Runner, launch, one_by_one, program, results, run_to_ends, spec};
+use before::{CopiesFailed, WorkFolder};
+use launching::{CopyRun, PRISTINE, Runner, launch, one_at_a_time, program, results, run_all, spec};
 use make::{CopiedProgram, PathPartition};
 use outcomes::{explain, outcomes, report_differences, report_interrupted, status};
 use spec::{CopyOutcome, Spec, file};
@@ -54,83 +47,83 @@ use trodden_profile::copies::{CopyMeasurements, counted_hits, differences, diffe
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
 use trodden_unit::SegmentSet;
 
-/// What copies are given of the process that asks for them.
+/// The environment in which copies are made and run.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyContext<'a> {
-    /// What makes their programs.
+    /// Compilers, the plugin and the unit cache.
     pub driver: &'a DriverContext,
-    /// What all recordings are given.
+    /// The surroundings of all recordings.
     pub around: &'a Surroundings,
 }
 
-/// What copies share the counting of.
+/// What the counting that copies share consists of.
 #[derive(Clone, Debug)]
 pub enum SharedCounting {
     /// Paths.
     Paths,
-    /// The edges from which the counts of all follow.
+    /// The edges from which all edge counts can be derived.
     Edges,
-    /// Interprocedural segments, by whole functions.
+    /// Interprocedural segments, divided by function.
     Segments(SegmentSet),
-    /// Sequences of paths across iterations, by whole functions.
+    /// Path sequences across iterations, divided by function.
     Iterations,
 }
 
-/// How copies are made and run.
+/// Options for making and running copies.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// How many.
+    /// Number of copies.
     pub copies: usize,
-    /// What they share the counting of.
+    /// The counting to divide.
     pub shared: SharedCounting,
-    /// How the counting of paths is divided.
+    /// The strategy for dividing paths.
     pub strategy: PartitionStrategy,
-    /// Which functions p3 divides, and how finely.
+    /// Which functions the strategy p3 divides, and how finely.
     pub profitable: ProfitableProcedures,
-    /// Probes of a copy at most, in the place of a strategy.
+    /// Maximum number of probes of a copy, instead of a strategy.
     pub max_probes: Option<usize>,
-    /// Which hits are to be few.
+    /// Which hits to minimise.
     pub hits: Measure,
-    /// The name of a profile by which to divide: a file, a run or a suite.
+    /// A profile to base the partition on: the name of a file, a run or a suite.
     pub weights: Option<String>,
-    /// Whether estimated frequencies do, if no run of the build is in the run store.
+    /// Whether to use estimated frequencies instead of a first run if the run store has no run of the build.
     pub no_first_run: bool,
-    /// Who runs the copies.
+    /// How the copies are run.
     pub engine: Engine,
-    /// Bound on the address space of each, in bytes, of runs on this machine.
+    /// Limit on the address space of each local copy, in bytes.
     pub memory: Option<u64>,
-    /// Whether each runs in a copy of the working folder.
+    /// Whether each copy runs in a private copy of the working folder.
     pub own_folders: bool,
-    /// Whether what they print is not compared.
+    /// Whether to accept different output.
     pub ignore_output: bool,
-    /// Whether the program itself and one without counting run as well, each alone.
+    /// Whether to run the original program and one without counting as well, one at a time.
     pub baseline: bool,
     /// Whether copies count the executions of their probes.
     pub count_hits: bool,
-    /// A file that is written of what they cost, by the caller: it is checked before they run that it can be.
+    /// A file to which the caller will write the costs. It is checked in advance that it can be written.
     pub costs: Option<PathBuf>,
-    /// A folder for the copies and their results, which is kept.
+    /// A folder that keeps the copies and their results.
     pub work: Option<PathBuf>,
 }
 
-/// A command that copies run.
+/// A command to be recorded with copies.
 #[derive(Clone, Debug)]
 pub struct CopyJob {
-    /// The command, and where its profile goes.
+    /// The command, and the destination of its profile.
     pub what: RecordedCommand,
-    /// How.
+    /// The options.
     pub options: CopyOptions,
 }
 
-/// What copies did, after their profile was stored.
+/// The result of a recording with copies, whose profile has been stored.
 pub struct CopiesRecorded {
     work: WorkFolder,
     outcome: CopyOutcome,
-    /// Where they differ.
+    /// Differences between the copies.
     pub differences: Vec<String>,
-    /// What they took and executed; not known of copies that share by whole functions.
+    /// Times and executions of the copies; `None` if they share whole functions.
     pub measurements: Option<CopyMeasurements>,
-    /// Where what the first one made in a folder of its own goes.
+    /// The user's working folder, if copies ran in private ones.
     home: Option<PathBuf>,
 }
 
@@ -147,25 +140,19 @@ impl CopiesRecorded {
         CopiesRecorded { work, outcome, differences, measurements, home }
     }
 
-    /// What the first copy printed, and what it printed to standard error.
-    ///
-    /// # Errors
-    /// It cannot be read.
+    /// The standard output and the standard error of the first copy.
     pub fn output(&self) -> Result<[Vec<u8>; 2]> {
         let read = |name: &str| fs::read(file(self.work.path(), name, 0));
         Ok([read("out")?, read("err")?])
     }
 
-    /// Puts into the working folder what the first copy made in a folder of its own.
-    ///
-    /// # Errors
-    /// It cannot be copied.
+    /// Copies what the first copy changed in its private folder to the working folder.
     pub fn bring_back(&self) -> Result<()> {
         let work = self.work.path();
         self.home.as_ref().map_or(Ok(()), |home| folders::bring_back(&file(work, "made", 0), home, &work.join(PRISTINE)))
     }
 
-    /// The program's exit status, or 1 and a warning of where copies differ.
+    /// The program's exit status or, after a warning, 1 if the copies differ.
     pub fn exit_code(&self) -> ExitCode {
         if self.differences.is_empty() {
             return ExitCode::from(status(&self.outcome));
@@ -175,10 +162,7 @@ impl CopiesRecorded {
     }
 }
 
-/// Records a run by several copies. What they get as standard input is read by `input`, when all else is known to be in order.
-///
-/// # Errors
-/// The copies cannot be made or run.
+/// Records a run with several copies. `input` reads their standard input, and is called only after all checks have passed.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     match &job.options.shared {
         SharedCounting::Segments(set) => return segments::run(job, set, context, input),
@@ -188,7 +172,7 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     let program = CopiedProgram::read(&program(&job.what.command[0], context)?, context.around.units.as_ref())?;
     before::check_destinations(job)?;
     let input = input()?;
-    // Only now: reading and printing are what signals have to end, everything between ends itself.
+    // Taken this late so that signals still end the process while it reads input. From here on, `stop` is polled.
     trodden_launch::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let mut work = WorkFolder::new(job, context.around)?;
@@ -197,22 +181,20 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     let counted = spec.and_then(|spec| count(job, &runner, program, spec, work.path()));
     let Counted { profile, measurements, differences, outcome } = counted.map_err(|error| work.end_with(error, &stop))?;
     drop(stop);
-    // First what took long to find out: what the caller does next may fail, because the output has no reader any more.
+    // The profile is stored before anything that may fail later, such as writing output to a closed pipe.
     deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.around)?;
     Ok(CopiesRecorded::new(job, work, outcome, differences, Some(measurements), context))
 }
 
-/// What all copies together did.
+/// The combined result of all copies.
 struct Counted {
     profile: Profile,
     measurements: CopyMeasurements,
-    /// Where they differ.
     differences: Vec<String>,
-    /// How the first of them ended.
+    /// The outcome of the first copy.
     outcome: CopyOutcome,
 }
 
-/// Makes the copies, and runs them.
 fn count(job: &CopyJob, runner: &Runner, program: CopiedProgram, mut spec: Spec, work: &Path) -> Result<Counted> {
     let options = &job.options;
     spec.ignore_output = options.ignore_output;
@@ -223,12 +205,12 @@ fn count(job: &CopyJob, runner: &Runner, program: CopiedProgram, mut spec: Spec,
     programs.extend(options.baseline.then(|| PathBuf::from(&partition.program.path)));
     spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
     let _job = spec.write(work)?;
-    run_copies(job, runner, partition, work).context(Failed)
+    run_copies(job, runner, partition, work).context(CopiesFailed)
 }
 
 fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &Path) -> Result<Counted> {
     let options = &job.options;
-    let (copies, attempts) = run_to_ends(partition.copies.len(), work, runner)?;
+    let (copies, attempts) = run_all(partition.copies.len(), work, runner)?;
     let mut differences = outcomes(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
     let merged = merge_copies(&partition.program, run_of(job, &copies, runner.context), &profiles)
@@ -237,9 +219,9 @@ fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &
     report_interrupted(&merged, copies[0].outcome.ending);
     if merged.profile.run.interrupted == 0 {
         let missing = merged.silent.iter().filter(|copy| partition.expects_counts(**copy));
-        differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
+        differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run that the partition is based on")));
     } else {
-        // What copies print until a signal comes is another matter each time, too; they ended alike.
+        // A signal interrupts each copy elsewhere, so their output differs even though they ended alike.
         differences.clear();
     }
     let mut measurements = measure(partition, &merged.profile, &copies, attempts, options)?;
@@ -248,11 +230,11 @@ fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &
     let mut profile = merged.into_profile();
     if options.baseline {
         let found = baseline(work, options, &profile, runner, &mut measurements)?;
-        // What is known of the paths that a signal interrupted may differ.
+        // Unfinished paths may differ if a signal interrupted the program.
         if matches!(copies[0].outcome.ending, ProcessEnding::Signal(_)) || is_interrupted {
-            found.iter().for_each(|at| log::info!("{at} in one program that counts all, which ended like that as well"));
+            found.iter().for_each(|at| log::info!("{at} in the program that counts all paths, which a signal ended as well"));
         } else {
-            differences.extend(found.into_iter().map(|at| format!("{at} in one program that counts all")));
+            differences.extend(found.into_iter().map(|at| format!("{at} in the program that counts all paths")));
         }
     }
     profile.run.diverged = differences.len() as u64;
@@ -262,7 +244,7 @@ fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &
     Ok(Counted { profile, measurements, differences, outcome: copies[0].outcome.clone() })
 }
 
-/// What copies took, and executed by what all of them counted.
+/// The costs of the copies: their times, and the executions that all of them together counted.
 fn measure(
     partition: &PathPartition,
     counted: &Profile,
@@ -271,7 +253,9 @@ fn measure(
     options: &CopyOptions,
 ) -> Result<CopyMeasurements> {
     if copies.iter().any(|c| !c.times.fixed_addresses) {
-        log::info!("addresses of memory are random here (a container may forbid to change that): programs that go by addresses may differ");
+        log::info!(
+            "addresses are randomised here (containers may forbid to turn that off): programs whose paths depend on addresses may differ"
+        );
     }
     let is_residual = partition.is_residual();
     Ok(CopyMeasurements {
@@ -289,7 +273,7 @@ fn measure(
     })
 }
 
-/// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
+/// Runs the program without counting and with full counting, one at a time on this machine. Returns how its profile differs from `merged`.
 fn baseline(
     folder: &Path,
     options: &CopyOptions,
@@ -298,7 +282,7 @@ fn baseline(
     measurements: &mut CopyMeasurements,
 ) -> Result<Vec<String>> {
     let both = [options.copies, options.copies + 1];
-    launch(folder, &both, &Runner { engine: one_by_one(options.memory), stop: runner.stop, context: runner.context })?;
+    launch(folder, &both, &Runner { engine: one_at_a_time(options.memory), stop: runner.stop, context: runner.context })?;
     let base = results(folder, &both, runner.context)?;
     measurements.baseline = Some([base[0].times.clone(), base[1].times.clone()]);
     Ok(match measurements.edges {
@@ -307,10 +291,10 @@ fn baseline(
     })
 }
 
-/// The run that copies are together.
+/// The metadata of the run that the copies represent together.
 fn run_of(job: &CopyJob, copies: &[CopyRun], context: CopyContext) -> Run {
     let started = copies.iter().map(|c| c.times.started_ns).min().unwrap_or(0);
-    let run = circumstances(&job.what.command, Duration::from_nanos(started), copies[0].outcome.ending, context.around);
+    let run = run_metadata(&job.what.command, Duration::from_nanos(started), copies[0].outcome.ending, context.around);
     let slowest = copies.iter().map(|c| c.times.wall_ns).max().unwrap_or(0);
     Run { duration_ns: slowest, suite: job.what.destination.suite.clone(), ..run }
 }

@@ -1,6 +1,6 @@
-//! Objects of copies, in the unit cache: most units are the same in all copies but one or two, and in the copies of the next run.
+//! Objects of copies in the unit cache. Most units are the same in all but a few copies, and in the copies of later runs.
 //!
-//! `ROOT/copies/ab/abcdef....o`: the name is a hash of all that the object follows from, which is the unit, the copy's
+//! Objects are stored as `ROOT/copies/ab/abcdef....o`. The name is a hash of everything that determines the object: the unit, the copy's
 //! part of it, the plugin's parameters and the compiler.
 
 use super::CopyContext;
@@ -19,33 +19,33 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
 
-/// Makes objects of copies, each once.
+/// Compiles the objects of copies, each distinct one once.
 pub struct Objects<'a> {
     driver: &'a DriverContext,
     folder: PathBuf,
     compiler: DriverCompiler,
-    /// What they all follow from.
+    /// Hash of everything that all objects depend on.
     common: Identity,
     settings: &'a Settings,
-    /// Those that are wanted and not there.
+    /// Objects that are wanted but not in the cache.
     open: BTreeMap<PathBuf, (&'a Frame, Option<Vec<u8>>)>,
     wanted: usize,
 }
 
 impl<'a> Objects<'a> {
-    /// Objects made with these settings.
+    /// Prepares to compile objects with these settings.
     ///
     /// # Errors
-    /// Clang, the plugin or the store is missing.
-    pub fn with(settings: &'a Settings, context: CopyContext<'a>) -> Result<Objects<'a>> {
+    /// Clang, the plugin or the unit cache is missing.
+    pub fn new(settings: &'a Settings, context: CopyContext<'a>) -> Result<Objects<'a>> {
         let driver = context.driver;
         let compiler = DriverCompiler::new(driver, OsString::new())?;
         let common = Identity::from_content(format!("{} {settings}", compiler.identity()?).as_bytes());
         Ok(Objects { driver, folder: driver.store()?.root().join(COPIES), compiler, common, settings, open: BTreeMap::new(), wanted: 0 })
     }
 
-    /// Where the object of a unit in a copy with these parts will be; without parts, that of all of the unit.
-    pub fn want(&mut self, frame: &'a Frame, parts: Option<&FunctionParts>) -> PathBuf {
+    /// Requests the object of a unit with the given parts, or of the whole unit. Returns its future path.
+    pub fn request(&mut self, frame: &'a Frame, parts: Option<&FunctionParts>) -> PathBuf {
         let parts = parts.map(FunctionParts::to_bytes);
         let own = parts.as_deref().map(Identity::from_content);
         let name = Identity::from_content(format!("{} {} {own:?}", self.common, frame.unit).as_bytes()).to_string();
@@ -57,13 +57,13 @@ impl<'a> Objects<'a> {
         path
     }
 
-    /// Makes those that are not there.
+    /// Compiles the requested objects that are not in the cache.
     ///
     /// # Errors
-    /// A unit's bitcode was not kept, or does not compile; or the store cannot be written; or a signal asks us to end.
+    /// A unit has no bitcode or does not compile, the cache cannot be written, or a signal interrupts the compilation.
     pub fn make(self, stop: &LaunchStop) -> Result<()> {
         log::info!(
-            "compiling {} of {}: the others are as in another copy, or were compiled before",
+            "compiling {} of {}: the others are shared with another copy or in the cache",
             self.open.len(),
             plural(self.wanted as u128, "unit", "units")
         );
@@ -72,7 +72,7 @@ impl<'a> Objects<'a> {
             InputFolder::at(scratch.path()).put(&self.driver.inputs()?.get(InputKind::Known, known)?)?;
         }
         let mut open: Vec<_> = self.open.iter().collect();
-        // Large ones first, so that none is left over when all others are done.
+        // Large units first, so that none is left over when all others are done.
         open.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
         on_all_processors(self.driver, &open, "units", |(path, (frame, parts))| {
             stop.check()?;
@@ -84,7 +84,7 @@ impl<'a> Objects<'a> {
         let map = frame.map()?;
         let stem = to.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let [input, output] = ["bc", "o"].map(|end| format!("{stem}.{end}"));
-        fs::write(scratch.join(&input), frame.bitcode().with_context(|| format!("no copy of {}", map.source))?)?;
+        fs::write(scratch.join(&input), frame.bitcode().with_context(|| format!("no bitcode was kept of {}", map.source))?)?;
         let folder = InputFolder::at(scratch);
         let mut settings = self.settings.clone();
         if let Some(parts) = parts {
@@ -99,7 +99,7 @@ impl<'a> Objects<'a> {
         self.compiler.run(command, Path::new(&input)).with_context(|| format!("unit of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
         write_whole(to, &made)?;
-        // They may be large, and many.
+        // Intermediate files may be large and numerous.
         [input, output].iter().try_for_each(|name| fs::remove_file(scratch.join(name)))?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How copies ended and what they printed, in words; where they differ.
+//! Descriptions of how copies ended, and of differences between them.
 
 use super::launching::CopyRun;
 use super::spec::{CopyOutcome, file};
@@ -8,30 +8,28 @@ use trodden_profile::ProcessEnding;
 use trodden_profile::copies::{CopiesError, MergedCopies};
 use trodden_text::words::plural;
 
-/// What it may mean that copies took other paths than each other or the program itself.
-const WHY: &str = "`trodden repeatable -- COMMAND` says whether the program does the same each time, and whether its paths go by addresses \
-    (tables of pointers): static data and code of copies are at other addresses";
+const EXPLANATION: &str = "run `trodden repeatable -- COMMAND` to see whether the program is deterministic, and whether its paths depend \
+    on addresses (tables of pointers), since code and static data of copies are at different addresses";
 
-/// How copies ended and what they printed, where that is not as in the first.
+/// Differences of the copies' endings and output from the first copy's.
 pub fn outcomes(copies: &[CopyRun]) -> Vec<String> {
     let mut out = Vec::new();
     let first = &copies[0].outcome;
     for (at, copy) in copies.iter().enumerate().skip(1) {
         let own = &copy.outcome;
         if own.ending != first.ending {
-            out.push(format!("copy {at} ended with {}, copy 0 with {}", ending(own.ending), ending(first.ending)));
+            out.push(format!("copy {at} ended with {}, but copy 0 with {}", ending(own.ending), ending(first.ending)));
         }
         if own.output != first.output {
-            out.push(format!("copy {at} printed something else than copy 0"));
+            out.push(format!("copy {at} and copy 0 printed different output"));
         }
         if own.error_output != first.error_output {
-            out.push(format!("copy {at} printed something else to standard error than copy 0"));
+            out.push(format!("copy {at} and copy 0 printed different output to standard error"));
         }
     }
     out
 }
 
-/// How a program ended, in words.
 fn ending(ending: ProcessEnding) -> String {
     match ending {
         ProcessEnding::Exit(code) => format!("status {code}"),
@@ -39,7 +37,7 @@ fn ending(ending: ProcessEnding) -> String {
     }
 }
 
-/// The exit status that stands for a copy's end.
+/// The exit status that represents a copy's ending, as in a shell.
 pub fn status(outcome: &CopyOutcome) -> u8 {
     match outcome.ending {
         ProcessEnding::Exit(code) => code as u8,
@@ -47,7 +45,7 @@ pub fn status(outcome: &CopyOutcome) -> u8 {
     }
 }
 
-/// Adds to an error what the first copy may say about it.
+/// Adds the ending and the last output of the first copy to an error.
 pub fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
     const LINES: usize = 3;
     if !matches!(error, CopiesError::Nothing) {
@@ -61,31 +59,31 @@ pub fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Erro
     anyhow::anyhow!("{error} (copy 0 ended with {} and printed {said})", ending(first.outcome.ending))
 }
 
-/// Says where counts do not fit together because a signal ended all copies.
+/// Reports inconsistent counts if a signal ended all copies.
 pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
-    const SHOWN: usize = 5;
+    const MAX_SHOWN: usize = 5;
     if merged.profile.run.interrupted > 0 {
         log::warn!(
-            "{} ended all copies, which came to each at another place: counts of different functions do not fit together, and the \
-                profile says so",
+            "{} ended all copies, each at a different place: counts of different functions are inconsistent, and the profile is marked \
+                accordingly",
             ending(end)
         );
     } else if matches!(end, ProcessEnding::Signal(_)) {
-        log::info!("{} ended the program: a path that was under way then may be counted, and is not said to be unfinished", ending(end));
+        log::info!("{} ended the program: the path in progress may be counted as if it were finished", ending(end));
     }
-    merged.interrupted.iter().take(SHOWN).for_each(|at| log::info!("{} ended the program within a path: {at}", ending(end)));
-    if merged.interrupted.len() > SHOWN {
-        log::info!("and at {} more places", merged.interrupted.len() - SHOWN);
+    merged.interrupted.iter().take(MAX_SHOWN).for_each(|at| log::info!("{} ended the program in the middle of a path: {at}", ending(end)));
+    if merged.interrupted.len() > MAX_SHOWN {
+        log::info!("and in {}", plural((merged.interrupted.len() - MAX_SHOWN) as u128, "more place", "more places"));
     }
 }
 
-/// Says that the copies were not the same execution, and where they differ.
+/// Warns that the copies did not execute the same, and reports their differences.
 pub fn report_differences(differences: &[String]) {
-    const SHOWN: usize = 10;
-    log::warn!("the copies were not the same execution, so the profile is not exact:");
-    differences.iter().take(SHOWN).for_each(|text| log::warn!("{text}"));
-    if differences.len() > SHOWN {
-        log::warn!("and {}", plural((differences.len() - SHOWN) as u128, "more difference", "more differences"));
+    const MAX_SHOWN: usize = 10;
+    log::warn!("the copies did not execute the same paths, so the profile is not exact:");
+    differences.iter().take(MAX_SHOWN).for_each(|text| log::warn!("{text}"));
+    if differences.len() > MAX_SHOWN {
+        log::warn!("and {}", plural((differences.len() - MAX_SHOWN) as u128, "more difference", "more differences"));
     }
-    log::warn!("{}", WHY);
+    log::warn!("{}", EXPLANATION);
 }

@@ -1,17 +1,10 @@
-//! Copies that count a part of the interprocedural segments each.
+//! Copies that each count a part of the interprocedural segments.
 //!
-//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions, and names paths across them as future work. A segment is a
-//! context and a path behind it: one of parallel edges into the function's graph, and a path through that. Here functions are divided by
-//! the second: a copy has some of a function's paths, behind every context. Dividing contexts would save no probe, as a path's labels and
-//! its count are executed in whatever context it is. The paths of a copy have precise selective labels, which those of no other path
-//! equal, and so have the callers' paths up to the calls by which the copy's segments are reached. Code that leads to none is left alone.
-//!
-//! 1. The paths that segments end with are procedures, with the executions that the set knows of ([`procedures`]);
-//! 2. these are divided as other paths are ([`trodden_partition`]);
-//! 3. each copy is built for its part of the set ([`SegmentSet::part`]);
-//! 4. the profile has the image of each copy with what it counted. No segment is counted twice, so the counts of all are exact together.
-//!
-//! How often a divided function ran in contexts that are not interesting is not known: no copy sees all of that.
+//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions. A segment is a context and a path after it. Functions are
+//! divided by the path: a copy counts some of a function's paths in every context. Dividing contexts would save no probes, since a path's
+//! labels and its count are executed in any context. The paths of a copy, and the callers' paths up to the calls that lead to them, get
+//! unique selective labels; other code is not instrumented. The paths that end segments form [`procedures`], which are divided like other
+//! paths; each copy counts its part of the set ([`SegmentSet::part`]). Executions in uninteresting contexts are not counted completely.
 
 use super::before::CopyInput;
 use super::shared::{self, Partition, checked};
@@ -28,37 +21,32 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{ExperimentScheme, SettingsFile};
 use trodden_unit::{SegmentSet, Settings};
 
-/// Pairs of contexts and paths of a function up to which all are divided, if every pair is to be counted.
-const MOST_SPELLED: u64 = 1 << 20;
+/// Maximum number of pairs of contexts and paths of a function for which a set of all pairs is spelled out, so that they can be divided.
+const MAX_SPELLED_OUT: u64 = 1 << 20;
 
-/// Unit and name of a function.
 type Key = (String, String);
-/// Executions of segments, by unit, function and path.
+/// Executions of segments, each given by unit, function and path number of its parts.
 type NamedCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
-/// Records a run by copies that share the counting of segments.
-///
-/// # Errors
-/// The copies cannot be made or run.
+/// Records a run with copies that share the counting of segments.
 pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    shared::run(job, context, input, |_| SegmentPartition::new(set.spelled_out(MOST_SPELLED), job))
+    shared::run(job, context, input, |_| SegmentPartition::new(set.spelled_out(MAX_SPELLED_OUT), job))
 }
 
-/// Which copy counts the segments that end with which path.
+/// Which copy counts the segments that end in which path.
 struct SegmentPartition {
     set: SegmentSet,
-    /// The copy of each path, by function.
+    /// For each function, the copy of each path.
     owners: Vec<BTreeMap<u64, usize>>,
-    /// The copies that have something to count.
+    /// Copies that count something.
     copies: Vec<usize>,
-    /// Functions that all copies count.
+    /// Functions that all copies count, as a check.
     checked: BTreeSet<u32>,
 }
 
-/// A function as it is divided.
 struct DividedFunction {
     number: u32,
-    /// Its paths in the procedure's graph, with their executions.
+    /// Its paths as edges of the procedure's graph, with their executions.
     paths: Vec<(u64, Vec<DagEdgeId>, u64)>,
     procedure: Procedure,
 }
@@ -76,7 +64,7 @@ impl SegmentPartition {
         let checked = checked(&functions.iter().map(|f| (f.executions(), f.number)).collect::<Vec<_>>());
         let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) =
             functions.into_iter().partition(|f| checked.contains(&f.number));
-        ensure!(options.max_probes.is_none(), "--max-probes is for copies that share paths: leave it or --divide out");
+        ensure!(options.max_probes.is_none(), "--max-probes works only for copies that share paths: leave it or --divide out");
         let choices = PartitionOptions { profitable: options.profitable, ..PartitionOptions::new(options.copies, options.hits) };
         let all: Vec<Procedure> = divided.iter().map(|f| f.procedure.clone()).collect();
         let plan = trodden_partition::plan(&all, options.strategy, &choices);
@@ -90,7 +78,7 @@ impl SegmentPartition {
                 owners[function.number as usize].insert(*path, copy);
             }
         }
-        // A copy that counts nothing is of no use.
+        // Copies that would count nothing are dropped.
         let mut copies: Vec<usize> =
             (0..options.copies).filter(|copy| owners.iter().any(|of| of.values().any(|own| own == copy))).collect();
         if copies.is_empty() {
@@ -105,7 +93,7 @@ impl SegmentPartition {
         let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.executions()));
         let divided = self.divided().count() as u128;
         log::info!(
-            "{} of segments of {} shared by {} copies, of which one counts {most} at most; {} divided",
+            "{} of segments of {} divided among {} copies; the largest share is {most}; {} divided",
             plural(all.into(), "execution", "executions"),
             plural(functions.count() as u128, "function", "functions"),
             self.copies.len(),
@@ -113,7 +101,7 @@ impl SegmentPartition {
         );
     }
 
-    /// Functions whose paths several copies count.
+    /// Functions whose paths are divided among several copies.
     fn divided(&self) -> impl Iterator<Item = u32> + '_ {
         let is_divided = |of: &BTreeMap<u64, usize>| of.values().collect::<BTreeSet<_>>().len() > 1;
         (0..).zip(&self.owners).filter(move |(_, of)| is_divided(of)).map(|(number, _)| number)
@@ -125,13 +113,13 @@ impl SegmentPartition {
     }
 }
 
-/// The copy that counts a path of a procedure: the first of those that do.
+/// The first copy that counts a path of a procedure.
 fn owner(plan: &PartitionPlan, procedure: usize, path: &[DagEdgeId]) -> usize {
     let counts = |copy: &trodden_partition::CopyPlan| copy.parts[procedure].as_ref().is_some_and(|part| part.profiles(path));
     plan.copies.iter().position(counts).expect("every path lies in the part of a copy")
 }
 
-/// The functions in which segments end, each as the procedure of the paths that they end with.
+/// The functions in which segments end, as procedures with the paths that end segments.
 fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     let sites = call_sites(set)?;
     let mut units: BTreeMap<&str, usize> = BTreeMap::new();
@@ -140,8 +128,8 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
         let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are damaged", function.name))?;
         let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
-        let (own, place) = spanned(&dag, &paths);
-        // Where no execution is known, each path counts as one.
+        let (own, place) = subgraph(&dag, &paths);
+        // Without known executions, each path counts as one.
         let executions = |path: u64| match function.executions.is_empty() {
             true => 1,
             false => function.executions.get(&path).copied().unwrap_or(0),
@@ -158,8 +146,8 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     Ok(out)
 }
 
-/// The graph of the edges on paths, and the place of each there.
-fn spanned(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
+/// The subgraph of the edges on the given paths, and the mapping of edges to it.
+fn subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
     let used: BTreeSet<DagEdgeId> = paths.iter().flat_map(|(_, edges)| edges.iter().copied()).collect();
     let edges: Vec<DagEdge> = used.iter().map(|edge| dag.edge(*edge)).collect();
     let own = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).expect("whole paths of an acyclic graph are one");
@@ -178,10 +166,10 @@ fn procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<
     Procedure { dag, frequencies, paths: executed, call_sites, unit }
 }
 
-/// For each function by number the callers from which segments come to it, with the edges by which their paths arrive at the call.
+/// For each function by number, the callers of segments and the edges by which their paths arrive at the calls.
 type CallSites = BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>>;
 
-/// The places from which segments come to each function.
+/// Finds the call sites by which segments enter each function.
 fn call_sites(set: &SegmentSet) -> Result<CallSites> {
     let mut sites = CallSites::new();
     for (caller, function) in (0..).zip(set.functions()) {
@@ -220,7 +208,7 @@ impl Partition for SegmentPartition {
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let divided = self.names(self.divided());
         let (images, differences) = merge(profiles, &self.names(self.checked.iter().copied()), &divided);
-        ensure!(images.iter().any(are_counted), "no copy counted a segment: what ran has none of the functions of the set");
+        ensure!(images.iter().any(are_counted), "no copy counted a segment: no function of the set was executed");
         Ok((images, differences))
     }
 
@@ -229,8 +217,8 @@ impl Partition for SegmentPartition {
     }
 }
 
-/// The images of all copies, each with what only it counts; what all count is left to the first, and other contexts of divided functions
-/// are left out. Says where that differs which all count.
+/// Combines the images of all copies. Functions that all copies count are taken from the first one, with differences reported, and other
+/// contexts of divided functions are dropped, since no copy sees all of their executions.
 fn merge(profiles: Vec<Profile>, checked: &BTreeSet<Key>, divided: &BTreeSet<Key>) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
     let mut first = NamedCounts::new();
@@ -263,13 +251,13 @@ fn merge(profiles: Vec<Profile>, checked: &BTreeSet<Key>, divided: &BTreeSet<Key
         } else if own != first {
             let at = own.iter().chain(&first).map(|(key, _)| key).find(|key| own.get(*key) != first.get(*key));
             let name = at.and_then(|segment| segment.last()).map_or("", |(_, name, _)| name);
-            differences.push(format!("copy {copy} counted the segments that end in `{name}` otherwise than copy 0"));
+            differences.push(format!("copy {copy} and copy 0 have different counts of the segments that end in `{name}`"));
         }
     }
     (images, differences)
 }
 
-/// Executions of the segments that end in some functions, by name: copies number contexts and paths differently.
+/// Executions of the segments that end in the given functions, by name, since copies number contexts and paths differently.
 fn counts_of(image: &ImageProfile, functions: &BTreeSet<Key>) -> NamedCounts {
     let name = |at: &FunctionPath| (unit(image, at.function).source.clone(), map(image, at.function).name.clone(), at.path);
     let ends_there =

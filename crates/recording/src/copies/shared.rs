@@ -1,10 +1,10 @@
-//! Copies that share the counting of something else than paths: segments, or sequences of paths.
+//! Copies that divide counting by whole functions: segments, or path sequences.
 //!
-//! Whole functions go to copies by their weights, the heaviest first, each to the copy that has least (Graham's LPT). Those of little
-//! weight are counted by all copies: if their counts differ, the copies were not the same execution.
+//! Functions are assigned in order of decreasing weight, each to the copy with the least weight (Graham's LPT). The lightest functions are
+//! counted by all copies: if their counts differ, the copies did not execute the same.
 
-use super::before::{self, CopyInput, Failed, WorkFolder};
-use super::launching::{Runner, program, run_to_ends, spec};
+use super::before::{self, CopiesFailed, CopyInput, WorkFolder};
+use super::launching::{Runner, program, run_all, spec};
 use super::outcomes::outcomes;
 use super::spec::CopyOutcome;
 use super::{CopiesRecorded, CopyContext, CopyJob, heap, run_of};
@@ -20,44 +20,38 @@ use trodden_launch::LaunchStop;
 use trodden_profile::{Collected, ImageProfile, Profile};
 use trodden_unit::Settings;
 
-/// Of all weight that of functions that all copies count, in percent.
+/// Maximum weight of the functions that all copies count, in percent of the total.
 const CHECKED_PERCENT: u64 = 2;
 
-/// How the counting of something is shared.
+/// A partition of counting by functions.
 pub trait Partition {
     /// Whether copies write streams.
     const STREAMS: bool;
 
-    /// What each copy is asked to count.
-    ///
-    /// # Errors
-    /// It cannot be stored.
+    /// The settings of each copy.
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>>;
 
-    /// The images of all copies, in which nothing is counted twice; and where copies counted the same otherwise.
+    /// Combines the images of all copies so that nothing is counted twice. Also returns the differences between copies.
     ///
     /// # Errors
     /// Nothing was counted.
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)>;
 
-    /// Keeps what else than counts there is, of a run of that number.
-    ///
-    /// # Errors
-    /// There is no place for it.
+    /// Keeps other results than counts. `run` is the number of the stored run.
     fn keep(&self, job: &CopyJob, run: Option<u64>, work: &Path, context: CopyContext) -> Result<()>;
 }
 
-/// Functions, by number, as they are divided.
+/// An assignment of functions, by number, to copies.
 pub struct Divided {
-    /// For each copy the functions that it counts.
+    /// The functions that each copy counts.
     pub copies: Vec<BTreeSet<u32>>,
-    /// The weight of the copy that has most.
+    /// The greatest weight of a copy, without the functions that all copies count.
     pub most: u64,
-    /// That of all functions.
+    /// The weight of all functions.
     pub all: u64,
 }
 
-/// The functions, given by weight and number, that all copies count: those of least weight.
+/// The lightest of the functions, given by weight and number, which all copies count as a check.
 pub fn checked(functions: &[(u64, u32)]) -> BTreeSet<u32> {
     let mut lightest = functions.to_vec();
     lightest.sort_by_key(|(weight, number)| (*weight, Reverse(*number)));
@@ -70,10 +64,10 @@ pub fn checked(functions: &[(u64, u32)]) -> BTreeSet<u32> {
     lightest.iter().take_while(is_checked).map(|f| f.1).collect()
 }
 
-/// Divides functions, given by weight and number.
+/// Assigns functions, given by weight and number, to copies.
 pub fn divide(mut functions: Vec<(u64, u32)>, copies: usize) -> Divided {
     functions.sort_by_key(|(weight, number)| (Reverse(*weight), *number));
-    // A copy that counts nothing is of no use.
+    // Copies that would count nothing are dropped.
     let copies = copies.min(functions.len().max(1));
     let all: u64 = functions.iter().map(|f| f.0).sum();
     let checked = checked(&functions);
@@ -87,10 +81,7 @@ pub fn divide(mut functions: Vec<(u64, u32)>, copies: usize) -> Divided {
     Divided { copies: loads.into_iter().map(|l| l.1).collect(), most, all }
 }
 
-/// Records a run by copies.
-///
-/// # Errors
-/// The copies cannot be made or run.
+/// Records a run with copies that share whole functions.
 pub fn run<S: Partition>(
     job: &CopyJob,
     context: CopyContext,
@@ -113,7 +104,7 @@ pub fn run<S: Partition>(
         heap::align(&programs, &program)?;
         spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
         let _job = spec.write(work.path())?;
-        count(job, &program, (&runner, work.path()), (&share, programs.len())).context(Failed)
+        count(job, &program, (&runner, work.path()), (&share, programs.len())).context(CopiesFailed)
     });
     let (profile, differences, outcome) = counted.map_err(|error| work.end_with(error, &stop))?;
     drop(stop);
@@ -122,31 +113,31 @@ pub fn run<S: Partition>(
     Ok(CopiesRecorded::new(job, work, outcome, differences, None, context))
 }
 
-/// Makes the copies. Their names have one length, since the kernel puts them on the stack.
+/// Builds the copies. Their names have equal lengths, since the kernel puts them on the stack.
 fn make(settings: &[Settings], program: &Path, work: &Path, context: CopyContext) -> Result<Vec<PathBuf>> {
     let make = |(at, settings): (usize, &Settings)| {
         let output = work.join(format!("copy-{at:04}"));
         let made =
             variant::make(context.driver, program, &output, &experiment::resolve(context.driver, settings.clone())?, &Defaults::default())?;
-        ensure!(made.is_some(), "{} has no instrumented unit: build it with trodden", program.display());
+        ensure!(made.is_some(), "{} has no instrumented units: build it with trodden", program.display());
         Ok(output)
     };
     settings.iter().enumerate().map(make).collect()
 }
 
-/// Runs the copies; gives their counts as one profile, where they differ, and how the first ended.
+/// Runs the copies. Returns their merged profile, their differences, and the outcome of the first one.
 fn count<S: Partition>(
     job: &CopyJob,
     program: &Path,
     (runner, work): (&Runner, &Path),
     (share, copies): (&S, usize),
 ) -> Result<(Profile, Vec<String>, CopyOutcome)> {
-    let (copies, _) = run_to_ends(copies, work, runner)?;
+    let (copies, _) = run_all(copies, work, runner)?;
     let mut differences = outcomes(&copies);
     let run = run_of(job, &copies, runner.context);
     let profiles = copies.iter().map(|copy| copy.profile.clone()).collect();
     let (mut images, different) = share.merge(profiles, work)?;
-    // The copies' own files are gone with their folder.
+    // The files of the copies will be removed with their folder.
     for image in images.iter_mut().filter(|image| Path::new(&image.path).starts_with(work)) {
         image.path = program.display().to_string();
     }

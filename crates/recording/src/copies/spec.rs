@@ -1,7 +1,7 @@
-//! What copies have in common, and what each leaves behind: files in the job's folder.
+//! The files of a copy job: what copies have in common, and their results.
 //!
-//! `job.json` says what to run, and is removed at the end; `result-N` is what copy N counted, how it ended and hashes of what it printed,
-//! the same however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
+//! `job.json` describes the job and is removed at the end. `result-N` has the counts of copy N, its ending and hashes of its output, and
+//! is the same for every attempt; `times-N.json` has its times; `out-N` and `err-N` its output.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -12,96 +12,93 @@ use trodden_launch::temporary::folder_in;
 use trodden_profile::whole_file::{self, Access};
 use trodden_profile::{ProcessEnding, Profile};
 
-/// Version of the files.
+/// Version of the file formats.
 pub const SCHEMA_VERSION: u32 = 4;
 
-/// A job of copies.
+/// Description of a copy job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Spec {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The command as the user gave it.
+    /// The command as the user wrote it.
     pub command: Vec<SystemText>,
-    /// The folder in which it runs.
+    /// The working folder.
     pub directory: SystemText,
-    /// All variables of its environment.
+    /// The complete environment.
     pub environment: Vec<(SystemText, SystemText)>,
-    /// Where its standard input is.
+    /// The file with the standard input.
     pub input: Option<SystemText>,
-    /// The working folder as it was, if each copy runs in a copy of it.
+    /// The pristine clone of the working folder, if copies run in private folders.
     pub pristine: Option<SystemText>,
-    /// What it prints is no part of what must be the same.
+    /// Whether output is not compared.
     pub ignore_output: bool,
-    /// They are of the sample tier, and counted in bursts.
+    /// Whether the programs count in bursts.
     pub sampled: bool,
-    /// They write streams.
+    /// Whether the programs write streams.
     pub streamed: bool,
-    /// The run whose memory is at random addresses, to see whether paths go by them.
+    /// The number of the copy to run with randomised addresses, to see whether paths depend on them.
     pub random_addresses: Option<usize>,
-    /// The programs that run, in the order of their numbers.
+    /// The programs by copy number.
     pub programs: Vec<SystemText>,
 }
 
-/// What a copy did.
+/// The outcome of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyOutcome {
     /// How it ended.
     pub ending: ProcessEnding,
-    /// Hash of what it printed; empty where that does not matter.
+    /// Hash of its standard output; empty if output is ignored.
     pub output: String,
-    /// Hash of what it printed to standard error.
+    /// Hash of its standard error; empty if output is ignored.
     pub error_output: String,
 }
 
-/// How names of files begin that are being written.
-const BEGUN: &str = ".trodden-";
+/// Prefix of the names of files being written.
+const TEMPORARY_PREFIX: &str = ".trodden-";
 
-/// Writes a file, whole or not at all.
-///
-/// # Errors
-/// It cannot be written.
+/// Writes a file atomically.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    whole_file::write(path, BEGUN, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", path.display()))
+    whole_file::write(path, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A file of a job.
+/// The path of a copy's file in the job folder.
 pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
     folder.join(format!("{name}-{copy}"))
 }
 
 impl Spec {
-    /// Writes it to a folder, where it stays until the file that is returned is dropped.
+    /// Writes the description to a folder. The file is removed when the result is dropped.
     pub fn write(&self, folder: &Path) -> Result<JobFile> {
         let path = folder.join("job.json");
         let bytes = serde_json::to_vec_pretty(self)?;
-        let written = whole_file::write_for(&path, BEGUN, Access::PRIVATE, |out| out.write_all(&bytes));
+        let written = whole_file::write_for(&path, TEMPORARY_PREFIX, Access::PRIVATE, |out| out.write_all(&bytes));
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(JobFile(path))
     }
 
-    /// Reads it from there.
+    /// Reads the description from a folder.
     pub fn read(folder: &Path) -> Result<Spec> {
         let path = folder.join("job.json");
-        let bytes = fs::read(&path).with_context(|| format!("{} is no folder of copies", folder.display()))?;
+        let bytes = fs::read(&path).with_context(|| format!("{} is not a folder of copies", folder.display()))?;
         let spec: Spec = serde_json::from_slice(&bytes).with_context(|| format!("{} is damaged", path.display()))?;
-        ensure!(spec.schema_version == SCHEMA_VERSION, "{} is of another version of trodden: use that one", path.display());
+        ensure!(spec.schema_version == SCHEMA_VERSION, "{} was written by another version of trodden: use that one", path.display());
         Ok(spec)
     }
 }
 
-/// The file of a job, as long as its copies run: it has their environment, which may hold secrets.
+/// The description of a job while copies run. It contains the environment, which may hold secrets.
 #[derive(Debug)]
 #[must_use]
 pub struct JobFile(PathBuf);
 
 impl Drop for JobFile {
     fn drop(&mut self) {
-        // Where it cannot be removed, its owner alone can read it.
+        // If it cannot be removed, only its owner can read it.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Writes a result: the outcome as one line, then the profile.
+/// Writes a result file: a line with the outcome, followed by the profile.
 pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile, temporary: &Path) -> Result<()> {
     let folder = folder_in(temporary, "trodden-result-")?;
     let stored = folder.path().join("profile");
@@ -112,7 +109,7 @@ pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile, tempo
     write_whole(path, &bytes)
 }
 
-/// Reads a result.
+/// Reads a result file.
 pub fn read_result(path: &Path, temporary: &Path) -> Result<(CopyOutcome, Profile)> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is damaged", path.display()))?;

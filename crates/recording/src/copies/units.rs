@@ -6,10 +6,10 @@ use std::path::Path;
 use trodden_unit::UnitCache;
 use trodden_unit::{Frame, Image, UnitMap};
 
-/// The units of a program with their maps, in link order.
+/// Reads the units of a program with their maps, in link order.
 ///
 /// # Errors
-/// It cannot be read, is not instrumented, or a map is missing or damaged.
+/// The program cannot be read or is not instrumented, or a map is missing or damaged.
 pub fn units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
@@ -17,7 +17,7 @@ pub fn units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Frame, Un
     for placed in &image.units {
         let Some(frame) = image.frame(placed.unit, store).with_context(|| program.display().to_string())? else {
             bail!(
-                "{}: the map of a unit is neither in it nor in the unit cache: rebuild the program, or set TRODDEN_CACHE",
+                "{}: the map of a unit is neither in the file nor in the unit cache: rebuild the program, or set TRODDEN_CACHE",
                 program.display()
             )
         };

@@ -1,9 +1,7 @@
-//! By what the counting is divided: a profile that the user names, else the newest runs of the same build in the run
-//! store, else a first run that is cheap because it is sampled.
-//!
-//! Whatever the weights are, the copies' profile is exact; only how evenly the work is divided depends on them.
+//! Frequencies to base a partition on: a profile that the user names, the latest runs of the build in the run store, or a first run, which
+//! is sampled to be cheap. The copies' profile is exact in any case; only the balance of the work depends on the frequencies.
 
-use super::before::Failed;
+use super::before::CopiesFailed;
 use super::launching::{Runner, launch, results};
 use super::make::{CopiedProgram, Weights};
 use super::objects::Objects;
@@ -23,19 +21,18 @@ use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_stored::named;
 use trodden_unit::Identity;
 
-/// The folder of the first run, in the job's.
-const FIRST: &str = "first";
-/// That of the same run, counted in full.
-const FIRST_WHOLE: &str = "first-whole";
-/// So many runs divide the counting at most.
-const MOST_RUNS: usize = 4;
-/// A run that takes longer is not repeated for want of samples.
-const SHORT: Duration = Duration::from_secs(1);
+const FIRST_RUN_FOLDER: &str = "first";
+/// Name of the folder of a first run with full counting.
+const FULL_RUN_FOLDER: &str = "first-whole";
+/// Maximum number of stored runs to use.
+const MAX_RUNS: usize = 4;
+/// Maximum duration of a first run that is repeated because no sample was taken.
+const MAX_REPEATED_RUN: Duration = Duration::from_secs(1);
 
-/// Finds weights or runs the program for them; `None` if there are none, and frequencies have to be estimated.
+/// Finds frequencies, or runs the program to measure them. `None` if they have to be estimated.
 ///
 /// # Errors
-/// The profile that the user names cannot be read, or the first run fails.
+/// The profile that the user named cannot be read, or the first run failed.
 pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     let options = &job.options;
     if let Some(wanted) = &options.weights {
@@ -44,32 +41,28 @@ pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, 
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
     }
-    if let Some(profile) = recent(program.divided.identity, &job.what.command, runner.context)? {
+    if let Some(profile) = recent_profile(program.divided.identity, &job.what.command, runner.context)? {
         return Ok(Some(Weights { profile, same_input: false }));
     }
     if options.no_first_run || program.is_residual() {
         log::info!(
-            "no run of this build is in the run store, so the counting is divided by estimated frequencies: record one for a better \
-                partition",
+            "the partition uses estimated frequencies, since no run of this build is in the run store: record one for a better partition",
         );
         return Ok(None);
     }
     first_run(program, spec, folder, runner)
 }
 
-/// The newest runs of a build in the run store, added up: a single one may be unlike all others. Each weighs as much as
-/// another, however long it took.
-///
-/// # Errors
-/// The run store cannot be read.
-pub fn recent(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
+/// Merges the latest runs of a build in the run store, since a single one may be untypical. All have the same weight, whatever their
+/// length.
+pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
     let Ok(store) = RunStore::find(&context.around.directory) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
     runs.reverse();
     let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let is_same = |run: &RunEntry| run.run.command.iter().eq(&command);
-    // Two runs of the same command are better than one of it and others.
+    // Two runs of the same command are better than one of it and others of different commands.
     if runs.iter().filter(|run| is_same(run)).count() > 1 {
         runs.retain(is_same);
     } else {
@@ -83,24 +76,23 @@ pub fn recent(identity: Identity, command: &[OsString], context: CopyContext) ->
                 profiles.push(profile);
             }
             Ok(_) => {}
-            Err(error) => log::warn!("run {} cannot be used to divide the counting: {error}", run.number),
+            Err(error) => log::warn!("cannot use run {} for the partition: {error}", run.number),
         }
-        if used.len() == MOST_RUNS {
+        if used.len() == MAX_RUNS {
             break;
         }
     }
     match used.as_slice() {
         [] => return Ok(None),
-        [one] => log::info!("the counting is divided by run {}, the newest of this build ({})", one.number, name(one)),
+        [one] => log::info!("the partition is based on run {}, the latest of this build ({})", one.number, name(one)),
         several => {
             let named: Vec<String> = several.iter().map(|run| format!("{} ({})", run.number, name(run))).collect();
-            log::info!("the counting is divided by {} runs of this build, each of the same weight: {}", several.len(), named.join(", "));
+            log::info!("the partition is based on {} runs of this build, with equal weights: {}", several.len(), named.join(", "));
         }
     }
-    Ok(alike(profiles, identity))
+    Ok(merge_with_equal_weights(profiles, identity))
 }
 
-/// What a run is called.
 fn name(run: &RunEntry) -> String {
     match (&run.run.test, &run.run.suite) {
         (Some(test), _) => format!("test {test}"),
@@ -110,8 +102,8 @@ fn name(run: &RunEntry) -> String {
     }
 }
 
-/// Adds profiles of a build up after their counts were made as large as those of the largest.
-fn alike(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
+/// Merges profiles of a build after scaling their counts to the total of the largest one.
+fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
     let most = profiles.iter().map(|profile| executions(profile, identity)).max()?;
     let mut sum = Merger::new(Builds::Separate);
     for (at, profile) in profiles.iter_mut().enumerate() {
@@ -119,7 +111,7 @@ fn alike(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
         profile.images.retain(|image| image.identity == identity);
         let counts = profile.images.iter_mut().flat_map(|image| &mut image.units).flat_map(|unit| &mut unit.counts.executions);
         counts.for_each(|(_, count)| *count = u64::try_from(u128::from(*count) * most / own).unwrap_or(u64::MAX));
-        // They are of one build, so nothing is refused.
+        // All profiles are of one build, so none is rejected.
         let _ = sum.add(&at.to_string(), profile.clone());
     }
     sum.finish()
@@ -131,45 +123,44 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
     units.flat_map(|unit| &unit.counts.executions).map(|(_, count)| u128::from(*count)).sum()
 }
 
-/// Runs a sampled variant of the program as copies are run; one that ends before a sample is taken runs once more and
-/// is counted in full, which takes no time either. A program of few innermost loops may run long, and never come to
-/// where a sample begins: then there are no weights.
+/// Runs a sampled variant of the program once, in the way copies run. If a short run ends before a sample is taken, it is repeated with
+/// full counting. A long run without samples stays in innermost loops, where no sample begins; then the result is `None`.
 fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     log::info!(
-        "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by \
-            (--weights PROFILE says by what instead)",
+        "no run of this build is in the run store: running the program once, sampled, to base the partition on (--weights PROFILE \
+            avoids that)",
     );
-    let own = folder.join(FIRST);
-    fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
+    let own = folder.join(FIRST_RUN_FOLDER);
+    fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
     let sampled = make_sampled(program, &own, runner)?;
     let (profile, took) = run_first(&sampled, true, spec, &own, runner)?;
     if profile.images.iter().any(|image| image.units.iter().any(|unit| !unit.counts.executions.is_empty())) {
         return Ok(Some(Weights { profile, same_input: true }));
     }
-    if took > SHORT {
+    if took > MAX_REPEATED_RUN {
         log::info!(
-            "no sample was taken in {:.1} s, as the program hardly leaves its innermost loops: the counting is divided by estimated \
-                frequencies; --weights takes a profile",
+            "no sample was taken in {:.1} s, since the program rarely leaves its innermost loops: the partition uses estimated \
+                frequencies. Pass a profile with --weights to improve it",
             took.as_secs_f64()
         );
         return Ok(None);
     }
-    log::info!("the program ended before a sample was taken: it runs once more, counted in full");
-    let own = folder.join(FIRST_WHOLE);
-    fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
+    log::info!("the program ended before a sample was taken: running it once more with full counting");
+    let own = folder.join(FULL_RUN_FOLDER);
+    fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
     let (profile, _) = run_first(Path::new(&program.divided.path), false, spec, &own, runner)?;
     Ok(Some(Weights { profile, same_input: true }))
 }
 
-/// The profile of a run, and how long it took.
+/// Performs a first run. Returns its profile and duration.
 fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Runner) -> Result<(Profile, Duration)> {
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![SystemText::from(file.as_os_str())], sampled);
     let _job = spec.write(folder)?;
     match launch(folder, &[0], runner) {
-        // A second result, of a node that was not lost after all, cannot be the same: samples are taken by time.
+        // If a node presumed lost delivers a second result, it differs, since samples depend on time.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}
-        other => drop(other.context(Failed).context("the first run, by which the counting is to be divided, fails")?),
+        other => drop(other.context(CopiesFailed).context("the first run, on which the partition would be based, failed")?),
     }
     let run = results(folder, &[0], runner.context)?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
@@ -178,12 +169,12 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
 fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &Runner) -> Result<PathBuf> {
     let inputs = Inputs::from_program(runner.context.driver, Path::new(&program.divided.path))?;
     let (settings, driver) = (program.sampled(), runner.context.driver);
-    let mut objects = Objects::with(&settings, runner.context)?;
-    let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();
+    let mut objects = Objects::new(&settings, runner.context)?;
+    let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request(frame, None))).collect();
     objects.make(runner.stop)?;
     let sampled = folder.join("sampled");
     inputs
         .link_with(driver, made, &sampled, &experiment::file(driver, &experiment::resolve(driver, settings.clone())?)?, None)
-        .context("the program cannot be linked for a first run")?;
+        .context("cannot link the program for a first run")?;
     Ok(sampled)
 }

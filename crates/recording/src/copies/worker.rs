@@ -1,13 +1,11 @@
-//! One copy's run, on whatever machine: everything that might make it differ from the other copies is pinned, then it
-//! is run, and what it counted becomes a result.
-//!
-//! Pinned are the addresses of memory (no randomisation), the environment (the same variables, of the same lengths),
-//! the name by which the program is called, its standard input, and its working folder if that is asked for.
+//! Running one copy, on any machine. Everything that could make it behave differently from other copies is fixed: addresses (no
+//! randomisation), the environment (the same variables with the same lengths), the name by which the program is called, its standard input
+//! and, if requested, its working folder.
 
 use super::folders;
 use super::spec::{CopyOutcome, Spec, file, write_result, write_whole};
-use crate::bursts::{BurstFiles, Bursting};
-use crate::streams::record::{NAMES, draining, fold};
+use crate::bursts::{BurstFiles, BurstThread};
+use crate::streams::record::{STREAM_FILE_NAMES, drain_during, fold};
 use crate::{Bursts, Surroundings, cpu_time, ending, host, one_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
@@ -27,28 +25,28 @@ use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MOST_PATIENCE_MS, STREAM_VARIABLE};
 
-/// When a first run is counted: a tenth of the time.
-const FIRST_RUN: Bursts = Bursts { burst: Duration::from_micros(200), every: Duration::from_millis(2) };
+/// Bursts of a first run, which cover a tenth of the time.
+const FIRST_RUN_BURSTS: Bursts = Bursts { burst: Duration::from_micros(200), every: Duration::from_millis(2) };
 
-/// Runs one copy of a job, and writes its result where the launcher wants it.
+/// Runs one copy of a job, and writes its result to the file `result`.
 ///
 /// # Errors
-/// It cannot be run, or counts are lost. How the program ends is no error, but a part of the result.
+/// The copy cannot be run, or counts are lost. The program's own failure is part of the result instead.
 pub fn work(folder: &Path, copy: usize, result: &Path, around: &Surroundings) -> Result<()> {
     let spec = Spec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
-    let place = Place::new(folder, &spec, copy)?;
+    let place = RunFolders::new(folder, &spec, copy)?;
     let fixed_addresses = fix_addresses(spec.random_addresses != Some(copy));
     let (mut command, out, err) = command(&spec, &program, &place)?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let bursting = spec.sampled.then(|| Bursting::start(BurstFiles::from_folder(place.raw.path()), FIRST_RUN)).transpose()?;
+    let bursting = spec.sampled.then(|| BurstThread::start(BurstFiles::from_folder(place.raw.path()), FIRST_RUN_BURSTS)).transpose()?;
     let (status, drained) = match spec.streamed {
-        true => draining(place.raw.path(), CompressionMethod::Phrases, || command.status()),
+        true => drain_during(place.raw.path(), CompressionMethod::Phrases, || command.status()),
         false => (command.status(), Ok(Drained::default())),
     };
     let wall_ns = clock.elapsed().as_nanos() as u64;
-    bursting.map(Bursting::stop);
+    bursting.map(BurstThread::stop);
     drained?;
     if spec.streamed {
         keep_logs(&place, folder, copy)?;
@@ -73,8 +71,8 @@ pub fn work(folder: &Path, copy: usize, result: &Path, around: &Surroundings) ->
     write_result(result, &outcome, &collected.profile, &around.temporary)
 }
 
-/// Makes raw files of a copy's streams, and keeps them.
-fn keep_logs(place: &Place, folder: &Path, copy: usize) -> Result<()> {
+/// Derives raw files from a copy's streams, and keeps the streams.
+fn keep_logs(place: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
     let logs = with_extension(place.raw.path(), LOG)?;
     for log in &logs {
         ensure!(fold(log)? == 0, "events of copy {copy} are lost");
@@ -83,27 +81,26 @@ fn keep_logs(place: &Place, folder: &Path, copy: usize) -> Result<()> {
     if kept.exists() {
         fs::remove_dir_all(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
     }
-    fs::create_dir(&kept).with_context(|| format!("cannot make {}", kept.display()))?;
+    fs::create_dir(&kept).with_context(|| format!("cannot create the folder {}", kept.display()))?;
     move_logs(&logs, &kept)
 }
 
-/// Folders of one run.
-struct Place {
+struct RunFolders {
     raw: TemporaryFolder,
-    /// Its copy of the working folder, if it has one.
+    /// Its private working folder, if it has one.
     own: Option<TemporaryFolder>,
     directory: PathBuf,
 }
 
-impl Place {
-    fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<Place> {
-        // Names of one length: the environment's size moves the stack.
+impl RunFolders {
+    fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<RunFolders> {
+        // The names have equal lengths, since the size of the environment moves the stack.
         let temporary = |prefix: &str| temporary::folder_of_users(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
-        let Some(pristine) = &spec.pristine else { return Ok(Place { raw, own: None, directory: spec.directory.to_path() }) };
+        let Some(pristine) = &spec.pristine else { return Ok(RunFolders { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;
-        let directory = folders::make_own(own.path(), &spec.directory.to_path(), &pristine.to_path())?;
-        Ok(Place { raw, own: Some(own), directory })
+        let directory = folders::make_private(own.path(), &spec.directory.to_path(), &pristine.to_path())?;
+        Ok(RunFolders { raw, own: Some(own), directory })
     }
 
     /// Keeps what the first copy made in its working folder.
@@ -118,9 +115,9 @@ impl Place {
     }
 }
 
-fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathBuf, PathBuf)> {
+fn command(spec: &Spec, program: &Path, place: &RunFolders) -> Result<(Command, PathBuf, PathBuf)> {
     let (out, err) = (place.raw.path().join("out"), place.raw.path().join("err"));
-    // What programs print is for its owner only, too.
+    // Only the owner may read what programs print.
     let made = |path: &Path| {
         let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
         made.with_context(|| format!("cannot write {}", path.display()))
@@ -133,17 +130,16 @@ fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathB
     let arguments: Vec<_> = spec.command.iter().map(|w| w.to_os()).collect();
     command.arg0(&arguments[0]).args(&arguments[1..]).current_dir(&place.directory);
     command.env_clear().envs(spec.environment.iter().map(|(name, value)| (name.to_os(), value.to_os())));
-    let names = if spec.streamed { NAMES } else { "%m.raw" };
+    let names = if spec.streamed { STREAM_FILE_NAMES } else { "%m.raw" };
     if spec.streamed {
-        // Copies may wait as long as they have to.
+        // Copies may wait for the recorder as long as necessary.
         command.env(STREAM_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MOST_PATIENCE_MS}"));
     }
     command.env(OUTPUT_VARIABLE, pattern(place.raw.path(), names)).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
     Ok((command, out, err))
 }
 
-/// Turns the randomisation of addresses off for those that this process starts, or on; whether they are fixed now. Some
-/// containers forbid it.
+/// Turns address randomisation of child processes off or on. Returns whether addresses are fixed now; some containers forbid it.
 fn fix_addresses(fixed: bool) -> bool {
     let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
     personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed

@@ -1,15 +1,15 @@
-//! Recording what programs built with `--stream` write: whole programs, flight recorders, files that were left.
+//! Recording of whole streams and of flight recorders, and importing of leftover stream files.
 //!
-//! A program writes chunks of events into a file that it maps; this process takes full ones, gives them back, and makes grammars of them.
-//! If it is slower, the file grows up to the bound that `StreamOptions` gives; then the program waits. If it is killed, the program goes
-//! on until the file has that size, and counts what it loses then; `trodden import` makes the log later. If the program is killed, all it
-//! wrote is in the file.
+//! A program writes chunks of events to a file that it maps; this process drains full chunks, returns them, and compresses the events into
+//! grammars. If it falls behind, the file grows up to the bound in `StreamOptions`, and then the program waits. If this process is killed,
+//! the program continues until the file is full and counts the events that it loses; `trodden import` makes the log later. If the program
+//! is killed, everything it wrote is in the file.
 
-use super::recorder::{PAUSE, Recorder, longer, note_lost};
+use super::recorder::{MIN_PAUSE, Recorder, longer_pause, note_lost};
 use crate::runs::reasons;
 use crate::{
-    Destination, RecordedCommand, Surroundings, circumstances, command, deliver, ending, exit_code_with, host, nothing_counted, one_run,
-    pattern, run_folder,
+    Destination, RecordedCommand, Surroundings, command, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern,
+    run_folder, run_metadata,
 };
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -27,42 +27,39 @@ use trodden_text::words::{count, plural, shell_word};
 use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
 
-/// Names of stream files: each process has its own.
-pub const NAMES: &str = "%m.%p.stream";
+/// Name pattern of stream files, of which each process has its own.
+pub const STREAM_FILE_NAMES: &str = "%m.%p.stream";
 
-/// How whole streams are recorded.
+/// Options for recording whole streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// How sequences are compressed while programs run.
+    /// Compression method used while programs run.
     pub method: CompressionMethod,
-    /// MiB of disk of each thread that the recorder may be behind.
+    /// Maximum disk space, in MiB per thread, that the recorder may fall behind.
     pub backlog: u64,
-    /// Milliseconds that a thread waits at most for the recorder.
+    /// Longest time, in milliseconds, that a thread waits for the recorder.
     pub patience: u64,
 }
 
 impl StreamOptions {
-    /// The bounds of streams, as programs read them.
+    /// The bounds in the format of [`STREAM_VARIABLE`].
     pub fn bounds(&self) -> String {
         format!("whole,{},{}", self.backlog, self.patience)
     }
 }
 
-/// Runs a command with flight recorders of the last paths of each thread; gives its exit status.
-///
-/// # Errors
-/// The command cannot be started, or there is no place for its streams.
+/// Runs a command with flight recorders, which keep the last paths of each thread. Returns its exit status.
 pub fn record_last(arguments: &[OsString], last: u64, around: &Surroundings) -> Result<ExitCode> {
     let store = around.run_store()?;
     let folder = place::new_last(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
-    let mut command = command(arguments, &folder, NAMES, around);
+    let mut command = command(arguments, &folder, STREAM_FILE_NAMES, around);
     command.env(STREAM_VARIABLE, last.to_string());
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", arguments[0].display()))?;
     let streams = with_extension(&folder, STREAM)?;
     let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
     if let Some(other) = others.first() {
-        log::warn!("{} is no stream: what wrote it was built without --stream, and only counted", other.display());
+        log::warn!("{} is not a stream: the program that wrote it was built without --stream, and only counted", other.display());
     }
     if streams.is_empty() {
         log::warn!("nothing was recorded: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
@@ -76,24 +73,21 @@ pub fn record_last(arguments: &[OsString], last: u64, around: &Surroundings) -> 
     log::info!("the last paths are in {}; `trodden show` shows{}", folder.display(), if how.is_empty() { " them" } else { how });
     let lost: u64 = streams.iter().filter_map(|file| Some(LiveStream::open(file, false).ok()?.lost_threads().ok()?.threads())).sum();
     if lost > 0 {
-        log::warn!("{} could not be recorded: there was no room", plural(lost.into(), "thread", "threads"));
+        log::warn!("{} could not be recorded for lack of room", plural(lost.into(), "thread", "threads"));
     }
     Ok(exit_code_with(status, lost == 0))
 }
 
-/// Runs a command and keeps whole streams; gives its exit status.
-///
-/// # Errors
-/// The command cannot be started, or there is no place for its streams.
+/// Runs a command and records its whole streams. Returns its exit status.
 pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &Surroundings) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
-    let mut command = command(&what.command, folder.path(), NAMES, around);
-    command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, options.bounds());
+    let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, around);
+    command.env(OUTPUT_VARIABLE, pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, options.bounds());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let (status, drained) = draining(folder.path(), options.method, || wait_forwarding(&mut command));
+    let (status, drained) = drain_during(folder.path(), options.method, || wait_forwarding(&mut command));
     let status = status.with_context(|| format!("cannot run {}", what.command[0].display()))?;
-    let run = circumstances(&what.command, started, ending(status), around);
+    let run = run_metadata(&what.command, started, ending(status), around);
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, suite: what.destination.suite.clone(), ..run };
     let kept = drained.and_then(|drained| keep(what, run, folder.path(), &drained, around));
     let is_whole = match kept {
@@ -101,7 +95,7 @@ pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &Sur
         Err(error) => {
             let kept = folder.keep();
             log::warn!(
-                "no streams of this run: {1}; what was written is in {0} (`trodden import {2}`)",
+                "no streams were recorded of this run: {1}; what was written is kept in {0} (`trodden import {2}`)",
                 kept.display(),
                 reasons(&error),
                 shell_word(&kept.to_string_lossy())
@@ -112,8 +106,8 @@ pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &Sur
     Ok(exit_code_with(status, is_whole))
 }
 
-/// Runs something that has programs write streams into a folder, and takes those meanwhile; gives what there was in all.
-pub fn draining<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<Drained>) {
+/// Calls `run` while a thread drains the streams that programs write to a folder. Returns both results.
+pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<Drained>) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let recorder = scope.spawn(|| drain(Recorder::new(folder, method), &is_over));
@@ -123,22 +117,21 @@ pub fn draining<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() 
     })
 }
 
-/// Takes chunks until the command is over; gives what there was in all.
 fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<Drained> {
-    let mut pause = PAUSE;
+    let mut pause = MIN_PAUSE;
     while !is_over.load(Ordering::Relaxed) {
         if recorder.poll()? == 0 {
             std::thread::sleep(pause);
-            pause = longer(pause);
+            pause = longer_pause(pause);
         } else {
-            pause = PAUSE;
+            pause = MIN_PAUSE;
         }
     }
     let folder = recorder.folder().to_owned();
     recorder.finish(&folder)
 }
 
-/// Makes the profile of logs, and puts both where they are wanted; whether nothing is lacking.
+/// Makes the profile of the logs, and delivers both. Returns whether they are complete.
 fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, around: &Surroundings) -> Result<bool> {
     let logs = with_extension(folder, LOG)?;
     let mut lossy = 0;
@@ -150,15 +143,15 @@ fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, arou
         return Ok(true);
     }
     if logs.is_empty() {
-        log::warn!("no stream was recorded: what ran was built without --stream, and only counted");
+        log::warn!("no streams were recorded: what ran was built without --stream, and only counted");
     }
     let profile = collect_profile(raw_files(folder)?, run, around.units.as_ref());
     let lacking = deliver(&profile, &what.destination, around)?;
     if drained.damaged > 0 {
-        log::warn!("{} are no events: the program overwrote its stream", plural(drained.damaged.into(), "word", "words"));
+        log::warn!("{} of the streams are not events: the program overwrote them", plural(drained.damaged.into(), "word", "words"));
     }
     if logs.is_empty() {
-        log::warn!("there are counts, but no sequence: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
+        log::warn!("there are counts but no sequences: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
         return Ok(lacking.problems == 0 && lossy == 0);
     }
     let place = match (lacking.run, &what.destination.output) {
@@ -167,7 +160,7 @@ fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, arou
     };
     move_logs(&logs, &place)?;
     log::info!(
-        "{} in {} of {} bytes ({}); `trodden info {}` says more",
+        "recorded {} in {} of {} bytes ({}); `trodden info {}` shows details",
         plural(drained.events.into(), "event", "events"),
         plural(logs.len() as u128, "log", "logs"),
         count(drained.bytes.into()),
@@ -177,32 +170,29 @@ fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, arou
     Ok(lacking.problems == 0 && lossy == 0)
 }
 
-/// Writes the raw file of a log; gives the number of threads that lost events.
-///
-/// # Errors
-/// The log is damaged, or the file cannot be written.
+/// Writes the raw file that corresponds to a log. Returns the number of threads that lost events.
 pub fn fold(path: &Path) -> Result<u64> {
     let log = StreamLog::open(path)?;
     let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
     let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
     if lost > 0 {
-        log::warn!("{} of {} are lost, since there was no room for them", plural(lost.into(), "event", "events"), path.display());
+        log::warn!("{} of {} were lost for lack of room", plural(lost.into(), "event", "events"), path.display());
     }
     let of_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.and(LostReason::Other));
     write_raw(&path.with_extension("raw"), log.head(), &counts(&log)?, of_threads)?;
     Ok(lossy)
 }
 
-/// Makes logs and a run of stream files that were left.
+/// Makes logs and a run from leftover stream files.
 ///
 /// # Errors
-/// A file cannot be read, or there is no place for the run.
+/// A file cannot be read, the run cannot be stored, or events are lost.
 pub fn collect(given: &[PathBuf], destination: &Destination, around: &Surroundings) -> Result<()> {
-    let (streams, counted) = streams_in(given)?;
+    let (streams, counted) = find_streams(given)?;
     let folder = run_folder(destination, around)?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
-        // What a recorder that was killed wrote before.
+        // The log that a killed recorder had begun.
         let before = stream.with_extension(LOG);
         let log = folder.path().join(format!("{number:04}.{LOG}"));
         let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
@@ -210,7 +200,7 @@ pub fn collect(given: &[PathBuf], destination: &Destination, around: &Surroundin
         note_lost(&log, drained.lost)?;
         if drained.damaged_bytes > 0 {
             let bytes = plural(drained.damaged_bytes.into(), "byte", "bytes");
-            log::warn!("the log or a journal of {} is damaged: {bytes} cannot be read", stream.display());
+            log::warn!("the log or a journal of {} is damaged: cannot read {bytes}", stream.display());
         }
         lossy += fold(&log)? + drained.lost.threads() + u64::from(drained.damaged_bytes > 0);
     }
@@ -222,12 +212,12 @@ pub fn collect(given: &[PathBuf], destination: &Destination, around: &Surroundin
         (None, output) => streams_beside(&output.clone().unwrap_or_default()),
     };
     move_logs(&with_extension(folder.path(), LOG)?, &place)?;
-    ensure!(lossy == 0, "events of {} are lost", plural(lossy.into(), "thread", "threads"));
+    ensure!(lossy == 0, "events of {} were lost", plural(lossy.into(), "thread", "threads"));
     delivered.check()
 }
 
-/// The stream files among files and in folders; and, in these folders, raw files of programs that only counted.
-fn streams_in(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+/// The stream files among the given files and folders, and the raw files in those folders of programs that only counted.
+fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (mut streams, mut counted) = (Vec::new(), Vec::new());
     for path in given {
         if !path.is_dir() {
@@ -237,10 +227,10 @@ fn streams_in(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         let (raw, found): (Vec<PathBuf>, Vec<PathBuf>) = with_extension(path, STREAM)?.into_iter().partition(|file| is_raw_file(file));
         streams.extend(found);
         counted.extend(raw);
-        // A recorder folds a log into a raw file beside it: its counts are in the log.
+        // Raw files derived from a log are skipped, since the log has their counts.
         let is_folded = |raw: &Path| raw.with_extension(LOG).exists() || raw.with_extension("").with_extension(LOG).exists();
         counted.extend(raw_files(path)?.into_iter().filter(|raw| !is_folded(raw)));
     }
-    ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream) in the folders given");
+    ensure!(!streams.is_empty(), "the given folders have no stream files (whose names end in .stream)");
     Ok((streams, counted))
 }

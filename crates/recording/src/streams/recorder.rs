@@ -1,4 +1,4 @@
-//! Takes full chunks of the stream files of a folder while programs write them, and makes logs of them.
+//! Draining of stream files into logs while programs write them.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -11,46 +11,42 @@ use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG, STREAM, with_extension};
 use trodden_wire::LostThreads;
 
-/// How long it is waited for full chunks, where there were none.
-pub const PAUSE: Duration = Duration::from_micros(500);
-/// Longest wait, when nothing happens.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// How often new stream files are looked for.
-const NEW_FILES: Duration = Duration::from_millis(20);
+/// Pause between polls while chunks arrive.
+pub const MIN_PAUSE: Duration = Duration::from_micros(500);
+/// Longest pause between polls when no chunks arrive.
+const MAX_PAUSE: Duration = Duration::from_millis(20);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The wait after one in which nothing came.
-pub fn longer(pause: Duration) -> Duration {
-    (2 * pause).min(LONGEST_PAUSE)
+/// The next pause after one in which no chunk arrived.
+pub fn longer_pause(pause: Duration) -> Duration {
+    (2 * pause).min(MAX_PAUSE)
 }
 
-/// Drains the stream files of a folder. Files are known by their numbers in the file system: who follows processes moves the files of
-/// those that have ended.
+/// Drains the stream files of a folder. Files are identified by inode number, because files of ended processes are moved by the code that
+/// follows processes.
 pub struct Recorder<'a> {
     folder: &'a Path,
     method: CompressionMethod,
     drains: BTreeMap<u64, (Drain, PathBuf)>,
-    looked: Option<Instant>,
+    last_search: Option<Instant>,
 }
 
 impl<'a> Recorder<'a> {
-    /// Nothing is drained yet.
+    /// Creates a recorder that drains nothing yet.
     pub fn new(folder: &'a Path, method: CompressionMethod) -> Self {
-        Recorder { folder, method, drains: BTreeMap::new(), looked: None }
+        Recorder { folder, method, drains: BTreeMap::new(), last_search: None }
     }
 
-    /// Where programs write.
+    /// The folder that programs write to.
     pub fn folder(&self) -> &'a Path {
         self.folder
     }
 
-    /// Takes chunks that are full now; gives their number.
-    ///
-    /// # Errors
-    /// A file cannot be read or written.
+    /// Drains the chunks that are full now, and returns their number.
     pub fn poll(&mut self) -> Result<usize> {
-        if self.looked.is_none_or(|looked| looked.elapsed() >= NEW_FILES) {
-            self.looked = Some(Instant::now());
-            self.begin_all(self.folder)?;
+        if self.last_search.is_none_or(|last_search| last_search.elapsed() >= SEARCH_INTERVAL) {
+            self.last_search = Some(Instant::now());
+            self.start_new_drains(self.folder)?;
         }
         self.divide_memory();
         let mut taken = 0;
@@ -60,18 +56,16 @@ impl<'a> Recorder<'a> {
         Ok(taken)
     }
 
-    /// Makes logs, in their place, of the files of a folder, whose programs have ended; files of programs that counted become raw files.
-    ///
-    /// # Errors
-    /// A file cannot be read or written.
+    /// Finishes the logs of the stream files in a folder, next to them. Their programs must have ended. Files of programs that only counted
+    /// become raw files.
     pub fn finish(&mut self, folder: &Path) -> Result<Drained> {
-        self.begin_all(folder)?;
+        self.start_new_drains(folder)?;
         let mut all = Drained::default();
         for file in with_extension(folder, STREAM)? {
             let found = number(&file).and_then(|number| self.drains.remove(&number));
             let Some((drain, log)) = found else {
                 if !is_stream_file(&file) {
-                    // Of programs that count.
+                    // Files of programs that only counted.
                     fs::rename(&file, file.with_extension("raw")).with_context(|| format!("cannot rename {}", file.display()))?;
                 }
                 continue;
@@ -92,7 +86,7 @@ impl<'a> Recorder<'a> {
         Ok(all)
     }
 
-    /// Gives the files with open windows equal parts of what all may hold.
+    /// Divides the memory bound equally among files with open windows.
     fn divide_memory(&mut self) {
         let whole = WindowBounds::default();
         let active = self.drains.values().filter(|(d, _)| d.is_active()).count().max(1);
@@ -100,15 +94,14 @@ impl<'a> Recorder<'a> {
         self.drains.values_mut().for_each(|(drain, _)| drain.set_bounds(bounds));
     }
 
-    /// Begins to drain files that are new.
-    fn begin_all(&mut self, folder: &Path) -> Result<()> {
+    fn start_new_drains(&mut self, folder: &Path) -> Result<()> {
         for file in with_extension(folder, STREAM)? {
-            // It may be moved in this moment; one that is not set up yet is looked at again.
+            // The file may just be moved, or not be initialised yet; then it is looked at again.
             let Some(number) = number(&file).filter(|number| !self.drains.contains_key(number)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
                 let log = self.new_log(&file);
                 let Ok(drain) = Drain::begin(&file, &log, self.method) else {
-                    // Moved: it is found where it is then.
+                    // If it was moved, it will be found in its new place.
                     anyhow::ensure!(!file.exists(), "cannot record {} into {}", file.display(), log.display());
                     let _ = fs::remove_file(&log);
                     continue;
@@ -119,17 +112,14 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// A name that no log has: a process's number may be given again while the log of its first bearer is not finished.
+    /// An unused name for a log. A process ID may be reused before the log of its previous user is finished.
     fn new_log(&self, file: &Path) -> PathBuf {
         let names = (0..).map(|n| if n == 0 { file.with_extension(LOG) } else { file.with_extension(format!("{n}.{LOG}")) });
         names.into_iter().find(|log| !log.exists()).unwrap_or_else(|| file.with_extension(LOG))
     }
 }
 
-/// Lets the profile of a log say that threads wrote nothing: by a raw file beside it, since a log has room for those that wrote alone.
-///
-/// # Errors
-/// The log cannot be read, or the file not be written.
+/// Records threads that wrote nothing in a raw file next to the log, which has room only for threads that wrote something.
 pub fn note_lost(log: &Path, lost: LostThreads) -> Result<()> {
     if lost.threads() > 0 {
         write_raw(&log.with_extension("lost.raw"), StreamLog::open(log)?.head(), &[], lost)?;
@@ -137,7 +127,7 @@ pub fn note_lost(log: &Path, lost: LostThreads) -> Result<()> {
     Ok(())
 }
 
-/// The file's number; none if it is not there any more.
+/// The inode number of a file; `None` if the file no longer exists.
 fn number(file: &Path) -> Option<u64> {
     file.metadata().ok().map(|data| data.ino())
 }

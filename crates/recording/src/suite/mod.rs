@@ -1,12 +1,11 @@
-//! Suites: tests from a list of commands, from ctest, from test binaries of Rust; each with counts of its own.
+//! Suites: tests from a list of commands, from ctest, or from Rust test binaries, each recorded as a run.
 //!
-//! A test is whatever one command runs, all its processes together: they count to a folder of the test. ctest is asked
-//! for one test at a time, so that everything it knows of a test (environment, fixtures, time limits, what counts as
-//! passing) holds. Cargo runs test binaries by [`libtest`].
+//! A test is whatever one command runs, with all its processes. ctest is called for one test at a time, so that its knowledge of the test
+//! (environment, fixtures, time limits, pass criteria) applies. Cargo runs test binaries through [`libtest`].
 
 pub mod libtest;
 
-use crate::{RunFolder, Surroundings, TEST_VARIABLE, circumstances, command, ending};
+use crate::{RunFolder, Surroundings, TEST_VARIABLE, command, ending, run_metadata};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -20,34 +19,34 @@ use trodden_launch::process::not_run;
 use trodden_profile::{Run, RunStore, collect, raw_files};
 use trodden_text::words::{plural, shell_word};
 
-/// A test: its name, and the command that runs it.
+/// A test and the command that runs it.
 pub struct TestCommand {
-    /// Its name.
+    /// The name of the test.
     pub name: String,
     /// The program and its arguments.
     pub arguments: Vec<OsString>,
 }
 
-/// Where tests come from.
+/// The source of a suite's tests.
 #[derive(Clone, Debug)]
 pub enum TestSource {
-    /// Commands of the shell, a line each; `name` says in messages whose they are.
+    /// Shell commands, one per line.
     Commands {
         /// The lines.
         text: String,
-        /// The file.
+        /// The file, for messages.
         name: PathBuf,
     },
-    /// ctest, with options that choose tests.
+    /// The tests of a CMake build.
     Ctest {
         /// The build folder.
         folder: PathBuf,
-        /// Options of ctest.
+        /// Options of ctest that select tests.
         options: Vec<OsString>,
     },
 }
 
-/// The tests of a source.
+/// Lists the tests of a source.
 ///
 /// # Errors
 /// There are none, or they cannot be listed.
@@ -58,10 +57,10 @@ pub fn tests(source: &TestSource) -> Result<Vec<TestCommand>> {
     }
 }
 
-/// Commands of the shell, a line each.
+/// Parses shell commands, one per line, and checks that names are unique.
 fn commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
-    let tests = listed(text);
-    ensure!(!tests.is_empty(), "{} has no commands: it should have one on each line", file.display());
+    let tests = parse_commands(text);
+    ensure!(!tests.is_empty(), "{} has no commands: put one on each line", file.display());
     let mut names = BTreeSet::new();
     if let Some(twice) = tests.iter().find(|t| !names.insert(&t.name)) {
         bail!("{} has two tests `{}`: put a name and a tab before each command", file.display(), twice.name);
@@ -69,7 +68,7 @@ fn commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
     Ok(tests)
 }
 
-fn listed(text: &str) -> Vec<TestCommand> {
+fn parse_commands(text: &str) -> Vec<TestCommand> {
     let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
     let test = |line: &str| {
         let (name, command) = line.split_once('\t').unwrap_or((line, line));
@@ -78,9 +77,9 @@ fn listed(text: &str) -> Vec<TestCommand> {
     lines.map(test).collect()
 }
 
-/// The tests of a build folder, by ctest's own account.
+/// The tests of a build folder as listed by ctest.
 fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
-    ensure!(folder.is_dir(), "there is no folder {}: --ctest takes the folder that CMake builds in", folder.display());
+    ensure!(folder.is_dir(), "there is no folder {}: pass the CMake build folder to --ctest", folder.display());
     let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
     let ask = |options: &[OsString]| -> Result<Value> {
         let arguments = base();
@@ -88,9 +87,9 @@ fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
         let output = output.context("cannot run ctest: install CMake (Debian: apt install cmake)")?;
         let failure = || format!("ctest cannot list the tests of {}: {}", folder.display(), String::from_utf8_lossy(&output.stderr).trim());
         ensure!(output.status.success(), failure());
-        serde_json::from_slice(&output.stdout).context("what ctest lists is no JSON: version 3.20 or later is needed")
+        serde_json::from_slice(&output.stdout).context("the list that ctest printed is not JSON: install version 3.20 or later")
     };
-    // A test is run by its place among all.
+    // ctest selects a test by its index among all.
     let all = ask(&[])?;
     let name = |test: &Value| test["name"].as_str().unwrap_or_default().to_owned();
     let tests_of = |listing: &Value| listing["tests"].as_array().cloned().unwrap_or_default();
@@ -110,46 +109,40 @@ fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
         !tests.is_empty(),
         "ctest has no tests in {}{}",
         folder.display(),
-        if options.is_empty() { ": build it first" } else { " that these options choose" }
+        if options.is_empty() { ": build it first" } else { " that match these options" }
     );
     Ok(tests)
 }
 
-/// What became of a test's counts.
+/// What happened to a test's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestCounts {
-    /// They are in the run store.
+    /// They were put in the run store.
     Stored,
-    /// There were none.
+    /// The test counted nothing.
     None,
-    /// They cannot be decoded; the raw files are kept, and a message said where.
+    /// They cannot be decoded. The raw files are kept, and a message says where.
     Lost,
 }
 
-/// How tests went.
+/// The outcome of a suite.
 #[derive(Debug, Default)]
 pub struct SuiteOutcome {
-    /// Names of those that failed.
+    /// Names of failed tests.
     pub failed: Vec<String>,
-    /// Names of those that counted nothing.
+    /// Names of tests that counted nothing.
     pub without: Vec<String>,
-    /// How many counted what cannot be decoded.
+    /// Number of tests whose counts cannot be decoded.
     pub lost: usize,
 }
 
-/// Checks that the counts of all tests were kept, given the number of tests of which they are lost.
-///
-/// # Errors
-/// Counts of tests could not be decoded.
+/// Fails if the counts of any tests are lost. `lost` is their number.
 pub fn all_kept(lost: usize) -> Result<()> {
-    ensure!(lost == 0, "the suite is incomplete: counts of {} cannot be decoded", plural(lost as u128, "test", "tests"));
+    ensure!(lost == 0, "the suite is incomplete: the counts of {} cannot be decoded", plural(lost as u128, "test", "tests"));
     Ok(())
 }
 
-/// Runs tests, several at a time.
-///
-/// # Errors
-/// One cannot be run, or there is no place for what it counted.
+/// Runs tests, `jobs` at a time.
 pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> Result<SuiteOutcome> {
     let next = AtomicUsize::new(0);
     let outcome = Mutex::new(SuiteOutcome::default());
@@ -174,7 +167,7 @@ pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> R
     Ok(outcome.into_inner().expect("no thread panics with it"))
 }
 
-/// Runs tests one by one and keeps what they counted.
+/// Runs tests and stores what they counted.
 pub struct Recorder<'a> {
     store: Mutex<RunStore>,
     around: &'a Surroundings,
@@ -184,22 +177,16 @@ pub struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// For a suite in the run store of a project.
-    ///
-    /// # Errors
-    /// The store cannot be made.
+    /// Creates a recorder for a suite in the run store of a project.
     pub fn new(suite: &str, project: &Path, around: &'a Surroundings) -> Result<Recorder<'a>> {
         let store = RunStore::create(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
         Ok(Recorder { store: Mutex::new(store), around, suite: suite.into(), folder, reported: Mutex::default() })
     }
 
-    /// Runs a test; gives how it ended, and what became of its counts.
-    ///
-    /// # Errors
-    /// It cannot be run, or there is no place for its counts.
+    /// Runs a test. Returns its exit status, and what happened to its counts.
     pub fn run(&self, name: &str, arguments: &[OsString]) -> Result<(ExitStatus, TestCounts)> {
-        let raw = RunFolder::within(&self.folder)?;
+        let raw = RunFolder::create_in(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
         let mut command = command(arguments, raw.path(), "%m.raw", self.around);
         let status = command.env(TEST_VARIABLE, name).status().map_err(|e| not_run(&arguments[0], e))?;
@@ -207,7 +194,7 @@ impl<'a> Recorder<'a> {
             duration_ns: clock.elapsed().as_nanos() as u64,
             suite: Some(self.suite.clone()),
             test: Some(name.to_owned()),
-            ..circumstances(arguments, started, ending(status), self.around)
+            ..run_metadata(arguments, started, ending(status), self.around)
         };
         raw.check()?;
         let files = raw_files(raw.path())?;
@@ -225,10 +212,10 @@ impl<'a> Recorder<'a> {
             let kept = raw.keep();
             let word = kept.to_string_lossy();
             let (place, word) = (kept.display(), shell_word(&word));
-            log::warn!("counts of the test `{name}` cannot be decoded; they are in {place} (`trodden import {word}`)");
+            log::warn!("cannot decode the counts of the test `{name}`; they are kept in {place} (`trodden import {word}`)");
             return Ok((status, TestCounts::Lost));
         }
-        // A process that is killed as it starts leaves a file without anything in it.
+        // A process that is killed while it starts leaves a file without images.
         if collected.profile.images.is_empty() {
             return Ok((status, TestCounts::None));
         }
@@ -242,8 +229,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_tests_and_a_tab_ends_a_name() {
-        let tests = listed("# tests\n\n./prog a  b\nsecond test\t./prog 'x'  \n");
+    fn tab_separates_test_name_from_command() {
+        let tests = parse_commands("# tests\n\n./prog a  b\nsecond test\t./prog 'x'  \n");
         assert_eq!(tests.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["./prog a  b", "second test"]);
         assert_eq!(tests[1].arguments, ["sh", "-c", "./prog 'x'"]);
     }

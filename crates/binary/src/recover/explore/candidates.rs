@@ -1,24 +1,24 @@
-//! Addresses of code that may be functions, although nothing calls them directly: whether what lies there looks like one.
+//! Addresses in code that may be functions although nothing calls them directly.
 
-use super::{ALIGNMENT, CodeFlow, Explored, flow};
+use super::{ALIGNMENT, CodeFlow, Exploration, flow};
 use crate::elf::Binary;
 use crate::instruction::decode;
 use crate::recover::imports;
 use iced_x86::{Instruction, Mnemonic, Register};
 use std::collections::{BTreeSet, HashSet};
 
-impl Explored<'_, '_> {
-    /// Follows what words of data name as functions in code that no unwind table describes; says whether there was anything new. Comes
-    /// last, when jump tables are known, since their entries are such words, too.
+impl Exploration<'_, '_> {
+    /// Follows addresses in data that look like functions, in code without unwind information. Returns whether that added code. Called
+    /// after jump tables are resolved, since their entries are such addresses as well.
     ///
-    /// Only of files at a fixed address: in others the loader changes such words, and they are known by that.
-    pub fn follow_words(&mut self) -> bool {
+    /// This is only for files loaded at a fixed address; in others, relocations mark such words.
+    pub fn follow_data_words(&mut self) -> bool {
         let binary = self.code.binary;
         if binary.is_position_independent() {
             return false;
         }
         let is_candidate = |to: &u64| self.frames.at(*to).is_none() && self.code.is_code(*to) && !self.code.is_stub(*to);
-        let named: BTreeSet<u64> = words_of_data(binary).filter(is_candidate).collect();
+        let named: BTreeSet<u64> = data_words(binary).filter(is_candidate).collect();
         let before = self.instructions.len();
         for at in named {
             let is_new = !self.instructions.contains_key(&at) && !self.is_within_instruction(at);
@@ -31,7 +31,7 @@ impl Explored<'_, '_> {
         self.instructions.len() > before
     }
 
-    /// Whether a function could begin at an address: it is aligned, or something ends before it.
+    /// Whether a function may start at an address: it is aligned, or something ends before it.
     fn may_start_function(&self, at: u64) -> bool {
         const ENDS: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
         let byte = |back: u64| self.code.binary.bytes_at(at.wrapping_sub(back)).and_then(|bytes| bytes.first().copied());
@@ -42,10 +42,9 @@ impl Explored<'_, '_> {
             || is_behind_jump()
     }
 
-    /// Whether code from an address on, followed on trial, is what a compiler or a programmer would write: it decodes,
-    /// and ends in returns, traps, or jumps to what is known.
+    /// Whether the code at an address is plausible: it decodes, and ends in returns, traps, or jumps to known code.
     pub(super) fn looks_like_function(&self, start: u64) -> bool {
-        const LIMIT: usize = 20_000;
+        const MAX_INSTRUCTIONS: usize = 20_000;
         let mut seen: HashSet<u64> = HashSet::new();
         let mut work = vec![start];
         while let Some(mut at) = work.pop() {
@@ -56,7 +55,7 @@ impl Explored<'_, '_> {
                 let inside_known = self.frames.at(at).is_some_and(|f| self.frames.frames[f].start != at);
                 let decoded = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
                 let Some(instruction) = decoded.filter(|i| !inside_known && !is_unlikely(i)) else { return false };
-                if seen.len() > LIMIT {
+                if seen.len() > MAX_INSTRUCTIONS {
                     return false;
                 }
                 at = instruction.next_ip();
@@ -87,8 +86,8 @@ impl Explored<'_, '_> {
     }
 }
 
-/// Words of eight bytes in the data of a file.
-pub fn words_of_data(binary: &Binary) -> impl Iterator<Item = u64> {
+/// The aligned eight-byte words in a file's data segments.
+pub fn data_words(binary: &Binary) -> impl Iterator<Item = u64> {
     binary.segments().iter().filter(|s| !s.executable).flat_map(|segment| {
         let bytes = binary.bytes_at(segment.address).unwrap_or_default();
         let skip = (segment.address.wrapping_neg() & 7) as usize;
@@ -97,7 +96,7 @@ pub fn words_of_data(binary: &Binary) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Instructions that data often decodes to and programs do not use.
+/// Whether an instruction often results from decoding data but is rare in programs.
 pub(super) fn is_unlikely(instruction: &Instruction) -> bool {
     use Mnemonic::{Arpl, Cli, In, Insb, Insd, Insw, Iret, Iretd, Iretq, Les, Out, Outsb, Outsd, Outsw, Retf, Sti};
     let zeros = instruction.len() == 2 && instruction.mnemonic() == Mnemonic::Add && instruction.memory_base() == Register::RAX;

@@ -1,26 +1,26 @@
-//! Code without a known predecessor, within the bounds that the unwind tables give a function: after an instruction that traps, after a
-//! call that appears not to return, at a label whose address is stored. Signal handlers skip traps, and a call may return after all.
+//! Code without a known predecessor within a function's unwind range: after a trap, after a call that appears never to return, or at a
+//! label whose address is taken. Signal handlers may skip traps, and a call may return after all.
 //!
-//! Such bytes are followed last, and only if everything that they lead to looks like code, since tables may lie between instructions.
+//! Such bytes are followed last, and only if everything they lead to looks like code, since tables may lie between instructions.
 
-use super::{CodeFlow, Explored, flow};
+use super::{CodeFlow, Exploration, flow};
 use crate::graph::Returns;
 use crate::instruction::decode;
 use crate::recover::padding;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-/// Maximum number of instructions that are decoded to find out whether bytes are code.
+/// Maximum number of instructions decoded to decide whether bytes are code.
 const MAX_TRIAL: usize = 20_000;
 
-impl Explored<'_, '_> {
-    /// Follows the code in gaps; returns whether any was found.
+impl Exploration<'_, '_> {
+    /// Follows the code in gaps. Returns whether there was any.
     pub fn follow_gaps(&mut self) -> bool {
         let before = self.instructions.len();
         self.follow_resumed();
         self.is_speculative = true;
-        for at in self.beginnings() {
-            if self.is_gap(at) && self.looks_like_rest(at) {
+        for at in self.possible_starts() {
+            if self.is_gap(at) && self.looks_like_code(at) {
                 self.work.push(at);
                 self.follow();
             }
@@ -29,14 +29,13 @@ impl Explored<'_, '_> {
         self.instructions.len() > before
     }
 
-    /// Follows the code after instructions that trap, where a signal handler may resume. Compilers put only code there that is reached
-    /// in another way.
+    /// Follows code after traps, where a signal handler may resume. Compilers only put code there that is also reached otherwise.
     fn follow_resumed(&mut self) {
         let stops = self.instructions.iter().filter(|(_, reached)| reached.flow == CodeFlow::Stop);
         let after: Vec<(u64, u64)> = stops.map(|(at, reached)| (*at, at + u64::from(reached.size))).collect();
         for (stop, next) in after {
             let region = self.region_range(self.region_of(stop));
-            if region.contains(&next) && self.is_gap(next) && !self.is_filled(&(next..region.end)) && self.looks_like_rest(next) {
+            if region.contains(&next) && self.is_gap(next) && !self.is_filled(&(next..region.end)) && self.looks_like_code(next) {
                 self.resumed.insert(next);
                 self.work.push(next);
                 self.follow();
@@ -44,9 +43,9 @@ impl Explored<'_, '_> {
         }
     }
 
-    /// Addresses in the gaps of functions with unwind tables where code may begin.
-    fn beginnings(&self) -> BTreeSet<u64> {
-        let mut beginnings: BTreeSet<u64> = self.labels.iter().copied().collect();
+    /// Addresses in gaps of functions with unwind information at which code may begin.
+    fn possible_starts(&self) -> BTreeSet<u64> {
+        let mut possible_starts: BTreeSet<u64> = self.labels.iter().copied().collect();
         for (at, reached) in &self.instructions {
             let next = at + u64::from(reached.size);
             let ends = match reached.flow {
@@ -59,10 +58,10 @@ impl Explored<'_, '_> {
             let Some(bytes) = self.bytes(&(next..end)) else { continue };
             let filling = padding::length(bytes, next) as u64;
             if next + filling < end {
-                beginnings.insert(next + filling);
+                possible_starts.insert(next + filling);
             }
         }
-        beginnings
+        possible_starts
     }
 
     fn is_gap(&self, at: u64) -> bool {
@@ -77,7 +76,7 @@ impl Explored<'_, '_> {
         self.code.binary.bytes_at(range.start)?.get(..range.end.checked_sub(range.start)? as usize)
     }
 
-    /// Whether bytes are nothing but padding; without unwind tables, padding up to where an unknown function could begin.
+    /// Whether a range is only padding or, without unwind information, begins with padding up to a possible function start.
     fn is_filled(&self, range: &Range<u64>) -> bool {
         let Some(bytes) = self.bytes(range) else { return true };
         let filling = padding::length(bytes, range.start);
@@ -85,8 +84,8 @@ impl Explored<'_, '_> {
         filling == bytes.len() || (filling > 0 && self.frames.at(range.start).is_none() && end.is_multiple_of(super::ALIGNMENT))
     }
 
-    /// Whether the bytes from an address on decode to code that stays in its region until it ends or reaches known code.
-    fn looks_like_rest(&self, start: u64) -> bool {
+    /// Whether the bytes at an address decode to code that stays in its region until it ends or reaches known code.
+    fn looks_like_code(&self, start: u64) -> bool {
         let region = self.region_range(self.region_of(start));
         let mut seen: HashSet<u64> = HashSet::new();
         let mut work = vec![start];
@@ -103,7 +102,7 @@ impl Explored<'_, '_> {
                 at = instruction.next_ip();
                 match flow(&instruction) {
                     CodeFlow::Next | CodeFlow::CallIndirect => {}
-                    // Nothing need follow a call that ends the region.
+                    // A call may be the last instruction of a region.
                     CodeFlow::Call(to) if self.may_be_called(to) && at == region.end => break,
                     CodeFlow::Call(to) if self.may_be_called(to) => {}
                     CodeFlow::Conditional(to) if region.contains(&to) => work.push(to),
