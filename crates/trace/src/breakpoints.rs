@@ -1,7 +1,8 @@
-//! Breakpoints: `int3` at many addresses of an image at once, a slot for each, and the way from a trap to the site.
+//! Breakpoints: `int3` at many addresses of an image at once, a slot for the instruction at each, and the lookup of the site after a
+//! trap.
 //!
-//! All breakpoints of a page run are written by one system call. The table from address to site is an array over the
-//! image's code, so that a trap is resolved in constant time.
+//! Adjacent pages are written with one system call. A table over the image's code maps addresses to sites, so that a trap is resolved in
+//! constant time.
 
 use crate::CollectError;
 use crate::displaced::{SLOT, displace};
@@ -12,76 +13,74 @@ use std::io;
 use std::ops::Range;
 
 const INT3: u8 = 0xcc;
-/// Slots begin behind the stub for system calls.
+/// Offset of the first slot: the system call stub comes first.
 const FIRST: u64 = SLOT;
-/// No site here.
+/// Table entry of an address that is not a site.
 const NONE: u32 = u32::MAX;
 
-/// A site by its number: its place among those that were set.
+/// The index of a site in [`Breakpoints`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BreakpointSite(pub u32);
 
-/// Breakpoints in a process.
 #[derive(Debug)]
 pub struct Breakpoints {
     sites: Vec<Placed>,
     parts: Vec<Part>,
 }
 
-/// Those of a file.
+/// The breakpoints of one file.
 #[derive(Debug)]
 struct Part {
-    /// First address of the file's code in memory.
+    /// Start address of the file's code in memory.
     start: u64,
-    /// Of each address from there, its site.
+    /// Site indexes by offset from `start`.
     at: Vec<u32>,
-    /// Its slots.
+    /// The address range of its slots.
     area: Range<u64>,
-    /// Its first site.
+    /// Index of its first site.
     first: usize,
-    /// Its sites.
+    /// Number of its sites.
     count: usize,
 }
 
 #[derive(Debug)]
 struct Placed {
-    /// What is recorded.
+    /// The number that is recorded.
     number: u32,
     address: u64,
     slot: u64,
     length: u64,
     /// The byte that the breakpoint replaces.
     original: u8,
-    /// Whether a signal that the program sends itself could be taken for a hit: the instruction has one byte.
+    /// True if the instruction has one byte, so that the position after a SIGTRAP sent by the program itself may look like a hit.
     short: bool,
-    /// Whether it is a jump whose target is recorded.
+    /// True if the site is a jump whose target is recorded.
     jump: bool,
-    /// Whether the program changes the code there, which is not watched any more.
+    /// True if the program changes the code there, so that the site is not watched any more.
     released: bool,
 }
 
-/// What of a thread that stopped in a slot.
+/// How far a thread in a slot has executed the slot's instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InSlot {
-    /// The instruction has not run.
+    /// Not at all; this is the instruction's address in the image.
     Before(u64),
-    /// It has run; this is where it goes on.
+    /// Completely; this is where the thread continues in the image.
     After(u64),
-    /// In between, as calls can be.
+    /// In part, which is possible for calls.
     Within,
 }
 
 impl Breakpoints {
-    /// None yet.
     pub fn new() -> Self {
         Self { sites: Vec::new(), parts: Vec::new() }
     }
 
-    /// Sets breakpoints at addresses of a file, each with the number that is recorded. Those that are in `jumps`, too (ascending), are
-    /// indirect jumps whose targets are to be recorded.
+    /// Sets breakpoints at addresses of a file, each with the number that is recorded for it. Those also contained in `jumps`, which is
+    /// ascending, are indirect jumps whose targets are to be recorded.
     ///
     /// # Errors
-    /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
+    /// An address is not code of the image, its instruction cannot be moved, or there are more sites than slots.
     pub fn add(
         &mut self,
         subject: &TracedProcess,
@@ -90,7 +89,7 @@ impl Breakpoints {
         jumps: &[u64],
     ) -> Result<(), CollectError> {
         if FIRST + addresses.len() as u64 * SLOT > AREA {
-            return Err(CollectError::TooManySites { sites: addresses.len(), most: ((AREA - FIRST) / SLOT) as usize });
+            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA - FIRST) / SLOT) as usize });
         }
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
@@ -127,16 +126,13 @@ impl Breakpoints {
         Ok(())
     }
 
-    /// Forgets those of a file that is not in memory any more, by the memory of its slots.
+    /// Forgets the breakpoints of a file that is no longer mapped. `area` contains its slots.
     pub fn forget(&mut self, area: &Range<u64>) {
         self.parts.retain(|part| !area.contains(&part.area.start));
     }
 
-    /// Takes those out whose instruction lies in a range that the program is about to change. All threads are stopped; those in slots are
-    /// moved by [`Breakpoints::leave_released`].
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Removes the breakpoints on instructions that overlap a range which the program is about to change. All threads must be stopped;
+    /// [`Breakpoints::leave_released`] moves those in slots.
     pub fn release(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
         let mut pieces = Vec::new();
         for part in &mut self.parts {
@@ -152,11 +148,8 @@ impl Breakpoints {
         memory.patch(&pieces.iter().map(|(address, original)| (*address, std::slice::from_ref(original))).collect::<Vec<_>>())
     }
 
-    /// Lets a stopped thread that stands in the slot of a released site stand in the image. `step`, which gives whether it did, executes an
-    /// instruction of the thread.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
+    /// Moves a stopped thread from the slot of a released site to the image. `step` single-steps the thread, and returns false if it
+    /// cannot.
     pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         loop {
             let at = ptrace::instruction_pointer(thread)?;
@@ -171,23 +164,23 @@ impl Breakpoints {
         }
     }
 
-    /// The site that a thread has trapped at, whose instruction pointer is given.
+    /// Returns the site of the breakpoint after which a trapped thread's instruction pointer stands.
     pub fn hit(&self, instruction_pointer: u64) -> Option<BreakpointSite> {
         self.at(instruction_pointer.wrapping_sub(1))
     }
 
-    /// The site at an address.
+    /// Returns the site at an address in memory.
     pub fn at(&self, address: u64) -> Option<BreakpointSite> {
         let in_part = |part: &Part| part.at.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
         self.parts.iter().find_map(in_part).filter(|site| *site != NONE).map(BreakpointSite)
     }
 
-    /// What is recorded of a site.
+    /// The number that is recorded for a site.
     pub fn number(&self, site: BreakpointSite) -> u32 {
         self.sites[site.0 as usize].number
     }
 
-    /// Where a thread goes on that has hit a site.
+    /// The slot at which a thread that has hit a site resumes.
     pub fn slot(&self, site: BreakpointSite) -> u64 {
         self.sites[site.0 as usize].slot
     }
@@ -197,22 +190,22 @@ impl Breakpoints {
         self.sites[site.0 as usize].address
     }
 
-    /// Whether a site is a jump whose target is recorded.
+    /// Returns true if a site is a jump whose target is recorded.
     pub fn is_jump(&self, site: BreakpointSite) -> bool {
         self.sites[site.0 as usize].jump
     }
 
-    /// Whether the signal's cause must be asked for to know a hit from a signal that the program got otherwise.
+    /// Returns true if only the signal's cause tells a hit of this site from a SIGTRAP with another origin.
     pub fn is_ambiguous(&self, site: BreakpointSite) -> bool {
         self.sites[site.0 as usize].short
     }
 
-    /// What a thread in a slot has done of its instruction; `None` if it is in no slot.
+    /// Returns how far a thread has executed the instruction of the slot it is in; `None` if it is not in a slot.
     pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
         let site = self.site_of_slot(instruction_pointer)?;
         Some(match instruction_pointer - site.slot {
             0 => InSlot::Before(site.address),
-            // Slots of plain instructions have the instruction as long as it was, then the jump.
+            // The slot of a plain instruction holds the instruction at its original length, then a jump.
             n if n == site.length => InSlot::After(site.address + site.length),
             _ => InSlot::Within,
         })
@@ -225,7 +218,7 @@ impl Breakpoints {
 }
 
 impl Part {
-    /// Sets a breakpoint at each of its sites; the journal undoes them. Slots stay, threads in them find back.
+    /// Sets a breakpoint at each of its sites, entered in the journal. The slots remain, so that threads find their way out of them.
     fn write(&self, sites: &[Placed], memory: &Memory) -> io::Result<()> {
         let sites = &sites[self.first..self.first + self.count];
         let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();

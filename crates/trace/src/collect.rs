@@ -1,13 +1,13 @@
-//! Collectors: ways to see that a program comes to a place, behind one trait. Each takes a run and gives its partial trace.
+//! Collectors: ways to observe that a program reaches a site, behind one trait. Each carries out a run and records its partial trace.
 //!
-//! | collector | sees | costs |
+//! | collector | observes | cost |
 //! |---|---|---|
-//! | [`PtraceBreakpoints`] | any number of sites | a stop a hit |
-//! | [`SingleStep`] | every instruction | a stop an instruction |
-//! | [`Trampolines`] | any number of sites | some instructions a hit |
-//! | [`Compiled`] | any number of sites | some instructions a hit; takes a program with sleds |
-//! | [`Uprobes`] | any number of sites | an entry into the kernel a hit; takes root |
-//! | [`Hardware`] | four sites | a stop a hit; code is untouched |
+//! | [`PtraceBreakpoints`] | any number of sites | one ptrace stop per hit |
+//! | [`SingleStep`] | every instruction | one ptrace stop per instruction |
+//! | [`Trampolines`] | any number of sites | a few instructions per hit |
+//! | [`Compiled`] | any number of sites | a few instructions per hit; the program must have sleds |
+//! | [`Uprobes`] | any number of sites | one kernel entry per hit; needs root |
+//! | [`Hardware`] | four sites | one ptrace stop per hit; code is not modified |
 
 use crate::CollectError;
 use crate::attach::{check_same_file, check_unwritable_in};
@@ -39,36 +39,36 @@ use std::time::{Duration, Instant};
 use trodden_binary::Binary;
 use trodden_binary::linked::in_file;
 
-/// What a run gave.
+/// The outcome of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunOutcome {
-    /// How it ended.
+    /// How the program ended, and what was noticed while it was followed.
     pub followed: Followed,
-    /// What it did, for other runs to be compared with.
+    /// The system calls of the run, for comparison with other runs.
     pub log: RunLog,
-    /// Where it diverged from the first run.
+    /// The first difference from the run that it repeats, if any.
     pub divergence: Option<RepeatDivergence>,
 }
 
-/// A way to see that a program comes to a place.
+/// A way to observe that a program reaches a site.
 pub trait Collector: Sync {
-    /// What users call it.
+    /// The name that users give to `--collector`.
     fn name(&self) -> &'static str;
 
-    /// How many sites it can watch at a time; `None`: any number.
+    /// Maximum number of sites per run; `None` if there is no limit.
     fn most_sites(&self) -> Option<usize> {
         None
     }
 
-    /// Whether it writes nothing into code.
+    /// Returns true if the collector writes nothing into code.
     fn leaves_code(&self) -> bool {
         false
     }
 
-    /// Whether it can watch these files.
+    /// Checks that the collector can watch these files.
     ///
     /// # Errors
-    /// They lack what it needs, or can change their code without its knowledge.
+    /// The files lack what the collector needs, or their code may change without the collector noticing.
     fn suits(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
         match self.leaves_code() {
             true => Ok(()),
@@ -76,19 +76,19 @@ pub trait Collector: Sync {
         }
     }
 
-    /// What is set in a subject that is stopped, for a run's sites.
+    /// Sets up the watching of a run's sites in a stopped subject.
     ///
     /// # Errors
     /// A site cannot be watched.
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
-    /// Carries out a run. A program that was started and let go before its end ([`FollowEnding::Detached`]) runs on: it is the caller's
-    /// to wait for.
+    /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and it is
+    /// the caller's duty to wait for it.
     ///
     /// # Errors
     /// The program cannot be started or followed.
     fn collect(&self, run: TraceRun, sink: &mut dyn Sink) -> Result<RunOutcome, CollectError> {
-        // Length: a subject is watched, followed and let go in one place, whatever fails.
+        // Length: a subject is started, watched and detached in one place, whatever fails.
         let mut run = run;
         let (executable, recipe, stop, limit) = (run.executable, run.recipe, run.stop, run.limit);
         if let Some(core) = recipe.core {
@@ -99,7 +99,7 @@ pub trait Collector: Sync {
                 check_room(subject_limit(), self.name())?;
                 let subject = TracedProcess::start(*program, executable, &recipe)?;
                 let thread = subject.process;
-                // Who wants to know may be gone.
+                // The receiver may be gone.
                 run.begun.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
                 (subject, vec![thread])
             }
@@ -114,7 +114,7 @@ pub trait Collector: Sync {
         };
         let first = run.first.take();
         let session = subject.session.clone();
-        // From here on the subject runs on, untraced, whatever fails.
+        // From here on the subject continues untraced if something fails.
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
             let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
@@ -132,7 +132,7 @@ pub trait Collector: Sync {
         let waiting = SignalWait::from_this_thread();
         let (followed, calls) = watched.map_err(|error| session.fail(error)).and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
-                // After a panic, too.
+                // The waker ends after a panic as well.
                 let _over = SetAtEnd(&over);
                 scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
                 follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note)
@@ -147,12 +147,12 @@ pub trait Collector: Sync {
     }
 }
 
-/// The limit of the address space that programs get which this process starts.
+/// The limit on the address space that programs inherit from this process.
 fn subject_limit() -> Option<AddressLimit> {
     AddressLimit::of(std::process::id() as i32).filter(|limit| limit.is_limited())
 }
 
-/// Refuses to start a program in whose address space there is no room for more than the program's own.
+/// Refuses to start a program whose limited address space has no room for the collector's mappings.
 fn check_room(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
     let Some(limit) = limit else { return Ok(()) };
     let needed = AREA + if collector == Trampolines.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
@@ -162,14 +162,14 @@ fn check_room(limit: Option<AddressLimit>, collector: &str) -> Result<(), Collec
     }
 }
 
-/// Refuses a file whose code can be changed by a plain store.
+/// Refuses a file whose code the program can change by a plain store.
 fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
-    let fault = |at: u64| format!("has code at {:#x} that it can change itself (`ld -N`): take `--collector single-step`", in_file(at).1);
+    let fault = |at: u64| format!("has writable code at {:#x} (`ld -N`). Use `--collector single-step`", in_file(at).1);
     let of = |at| CollectError::Executable { path: executable.path.clone(), fault: fault(at) };
     executable.writable_code.map_or(Ok(()), |at| Err(of(at)))
 }
 
-/// Watches no code of a running process that is not as its files have it: the program has changed it before.
+/// Stops watching those pages of a running process's code that differ from the file: the program has changed them earlier.
 fn release_changed(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
     let executables = [run.executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
     for executable in executables {
@@ -181,12 +181,12 @@ fn release_changed(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, s
     Ok(())
 }
 
-/// The code of a program in memory.
+/// The code ranges of a program in memory.
 fn in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>> {
     executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect()
 }
 
-/// Sets a flag when it goes.
+/// Sets a flag when it is dropped.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -195,11 +195,11 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// How often to poll whether a collection is to end.
+/// How often to check whether a collection is to end.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Interrupts the thread that follows a subject when its collection is to be `ended`: from outside (`stop`), or by the clock. Other runs
-/// are not ended by this one's clock.
+/// Sets `ended` and interrupts the thread that follows a subject, once its collection is to end: on request (`stop`) or after the time
+/// `limit`. `ended` belongs to this run alone, so that its limit does not end other runs.
 fn wake(waiting: SignalWait, stop: &AtomicBool, (over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
     let begun = Instant::now();
     while !over.load(Ordering::Relaxed) {
@@ -211,7 +211,7 @@ fn wake(waiting: SignalWait, stop: &AtomicBool, (over, ended): (&AtomicBool, &At
     }
 }
 
-/// Breakpoints by ptrace, with displaced slots.
+/// Breakpoints by ptrace, with slots for the displaced instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct PtraceBreakpoints;
 
@@ -248,8 +248,7 @@ impl Collector for Trampolines {
     }
 }
 
-/// Jumps in witness sleds, which were compiled into the program. Blocks that the compiler made without any are watched as by
-/// [`Trampolines`].
+/// Jumps in witness sleds that were compiled into the program. Blocks without a sled are watched as by [`Trampolines`].
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled;
 
@@ -266,8 +265,8 @@ impl Collector for Compiled {
                 return Ok(());
             }
         }
-        let remedy = "build it by `trodden-lab with --witnesses -- build`, or take `--collector trampolines`";
-        Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no sleds for witnesses: {remedy}") })
+        let remedy = "Build it with `trodden-lab with --witnesses -- build`, or use `--collector trampolines`";
+        Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no witness sleds. {remedy}") })
     }
 
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
@@ -279,7 +278,7 @@ impl Collector for Compiled {
     }
 }
 
-/// Every instruction of the image.
+/// Every instruction of the image, by single-stepping.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleStep;
 
@@ -297,7 +296,7 @@ impl Collector for SingleStep {
     }
 }
 
-/// Probes of the kernel, with a BPF program.
+/// Uprobes of the kernel with a BPF program.
 #[derive(Clone, Copy, Debug)]
 pub struct Uprobes;
 
@@ -320,7 +319,7 @@ impl Collector for Uprobes {
                 None => rest.push((number, site)),
             }
         }
-        // The kernel may refuse, and then no breakpoint is to be left.
+        // The uprobes come first: if the kernel refuses them, no breakpoint must be left behind.
         let probes = uprobes::Uprobes::set(&binary, subject.process, &probed, slots)?;
         let mut breakpoints = Breakpoints::new();
         breakpoints.add(subject, run.executable, &rest, run.jumps)?;
@@ -328,12 +327,12 @@ impl Collector for Uprobes {
     }
 }
 
-/// The kernel's page lies below this address, far from the image, the heap and libraries.
+/// The kernel's page is placed below this address, far from the image, the heap and libraries.
 const BELOW: u64 = 0x6000_0000_0000;
 
-/// Lets the kernel map its page for displaced instructions where it is in no mapping's way. It takes the highest free place when an
-/// instruction is displaced first, so that the program's later mappings lie elsewhere than in a run without probes. So all higher places
-/// are filled for a moment, while the program's first instruction is executed under a probe and then undone.
+/// Makes the kernel map its page for displaced instructions where it does not move other mappings. The kernel takes the highest free
+/// address when it first displaces an instruction, which would move the program's later mappings relative to a run without probes. So all
+/// higher gaps are filled for a moment, while the program's first instruction is executed under a probe and then undone.
 fn place_slots(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
     let thread = subject.process;
     let Some(first) = uprobes::offset(binary, binary.entry()) else { return Ok(None) };
@@ -361,7 +360,7 @@ fn place_slots(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<
     Ok(mappings(thread)?.into_iter().find(|m| m.name == "[uprobes]").map(|m| m.start..m.end))
 }
 
-/// Debug registers.
+/// The debug registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Hardware;
 
@@ -375,7 +374,7 @@ impl Collector for Hardware {
     }
 
     fn most_sites(&self) -> Option<usize> {
-        Some(crate::hardware::MOST)
+        Some(crate::hardware::MAX_BREAKPOINTS)
     }
 
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {

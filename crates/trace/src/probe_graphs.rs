@@ -1,10 +1,9 @@
-//! Graphs of probed functions, made when they are first needed.
+//! A cache of the graphs of probed functions.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use trodden_binary::{BinaryError, ProbeGraph, ProbedFunction, ProbedImage};
 
-/// The graphs of the functions of some images.
 #[derive(Debug)]
 pub struct ProbeGraphs<'a> {
     /// The images.
@@ -13,15 +12,14 @@ pub struct ProbeGraphs<'a> {
 }
 
 impl<'a> ProbeGraphs<'a> {
-    /// None so far.
     pub fn new(images: &'a [ProbedImage]) -> ProbeGraphs<'a> {
         ProbeGraphs { images, known: HashMap::new() }
     }
 
-    /// The graph of a function of an image.
+    /// Returns the graph of a function of an image, which is built at the first request.
     ///
     /// # Errors
-    /// Its map is damaged.
+    /// The image's map is damaged.
     pub fn of(&mut self, function: (usize, ProbedFunction)) -> Result<&mut ProbeGraph, BinaryError> {
         match self.known.entry(function) {
             Entry::Occupied(known) => Ok(known.into_mut()),

@@ -1,16 +1,15 @@
-//! Runs that repeat: what differs from run to run is fixed, or answered from a recorded first run; divergence is detected all the same.
+//! Repeatable runs: what differs from run to run is fixed, or answered from a recorded first run. Remaining divergence is detected.
 //!
-//! | part | how it is made to repeat |
+//! | aspect | how it is made repeatable |
 //! |---|---|
-//! | addresses | randomisation off (`personality`) |
-//! | time | vdso hidden, so that every question is a system call; answered from the first run; `rdtsc` traps and is answered by a counter |
-//! | randomness | `AT_RANDOM` overwritten; `getrandom` and reads of `/dev/urandom` answered from the first run |
-//! | processes | process and thread ids answered from the first run, and translated back where a call names a process |
-//! | core | tracer and subject on one core, which is also several times faster |
+//! | addresses | randomisation is off (`personality`) |
+//! | time | the vdso is hidden, so that each query is a system call, answered from the first run; `rdtsc` traps and reads a counter |
+//! | randomness | `AT_RANDOM` is overwritten; `getrandom` and reads of `/dev/urandom` are answered from the first run |
+//! | processes | process and thread ids are answered from the first run, and translated back where a call takes one |
+//! | core | tracer and subject share one core, which is also several times faster |
 //!
-//! The C library reads the time, the core and randomness by system calls only when the vdso is hidden. Not fixed:
-//! `rdrand`, threads that race, input from outside, signals that come at any time. So every system call with its result
-//! and the data it moves is compared with the first run's: the first difference is a [`RepeatDivergence`].
+//! Not fixed: `rdrand`, races between threads, outside input, asynchronous signals. So every system call, with its result and
+//! data, is compared with the first run's; the first difference is a [`RepeatDivergence`].
 
 use crate::calls::name;
 use crate::memory::Memory;
@@ -22,72 +21,72 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// What is made to repeat; each part can be switched off.
+/// What is made repeatable; each aspect can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatRecipe {
-    /// No randomised addresses.
+    /// Addresses are not randomised.
     pub addresses: bool,
-    /// Clocks of the first run.
+    /// The time is that of the first run.
     pub time: bool,
-    /// Random numbers of the first run.
+    /// Random numbers are those of the first run.
     pub randomness: bool,
-    /// Process ids of the first run.
+    /// Process ids are those of the first run.
     pub processes: bool,
-    /// The core that tracer and subject run on.
+    /// The core that tracer and subject run on, if it is fixed.
     pub core: Option<usize>,
 }
 
 impl RepeatRecipe {
-    /// Everything fixed.
+    /// Everything fixed except the core.
     pub const ALL: Self = Self { addresses: true, time: true, randomness: true, processes: true, core: None };
     /// Nothing fixed.
     pub const NONE: Self = Self { addresses: false, time: false, randomness: false, processes: false, core: None };
 }
 
-/// An answer of the system that differs from run to run.
+/// A recorded answer of the kernel that differs from run to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallAnswer {
     thread: ThreadNumber,
     number: u64,
     result: i64,
-    /// What was written to memory: which argument pointed there, and the bytes.
+    /// The bytes written to memory, each with the index of the pointer argument.
     written: Vec<(usize, Vec<u8>)>,
 }
 
-/// A system call as runs are compared by.
+/// A system call, reduced to what is compared between runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatedCall {
     /// Its number.
     pub number: u64,
     /// Its result.
     pub result: i64,
-    /// Hash of the path it named or the data it moved.
+    /// Hash of the path it named or of the data it transferred.
     pub data: u64,
 }
 
-/// What a run did, for the next ones to be answered from and compared with.
+/// A record of a run, from which later runs are answered and with which they are compared.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunLog {
-    /// Answers, in order.
+    /// The answers, in order.
     pub answers: Vec<CallAnswer>,
-    /// System calls of each thread, in order.
+    /// The system calls of each thread, in order.
     pub calls: Vec<Vec<RepeatedCall>>,
-    /// Process ids.
+    /// The process id.
     process: Tid,
-    /// Whether the run was followed to its end.
+    /// True if the run was followed to its end.
     whole: bool,
 }
 
-/// Where two runs part.
+/// The first difference between two runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatDivergence {
     /// The thread.
     pub thread: ThreadNumber,
-    /// How many system calls of it were equal.
+    /// Number of equal system calls of the thread before it.
     pub position: usize,
-    /// What the first run did then; `None`: nothing more.
+    /// The system call of the first run; `None` if it had no more.
     pub expected: Option<RepeatedCall>,
-    /// What this run did.
+    /// The system call of this run; `None` if it had no more.
     pub found: Option<RepeatedCall>,
 }
 
@@ -112,17 +111,17 @@ impl std::fmt::Display for RepeatDivergence {
     }
 }
 
-/// System calls of one run: recorded, or answered from a first run and compared with it.
+/// Records the system calls of a run, or answers them from a first run and compares the two.
 pub struct Repeater {
     recipe: RepeatRecipe,
     first: Option<Arc<RunLog>>,
     log: RunLog,
-    /// What the program reads of its mappings.
+    /// What the program reads about its own mappings.
     pub shown: ShownMappings,
-    /// Next answer of the first run for each thread and call.
+    /// Indexes of the first run's unused answers by thread and call, in reverse order.
     next: HashMap<(ThreadNumber, u64), Vec<usize>>,
     pending: HashMap<Tid, Pending>,
-    /// Calls that begin again when their threads go on.
+    /// Interrupted calls, which the kernel restarts when their threads resume.
     interrupted: HashMap<Tid, Pending>,
     random_files: Vec<i64>,
     divergence: Option<RepeatDivergence>,
@@ -132,26 +131,26 @@ struct Pending {
     number: u64,
     arguments: [u64; 6],
     answer: Option<usize>,
-    /// Whether it reads the subject's mappings.
+    /// True if the call reads the subject's mappings.
     mappings: bool,
     hash: Xxh3,
 }
 
-/// What to do with a system call that begins.
+/// What to do with a system call that is about to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEntry {
-    /// Let it run.
+    /// Run it.
     Run,
-    /// Let it run with these first two arguments.
+    /// Run it with these first two arguments.
     RunWith([u64; 2]),
-    /// Do not run it: it is answered.
+    /// Skip it: it is answered.
     Skip,
 }
 
-/// A call, the part of the recipe that it belongs to, and which arguments point to what it writes, with the length.
+/// A call, the aspect that it belongs to, and the indexes and lengths of the buffers that it writes.
 type Answered = (i64, Part, &'static [(usize, usize)]);
 
-/// Calls whose results and data are answered: number, and for each pointer argument its length; 0 is "as many as the result says".
+/// The calls that are answered. A buffer length of 0 stands for the call's result.
 const ANSWERED: &[Answered] = &[
     (libc::SYS_clock_gettime, Part::Time, &[(1, 16)]),
     (libc::SYS_gettimeofday, Part::Time, &[(0, 16), (1, 8)]),
@@ -174,7 +173,7 @@ enum Part {
 }
 
 impl Repeater {
-    /// For a first run, or for one that repeats `first`.
+    /// Creates the repeater for a first run, or for one that repeats `first`.
     pub fn new(recipe: RepeatRecipe, first: Option<Arc<RunLog>>, shown: ShownMappings) -> Self {
         let mut next: HashMap<(ThreadNumber, u64), Vec<usize>> = HashMap::new();
         for (index, answer) in first.iter().flat_map(|log| log.answers.iter().enumerate()).rev() {
@@ -194,13 +193,13 @@ impl Repeater {
         }
     }
 
-    /// Which process this run is.
+    /// Notes the process of this run.
     pub fn begin(&mut self, process: Tid) {
         self.log.process = process;
     }
 
-    /// What the run did, and where it diverged from the first one: that it ended before counts, too, unless it was
-    /// `cut`. `whole` says whether it was followed to its end.
+    /// Returns the record of the run, and its divergence from the first run. Ending before the first run did counts as divergence, unless
+    /// the run was `truncated`. `whole` says whether it was followed to its end.
     pub fn finish(mut self, whole: bool, cut: bool) -> (RunLog, Option<RepeatDivergence>) {
         if let (Some(first), None, true) = (&self.first, &self.divergence, !cut) {
             let longer = first.calls.iter().enumerate().find(|(t, calls)| self.log.calls.get(*t).map_or(0, Vec::len) < calls.len());
@@ -213,9 +212,9 @@ impl Repeater {
         (self.log, self.divergence)
     }
 
-    /// A system call begins.
+    /// Handles the start of a system call.
     pub fn enter(&mut self, tid: Tid, thread: ThreadNumber, number: u64, arguments: [u64; 6], memory: &Memory) -> CallEntry {
-        // The kernel goes on with an interrupted call under another number if it has a time limit.
+        // The kernel restarts an interrupted call with a time limit under another number.
         let interrupted = self.interrupted.remove(&tid);
         if let (libc::SYS_restart_syscall, Some(call)) = (number as i64, interrupted) {
             self.pending.insert(tid, call);
@@ -242,9 +241,9 @@ impl Repeater {
         }
     }
 
-    /// A system call has ended; gives another result if it is to have one.
+    /// Handles the end of a system call. Returns the result that replaces the kernel's, if any.
     pub fn exit(&mut self, tid: Tid, thread: ThreadNumber, result: i64, memory: &Memory) -> std::io::Result<Option<i64>> {
-        // Interrupted by a signal, and begins again.
+        // Results of calls that a signal has interrupted and that the kernel restarts.
         const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
         let Some(mut call) = self.pending.remove(&tid) else { return Ok(None) };
         if RESTARTS.contains(&result) {
@@ -262,7 +261,7 @@ impl Repeater {
             _ if call.mappings => {
                 let text =
                     self.shown.read(self.log.process, call.arguments[0], usize::try_from(call.arguments[2]).unwrap_or(usize::MAX))?;
-                // Where the program has no memory, the kernel would say so.
+                // If the buffer is not mapped, the kernel would report that.
                 let written = memory.write(call.arguments[1], &text);
                 Replaced::Yes(written.map_or(-i64::from(libc::EFAULT), |()| text.len() as i64))
             }
@@ -303,7 +302,7 @@ impl Repeater {
         self.log.answers.push(CallAnswer { thread, number: call.number, result, written });
     }
 
-    /// Process ids in results.
+    /// Replaces process ids in results.
     fn translated(&mut self, call: &Pending, thread: ThreadNumber, result: i64) -> Replaced {
         let is_id = matches!(call.number as i64, libc::SYS_set_tid_address | libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone);
         match (&self.first, is_id && self.recipe.processes && result > 0 && thread.0 == 0) {
@@ -312,7 +311,7 @@ impl Repeater {
         }
     }
 
-    /// Remembers open files with random numbers.
+    /// Keeps track of the open files that yield random numbers.
     fn note_files(&mut self, call: &Pending, result: i64) {
         match call.number as i64 {
             libc::SYS_close => {
@@ -341,7 +340,7 @@ impl Repeater {
         self.log.calls[index].push(record);
         if let (Some(first), None) = (&self.first, &self.divergence) {
             let expected = first.calls.get(index).and_then(|calls| calls.get(position)).copied();
-            // What came behind the end of what was recorded is not known.
+            // Calls after the end of a truncated record are not known.
             if expected != Some(record) && (expected.is_some() || first.whole) {
                 self.divergence = Some(RepeatDivergence { thread, position, expected, found: Some(record) });
             }
@@ -349,7 +348,7 @@ impl Repeater {
     }
 }
 
-/// A result, and whether it is put in place of the system's.
+/// A result, and whether it replaces the kernel's.
 enum Replaced {
     Yes(i64),
     No(i64),
@@ -363,7 +362,7 @@ impl Replaced {
     }
 }
 
-/// How many of the first arguments of a system call are ids of processes or threads.
+/// Number of leading arguments of a system call that are ids of processes or threads.
 fn names_processes(number: u64) -> usize {
     match number as i64 {
         libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => 2,

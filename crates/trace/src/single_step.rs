@@ -1,10 +1,9 @@
-//! Single-stepping: the address of every instruction of the image, by PTRACE_SINGLESTEP, whatever any graph has: the oracle of the other
-//! collectors. The trap flag that stepping sets is hidden from the program, whose own one works as without tracing.
+//! Single-stepping with PTRACE_SINGLESTEP: records the address of every instruction of the image. It needs no graph, and so serves as the
+//! oracle for the other collectors. The trap flag that stepping sets is hidden from the program, which can use it as usual.
 //!
-//! Libraries run at full speed while there is one thread: when it leaves the image, the image's code is made
-//! unexecutable; the fault at which it comes back, by return or by a callback, is where stepping goes on. No assumption
-//! about the way back is made. A thread that blocks that fault's signal is stepped in libraries, too. With a second thread
-//! all are stepped everywhere.
+//! While there is one thread, libraries run at full speed: when the thread leaves the image, the image's code is made unexecutable, and
+//! the fault when it comes back, by return or callback, resumes stepping. Libraries are stepped as well if there is a second thread, or
+//! if the thread blocks the signal of that fault.
 
 use crate::CollectError;
 use crate::images::{Image, Images};
@@ -19,88 +18,82 @@ use std::io;
 use std::ops::Range;
 use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION, branch, decode};
 
-/// `si_code` of a trap by an `int3` of the program itself: SI_KERNEL.
+/// `si_code` of a trap caused by the program's own `int3` (SI_KERNEL).
 const BY_BREAKPOINT: i32 = 0x80;
-/// `si_code` of a trap by the trap flag: TRAP_TRACE.
+/// `si_code` of a trap caused by the trap flag (TRAP_TRACE).
 const BY_TRAP_FLAG: i32 = 2;
 
-/// `si_code` of the stop before the first instruction of a signal's handler.
+/// `si_code` of the stop before the first instruction of a signal handler.
 const AT_HANDLER: i32 = libc::SIGTRAP;
-/// Where in the frame that the kernel makes for a handler the flags are: behind the return address, in the context's registers.
+/// Offset of the flags in the signal frame that the kernel pushes: after the return address, among the registers of the context.
 const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
 
-/// Stepping a program.
+/// Single-steps a program.
 #[derive(Debug)]
 pub struct Stepping {
-    /// Code of the files in memory.
+    /// Code of the mapped files.
     code: Vec<SteppedCode>,
     threads: HashMap<Tid, Stepped>,
-    /// Whether libraries are stepped, too.
+    /// True if libraries are stepped as well.
     everywhere: bool,
-    /// Whether the image's code can run.
+    /// True if the image's code is executable at present.
     allowed: bool,
 }
 
-/// Code that can run, within one mapping.
+/// Executable code within one mapping.
 #[derive(Clone, Debug)]
 struct SteppedCode {
     range: Range<u64>,
-    /// The protection that the program knows.
+    /// The protection as the program knows it.
     protection: i32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stepped {
-    /// Whether it is stepped: in the image, and in libraries where they cannot run at full speed.
+    /// True if it is being stepped: in the image, and in libraries where these cannot run at full speed.
     stepping: bool,
-    /// Where it was last.
+    /// Address of the last stop.
     last: u64,
-    /// Whether a system call comes next.
+    /// True if the current instruction is a system call.
     call: bool,
-    /// Whether the program itself has set the trap flag: it gets a signal when the instruction has run.
+    /// True if the program itself has set the trap flag, and receives a signal after the instruction.
     traps_itself: bool,
-    /// The instruction pushes the flags; what follows it in memory.
+    /// If the current instruction pushes the flags, the address after it.
     pushes_flags: Option<u64>,
-    /// What the instruction makes of the program's own trap flag.
+    /// The effect of the current instruction on the program's own trap flag.
     makes: OwnFlag,
 }
 
-/// What an instruction makes of the program's own trap flag.
+/// The effect of an instruction on the program's own trap flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum OwnFlag {
-    /// The kernel knows.
+    /// The flag is what the kernel shows.
     #[default]
     Unknown,
-    /// It stays as it is.
+    /// The instruction does not change it.
     Kept,
-    /// It is popped.
+    /// The instruction pops this value.
     Popped(bool),
 }
 
-/// How a thread has come to an instruction.
+/// How a thread has arrived at an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
-    /// By the instruction before.
+    /// From the instruction before.
     Next,
-    /// By a system call.
+    /// From a system call.
     Resumed,
-    /// By a handler that comes back to where it began: the instruction is recorded.
+    /// By the return of a signal handler to the interrupted instruction, which is recorded already.
     Recorded,
 }
 
 impl Stepping {
-    /// Steps code in a process that is stopped.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Steps the executable parts of `code` in a stopped process.
     pub fn new(process: Tid, code: &[Range<u64>]) -> io::Result<Self> {
         Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), everywhere: false, allowed: true })
     }
 
-    /// A library has been mapped by a thread, which is stopped.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Steps a library that a thread, which is stopped, has mapped.
     pub fn add(&mut self, subject: &TracedProcess, thread: Tid, image: &Image) -> Result<(), CollectError> {
         let code = mapped_code(subject.process, &image.code)?;
         if !self.allowed {
@@ -110,16 +103,13 @@ impl Stepping {
         Ok(())
     }
 
-    /// A library is not in memory any more.
+    /// Forgets a library that is no longer mapped.
     pub fn forget(&mut self, image: &Image) {
         self.code.retain(|code| !image.code.iter().any(|of_image| overlap(of_image, &code.range)));
     }
 
-    /// A system call of a stopped thread has changed whole pages: what is not code of the files any more, or can be written now, is not
-    /// stepped any more.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is not stepped
+    /// any more.
     pub fn note_change(
         &mut self,
         subject: &TracedProcess,
@@ -147,7 +137,7 @@ impl Stepping {
                 }
                 MemoryEffect::Written | MemoryEffect::Replaced => Vec::new(),
             };
-            // Code that could be written from the start is stepped as it is.
+            // Code that was writable from the start is still stepped.
             for inside in inside.into_iter().filter(|inside| (inside.protection & !protection) & libc::PROT_WRITE == 0) {
                 if !self.allowed {
                     Self::forbid_code(subject, thread, &inside)?;
@@ -159,10 +149,7 @@ impl Stepping {
         Ok(())
     }
 
-    /// A thread begins; it and all others are stopped. In a static program it stands before its first instruction already.
-    ///
-    /// # Errors
-    /// It is gone, or the step cannot be stored.
+    /// Starts stepping a thread. All threads are stopped. The first thread of a static program is at its first instruction already.
     pub fn begin_thread(
         &mut self,
         subject: &TracedProcess,
@@ -178,21 +165,16 @@ impl Stepping {
         self.step(subject, (thread, number), Arrival::Next, images, sink)
     }
 
-    /// Steps libraries, too, from now on: no system call is made for that any more.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Steps libraries as well from now on, which takes no system calls in the program's name.
     pub fn step_everywhere(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         self.everywhere = true;
         self.allow(subject, thread)
     }
 
-    /// A thread is gone.
     pub fn end_thread(&mut self, thread: Tid) {
         self.threads.remove(&thread);
     }
 
-    /// How a thread goes on.
     pub fn resume(&self, thread: Tid) -> Resume {
         match self.threads.get(&thread) {
             Some(stepped) if (stepped.stepping || self.everywhere) && !stepped.call => Resume::Step,
@@ -200,16 +182,13 @@ impl Stepping {
         }
     }
 
-    /// Whether a stopped thread stands at an instruction that is recorded already.
+    /// Returns true if a stopped thread is at an instruction that is recorded already.
     pub fn is_recorded(&self, thread: Tid, at: u64) -> bool {
         self.is_inside(at) && self.threads.get(&thread).is_some_and(|stepped| stepped.stepping && stepped.last == at)
     }
 
-    /// A stopped thread is about to begin a handler of a signal: it is stepped, wherever it stands. The handler may be code of the image,
-    /// and block the signal by which unexecutable code is noticed.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Prepares a stopped thread for running a signal handler: it is stepped from now on, wherever it is. The handler may be code of the
+    /// image, and may block the signal that reports unexecutable code.
     pub fn before_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if let Some(stepped) = self.threads.get_mut(&thread) {
             let own = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
@@ -219,11 +198,8 @@ impl Stepping {
         Ok(())
     }
 
-    /// Whether a signal that a thread is about to get comes from stepping alone: a trap of a step, or the fault at unexecutable code of the
-    /// image.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Returns true if a pending signal of a thread is caused by stepping alone: a trap after a step, or the fault at unexecutable code
+    /// of the image.
     pub fn is_own(&self, thread: Tid, signal: i32) -> io::Result<bool> {
         match signal {
             libc::SIGTRAP => {
@@ -235,10 +211,7 @@ impl Stepping {
         }
     }
 
-    /// What a signal stop is.
-    ///
-    /// # Errors
-    /// The thread is gone, or the step cannot be stored.
+    /// Decides what a signal stop means.
     pub fn trap(
         &mut self,
         subject: &TracedProcess,
@@ -269,10 +242,8 @@ impl Stepping {
         }
     }
 
-    /// A system call has ended. `again`: it has brought the thread back from a handler, to an instruction that is recorded already.
-    ///
-    /// # Errors
-    /// The thread is gone, or the step cannot be stored.
+    /// Handles the end of a system call. `again` means that it has returned the thread from a signal handler to an instruction that is
+    /// recorded already.
     pub fn after_system_call(
         &mut self,
         subject: &TracedProcess,
@@ -290,7 +261,7 @@ impl Stepping {
         }
     }
 
-    /// A thread stands before an instruction.
+    /// Handles a thread's stop before an instruction, and records the instruction.
     fn step(
         &mut self,
         subject: &TracedProcess,
@@ -307,7 +278,7 @@ impl Stepping {
         if last.pushes_flags == Some(at) && !last.traps_itself {
             hide_trap_flag(subject, registers.rsp)?;
         }
-        // A fault for which a program blocks the signal takes its handler away.
+        // If a program blocks SIGSEGV, the kernel resets its handler on a fault.
         if !inside && !self.everywhere && !ptrace::is_blocked(thread, libc::SIGSEGV) {
             self.threads.insert(thread, Stepped::default());
             self.forbid(subject, thread)?;
@@ -326,7 +297,7 @@ impl Stepping {
             makes: makes_own_flag(subject, instruction.as_ref(), registers.rsp),
         };
         self.threads.insert(thread, stepped);
-        // A repeated string instruction stops at each repetition.
+        // A repeated string instruction traps after each repetition.
         let repetition = at == last.last && matches!(code.first(), Some(0xf2 | 0xf3));
         if !inside || repetition || arrival == Arrival::Recorded {
             return Ok(SinkFlow::GoOn);
@@ -336,7 +307,8 @@ impl Stepping {
         Ok(sink.record(number, images.in_file(at) | leads | resumed)?)
     }
 
-    /// Whether the program itself has the trap of a stopped thread's last instruction, stepped or not.
+    /// Returns true if a trap after a stopped thread's last instruction is due to the program itself, whether the thread was stepped or
+    /// not.
     fn traps_itself(&self, thread: Tid) -> io::Result<bool> {
         match self.threads.get(&thread) {
             Some(stepped) if stepped.stepping || self.everywhere => Ok(stepped.traps_itself),
@@ -348,10 +320,7 @@ impl Stepping {
         self.code.iter().any(|c| c.range.contains(&address))
     }
 
-    /// Makes the image's code run again.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Makes the image's code executable again.
     pub fn allow(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if self.allowed {
             return Ok(());
@@ -365,10 +334,7 @@ impl Stepping {
         Ok(())
     }
 
-    /// Makes the image's code run in a child's copy of the memory, which is not followed.
-    ///
-    /// # Errors
-    /// The child is gone.
+    /// Makes the image's code executable in a child's copy of the memory. The child will not be followed.
     pub fn allow_in_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
         match self.allowed {
             true => Ok(()),
@@ -394,19 +360,19 @@ impl Stepping {
         let result = subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
         match result {
             0 => Ok(()),
-            _ => Err(CollectError::Unexpected { what: format!("mprotect of the image's code gave {result}") }),
+            _ => Err(CollectError::Unexpected { what: format!("mprotect of its code returned {result}") }),
         }
     }
 }
 
 impl SteppedCode {
-    /// What undoes that it cannot run.
+    /// The journal entry that restores the protection.
     fn entry(&self) -> JournalEntry {
         JournalEntry::Protection(pages(&self.range), self.protection)
     }
 }
 
-/// What of some code can run, mapping by mapping.
+/// Returns the executable parts of code, mapping by mapping.
 fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>> {
     let mappings = mappings(process)?;
     let of = |code: &Range<u64>| {
@@ -416,8 +382,9 @@ fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>
     Ok(code.iter().flat_map(of).collect())
 }
 
-/// Whether the program itself has set the trap flag, of a thread that has come to an instruction. The kernel hides the flag that it sets
-/// for a step, and only that, except around `popf`, which it takes for an instruction that sets the flag: there it is corrected.
+/// Returns true if the program itself has set the trap flag of a thread that has arrived at an instruction. The kernel hides the flag
+/// that it sets for a step. It fails to do so after `popf`, which it takes for an instruction that sets the flag; there the flag is
+/// corrected.
 fn own_trap_flag(thread: Tid, registers: &Registers, last: Stepped, arrival: Arrival) -> io::Result<bool> {
     let shown = registers.eflags & TRAP_FLAG != 0;
     let own = match last.makes {
@@ -432,7 +399,7 @@ fn own_trap_flag(thread: Tid, registers: &Registers, last: Stepped, arrival: Arr
     Ok(own)
 }
 
-/// What an instruction makes of the program's own trap flag.
+/// Returns the effect of an instruction on the program's own trap flag.
 fn makes_own_flag(subject: &TracedProcess, instruction: Option<&Instruction>, stack_pointer: u64) -> OwnFlag {
     let popped = || match subject.memory.read_some(stack_pointer + 1, 1).as_slice() {
         [flags] => OwnFlag::Popped(flags & (TRAP_FLAG >> 8) as u8 != 0),
@@ -445,7 +412,7 @@ fn makes_own_flag(subject: &TracedProcess, instruction: Option<&Instruction>, st
     }
 }
 
-/// Clears the trap flag in flags that have been pushed.
+/// Clears the trap flag in flags that lie at a stack address.
 fn hide_trap_flag(subject: &TracedProcess, stack_pointer: u64) -> io::Result<()> {
     let place = stack_pointer + 1;
     match subject.memory.read_some(place, 1).as_slice() {

@@ -1,7 +1,7 @@
-//! The stack of a stopped thread: where in the image the calls stand that have not returned. A run can end in mid-call
-//! (`exit`, a signal, `exec`); this says in which.
+//! The stack of a stopped thread: the calls that have not returned. A run can end within calls, by `exit`, a signal or `exec`; the stack
+//! shows which.
 //!
-//! Frames of libraries are unwound by their `.eh_frame`; framehop does it.
+//! Frames of libraries are unwound by their `.eh_frame`, using framehop.
 
 use crate::images::Images;
 use crate::memory::{ProcessMapping, mappings};
@@ -13,13 +13,13 @@ use object::{Object, ObjectSection};
 use std::ops::Range;
 use std::{fmt, io};
 
-/// Deeper stacks are cut.
+/// Maximum number of frames; deeper stacks are truncated.
 const DEEPEST: usize = 100_000;
 
-/// What stacks of a process are unwound with: the tables of the files that it has mapped.
+/// The unwinder for a process, with the tables of the mapped files.
 #[derive(Default)]
 pub struct Unwinding {
-    /// Name and place of each file's code.
+    /// Path and address of each file's code.
     mapped: Vec<(String, u64)>,
     unwinder: UnwinderX86_64<Vec<u8>>,
 }
@@ -31,11 +31,8 @@ impl fmt::Debug for Unwinding {
 }
 
 impl Unwinding {
-    /// Where a thread stands in the image, innermost first: its instruction pointer if that is in the image, then return
-    /// addresses, as addresses of the file. `original` says where in the image an instruction outside of it comes from.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Returns the file addresses of a thread's frames that lie in watched images, innermost first: its instruction pointer, then return
+    /// addresses. `original` translates an instruction pointer in a copy to the image.
     pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
         let registers = ptrace::registers(thread)?;
         let here = original(registers.rip);
@@ -55,7 +52,7 @@ impl Unwinding {
         Ok(found)
     }
 
-    /// Reads the tables of what is mapped, unless they have been read.
+    /// Reads the tables of all mapped files, unless the mappings are unchanged.
     fn read(&mut self, process: Tid) -> io::Result<()> {
         let mappings = mappings(process)?;
         let code = mappings.iter().filter(|m| m.executable && m.name.starts_with('/'));
@@ -69,7 +66,7 @@ impl Unwinding {
     }
 }
 
-/// Files mapped with code, with their tables for unwinding.
+/// The files mapped with code, and their unwind tables.
 fn modules(mappings: &[ProcessMapping]) -> Vec<Module<Vec<u8>>> {
     let mut modules = Vec::new();
     for code in mappings.iter().filter(|m| m.executable && m.name.starts_with('/')) {

@@ -1,13 +1,10 @@
-//! Trampolines: jumps in the image that lead to copies of its blocks, which record themselves in a ring in memory. No
-//! kernel entry a hit; a thread stops when its ring is full, and at what cannot be replaced by a jump.
+//! Trampolines: jumps in the image that lead to copies of its blocks, which record themselves in a ring in memory. A hit does not enter
+//! the kernel; a thread stops only when its ring is full, and at sites that cannot be replaced by a jump.
 //!
-//! [`block_copies`](crate::block_copies) says what the copies are, and [`rings`](crate::rings) what they write to. This
-//! file puts them into a subject, and knows at any stop where in the image a thread is: signals are delivered to
-//! threads that stand in the image, as the program would see them. One that comes in a head undoes or completes it; one that
-//! comes at an instruction whose bytes are replaced is delivered behind it, unless that instruction caused it.
-//!
-//! Invariants: a block is recorded once each time that its first instruction begins; a thread's stream has all of its
-//! hits in order, whether a copy or the tracer recorded them; a child by `fork` stands in its image, and writes to no ring.
+//! [`block_copies`](crate::block_copies) creates the copies, [`rings`](crate::rings) are what they write to. This file installs them, and
+//! knows at any stop where in the image a thread is, so that a program's signal handlers see addresses of the image.
+//! Invariants: a block is recorded once each time its first instruction starts to execute; the stream of a thread has its hits in order,
+//! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
 
 use crate::CollectError;
 use crate::block_copies::{CopiedPlace, CopyRequest, Patch, copies};
@@ -25,39 +22,39 @@ use std::ops::Range;
 use trodden_binary::instruction::{LONGEST_INSTRUCTION, decode};
 use trodden_binary::linked::in_file;
 
-/// Copies begin behind the stub for system calls, and room for its arguments.
+/// Offset of the first copy: the system call stub and its arguments come first.
 const FIRST: u64 = 4096;
-/// Room for a path.
+/// Offset of the buffer for a path.
 const PATH: u64 = 256;
-/// The trap flag.
+/// The trap flag in the flags register.
 const TRAP_FLAG: u64 = 0x100;
-/// `si_code` of a trap by the trap flag: TRAP_TRACE.
+/// `si_code` of a trap caused by the trap flag (TRAP_TRACE).
 const BY_STEP: i32 = 2;
-/// `si_code` of a trap by `int3`: SI_KERNEL.
+/// `si_code` of a trap caused by `int3` (SI_KERNEL).
 const BY_BREAKPOINT: i32 = 0x80;
-/// Instructions that a thread is stepped over at most, to stand where it would in the image.
+/// Maximum number of single steps that take a thread out of a copy.
 const MOST_STEPS: usize = 16;
 const INT3: u8 = 0xcc;
 
-/// What is where in copies, ascending by address.
+/// Places in copies, ascending by address.
 type Places = Vec<(u64, CopiedPlace)>;
 
 /// Trampolines in a process.
 #[derive(Debug)]
 pub struct Trampolines {
-    /// Copies, with what is where in them.
+    /// The areas with copies, and the places in each.
     areas: Vec<(Range<u64>, Places)>,
-    /// Addresses of sites by number, those of sleds where these are used; 0 where a library is not in memory.
+    /// Site addresses by site number. If the site's sled is used, the address is the sled's; 0 if its library is not mapped.
     sites: Vec<u64>,
-    /// What was written, and what was there before, ascending.
+    /// The installed patches, ascending by address.
     patches: Vec<Written>,
-    /// Breakpoints by address: where threads go on, and the site if it is an indirect jump whose target is recorded.
+    /// Breakpoints by address: where threads resume, and the site number if the site is an indirect jump whose target is recorded.
     traps: HashMap<u64, (u64, Option<u32>)>,
     rings: Rings,
     threads: HashMap<Tid, Recorded>,
-    /// Sleds are used where blocks have some.
+    /// True if sleds are used where blocks have them.
     uses_sleds: bool,
-    /// Copies of code that the program changes, which nothing leads to any more.
+    /// Copies of code that the program has changed. Nothing leads to them any more.
     released: Vec<Range<u64>>,
 }
 
@@ -67,7 +64,7 @@ struct Written {
     before: [u8; 5],
     now: [u8; 5],
     length: usize,
-    /// Where it leads to, in a copy.
+    /// The address in a copy that it leads to.
     to: u64,
 }
 
@@ -75,25 +72,25 @@ struct Written {
 struct Recorded {
     ring: Ring,
     number: ThreadNumber,
-    /// The instruction that the last trap was in front of, if the program steps the thread itself, by the trap flag.
+    /// If the program itself sets the thread's trap flag: the instruction that was next at the last trap.
     stepped: Option<u64>,
 }
 
-/// Where a stopped thread is.
+/// Where a stopped thread is, relative to the copies.
 enum CodePlace {
     /// Not in a copy.
     Outside,
-    /// At a place in a copy.
+    /// At an instruction of a copy.
     At(CopiedPlace),
-    /// In the middle of what stands for one instruction.
+    /// In the middle of the code that replaces one instruction.
     Between,
 }
 
 impl Trampolines {
-    /// Puts a run's into a subject: rings, and those of the program.
+    /// Installs the rings, and the copies and patches of the program's own image.
     ///
     /// # Errors
-    /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
+    /// An address is not code of the image, its instruction cannot be moved, or there are too many sites.
     pub fn set(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
         let rings = Rings::map(subject, subject.area + PATH, subject.area)?;
         let (areas, patches, traps, threads) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
@@ -102,10 +99,10 @@ impl Trampolines {
         Ok(set)
     }
 
-    /// Puts those of a file into a subject.
+    /// Installs the copies and patches of one file.
     ///
     /// # Errors
-    /// As [`Trampolines::set`].
+    /// See [`Trampolines::install`].
     pub fn add(&mut self, subject: &TracedProcess, run: &TraceRun, executable: &Executable, file: usize) -> Result<(), CollectError> {
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let sites = sites_of(file, run.sites);
@@ -132,8 +129,8 @@ impl Trampolines {
         };
         let made = copies(&request, subject.area + FIRST)?;
         if FIRST + made.code.len() as u64 > AREA {
-            let most = sites.len() * (AREA - FIRST) as usize / made.code.len();
-            return Err(CollectError::TooManySites { sites: sites.len(), most });
+            let max = sites.len() * (AREA - FIRST) as usize / made.code.len();
+            return Err(CollectError::TooManySites { sites: sites.len(), max });
         }
         subject.memory.write(subject.area + FIRST, &made.code)?;
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
@@ -145,7 +142,7 @@ impl Trampolines {
         Ok(())
     }
 
-    /// Forgets those of a library that is not in memory any more.
+    /// Forgets the copies and patches of a library that is no longer mapped.
     pub fn forget(&mut self, image: &Image) {
         let is_gone = |address: u64| image.code.iter().any(|code| code.contains(&address));
         self.areas.retain(|(area, _)| !(image.area..image.area + AREA).contains(&area.start));
@@ -153,7 +150,7 @@ impl Trampolines {
         self.traps.retain(|address, _| !is_gone(*address));
     }
 
-    /// What is written for patches; breakpoints among them are noted.
+    /// Prepares patches for writing, and notes the breakpoints among them.
     fn written(&mut self, patches: &[(u64, Patch)], numbers: &HashMap<u64, u32>, subject: &TracedProcess) -> Vec<Written> {
         let mut all = Vec::with_capacity(patches.len());
         for (address, patch) in patches {
@@ -179,15 +176,15 @@ impl Trampolines {
         all
     }
 
-    /// What they have mapped.
+    /// The address range of the rings.
     pub fn span(&self) -> Range<u64> {
         self.rings.span()
     }
 
-    /// Gives a stopped thread its ring.
+    /// Assigns a ring to a stopped thread.
     ///
     /// # Errors
-    /// It is gone, or there are too many.
+    /// The thread is gone, or all rings are in use.
     pub fn begin_thread(&mut self, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
         let ring = self.rings.acquire()?;
         let registers = ptrace::registers(thread)?;
@@ -196,10 +193,7 @@ impl Trampolines {
         Ok(())
     }
 
-    /// Records what is left of a thread that is gone.
-    ///
-    /// # Errors
-    /// It cannot be stored.
+    /// Records what is left in the ring of a thread that is gone.
     pub fn end_thread(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<()> {
         self.drain(thread, sink)?;
         if let Some(ended) = self.threads.remove(&thread) {
@@ -208,25 +202,19 @@ impl Trampolines {
         Ok(())
     }
 
-    /// Records what is left of all threads.
-    ///
-    /// # Errors
-    /// It cannot be stored.
+    /// Records what is left in all rings.
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
         let threads: Vec<Tid> = self.threads.keys().copied().collect();
         threads.into_iter().try_for_each(|thread| self.end_thread(thread, sink))
     }
 
-    /// Records what is in a stopped thread's ring.
+    /// Records the contents of a stopped thread's ring.
     fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
         let Some(recorded) = self.threads.get(&thread) else { return Ok(SinkFlow::GoOn) };
         sink.record_sites(recorded.number, &self.rings.take(recorded.ring)?)
     }
 
-    /// What SIGTRAP of a thread means: `None` if it is the program's own.
-    ///
-    /// # Errors
-    /// The thread cannot be followed, or what it has seen not be stored.
+    /// Handles a SIGTRAP of a thread. Returns `None` if the trap is the program's own.
     pub fn trap(
         &mut self,
         subject: &TracedProcess,
@@ -255,8 +243,9 @@ impl Trampolines {
         Ok(Some(sink.record(recorded.number, to.map_or(NOWHERE, |to| images.in_file(to)))?))
     }
 
-    /// Whether a trap by the trap flag, which the program has set, would come without copies, too: in front of an instruction of the image
-    /// or of its copy, but not within what records a site, and not once more for the jump from one to the other.
+    /// Returns true if a trap by the trap flag, which the program has set, would also occur without copies. It would before an
+    /// instruction of the image or its copy, but not inside the code that records a site, and not a second time after the jump between
+    /// the two.
     fn is_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
         let is_next = match self.standing(at) {
             CodePlace::Outside | CodePlace::At(CopiedPlace::Head { saved: false, .. } | CopiedPlace::Body { .. }) => true,
@@ -267,10 +256,8 @@ impl Trampolines {
         last.is_some_and(|last| last != Some(original))
     }
 
-    /// A trap that has not been recorded when the collection ends: it happens again, without trampolines.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
+    /// Undoes a trap that was pending when the collection ended, so that it happens again without trampolines. Returns false if the trap
+    /// is the program's own.
     pub fn undo_trap(&mut self, thread: Tid) -> Result<bool, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         if ptrace::signal_code(thread)? != BY_BREAKPOINT {
@@ -289,16 +276,14 @@ impl Trampolines {
         Ok(is_trap)
     }
 
-    /// Lets a stopped thread stand in the image. `all`: it records no more, and every instruction is there, since patches are taken out;
-    /// `caused`: the instruction that it stands at causes the signal that it has stopped for, and is not stepped over. Gives whether it
-    /// stands at a site that is recorded already.
+    /// Moves a stopped thread from a copy to the image. Returns true if it is now at a site that is recorded already.
     ///
-    /// # Errors
-    /// The thread cannot be followed.
+    /// `is_final` means that the thread is not recorded any more and that patches are removed, so that every instruction of the image is
+    /// intact. `is_fault` means that the current instruction caused the pending signal, and must not be stepped over.
     pub fn leave_copy(&self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<bool, CollectError> {
         if all {
             let registers = ptrace::registers(thread)?;
-            // The program may have set the register itself meanwhile, which ends the collection.
+            // If the program has set the register itself meanwhile, its value stays; that ends the collection.
             let is_ring = self.rings.span().contains(&registers.gs_base);
             ptrace::set_registers(thread, &Registers { gs_base: if is_ring { 0 } else { registers.gs_base }, ..registers })?;
         }
@@ -325,10 +310,7 @@ impl Trampolines {
         Ok(false)
     }
 
-    /// A system call has ended; `again`: it was that by which a handler of signals goes back to a site that is recorded already.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Handles the end of a system call. `again` means that a signal handler has returned to a site that is recorded already.
     pub fn after_system_call(&mut self, thread: Tid, again: bool) -> io::Result<()> {
         if let Some(recorded) = self.threads.get_mut(&thread).filter(|recorded| recorded.stepped.is_some())
             && ptrace::registers(thread)?.eflags & TRAP_FLAG == 0
@@ -338,10 +320,7 @@ impl Trampolines {
         if again { self.go_on_recorded(thread) } else { Ok(()) }
     }
 
-    /// A stopped thread stands at a site that is recorded already: it goes on in the copy, behind what records it.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Moves a stopped thread from a site that is recorded already into the copy, after the code that records the site.
     fn go_on_recorded(&self, thread: Tid) -> io::Result<()> {
         let at = ptrace::instruction_pointer(thread)?;
         let is_there =
@@ -353,12 +332,9 @@ impl Trampolines {
         }
     }
 
-    /// Takes out of the image what was written for code in a range that the program is about to change, and lets the heads of that code's
-    /// copies lead back to the image, since other copies branch there. All threads are stopped; those in such a copy are moved by
-    /// [`Trampolines::leave_released`].
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Removes from the image what was written for code in `range`, which the program is about to change. The heads of that code's copies
+    /// are made to jump back to the image, since other copies branch to them. All threads must be stopped;
+    /// [`Trampolines::leave_released`] moves those in such a copy.
     pub fn release(&mut self, range: &Range<u64>, subject: &TracedProcess) -> io::Result<()> {
         let known = self.released.iter().map(|copy| copy.start).chain(self.areas.iter().map(|(area, _)| area.end));
         let mut ends: Vec<u64> = self.patches.iter().map(|patch| patch.to).chain(known).collect();
@@ -375,7 +351,7 @@ impl Trampolines {
         heads.sort_unstable();
         let original: Vec<(u64, &[u8])> = gone.iter().map(|patch| (patch.address, &patch.before[..patch.length])).collect();
         subject.memory.patch(&original)?;
-        // The copies are the session's own mapping, whose bytes no journal needs.
+        // The copies lie in a mapping of this session's own, so that the journal need not know of them.
         let heads: Vec<(u64, &[u8])> = heads.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
         Memory::open(subject.process)?.patch(&heads)?;
         let copies: Vec<Range<u64>> = gone.iter().map(|patch| copy(patch)).collect();
@@ -386,11 +362,7 @@ impl Trampolines {
         Ok(())
     }
 
-    /// Lets a stopped thread that stands in a copy of released code stand in the image. `step`, which gives whether it did, executes an
-    /// instruction of the thread.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
+    /// Moves a stopped thread from a copy of released code to the image. `step` single-steps the thread, and returns false if it cannot.
     pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         loop {
             let registers = ptrace::registers(thread)?;
@@ -413,13 +385,13 @@ impl Trampolines {
         self.released.iter().any(|copy| copy.contains(&address))
     }
 
-    /// What is where in a copy.
+    /// The places in one copy.
     fn places_in(&self, copy: &Range<u64>) -> &[(u64, CopiedPlace)] {
         let places = self.area_of(copy.start).unwrap_or_default();
         &places[places.partition_point(|place| place.0 < copy.start)..places.partition_point(|place| place.0 < copy.end)]
     }
 
-    /// The address in the image of the instruction that is executed at a place.
+    /// The image address of the instruction executed at a place; `None` in a head.
     fn executed_at(&self, place: &CopiedPlace) -> Option<u64> {
         match place {
             CopiedPlace::Head { .. } => None,
@@ -428,7 +400,7 @@ impl Trampolines {
         }
     }
 
-    /// Where in the image an address is.
+    /// Translates an address in a copy to the image; others are returned unchanged.
     pub fn original(&self, address: u64) -> u64 {
         match self.standing(address) {
             CodePlace::At(CopiedPlace::Head { site, .. } | CopiedPlace::Recorded { site, .. }) => self.sites[site as usize],
@@ -437,20 +409,17 @@ impl Trampolines {
         }
     }
 
-    /// Whether an address is in a copy.
+    /// Returns true if an address lies in a copy.
     pub fn is_copy(&self, address: u64) -> bool {
         self.area_of(address).is_some()
     }
 
-    /// The copies that an address lies in, as what is where in them.
+    /// The places in the area that an address lies in.
     fn area_of(&self, address: u64) -> Option<&[(u64, CopiedPlace)]> {
         self.areas.iter().find(|(area, _)| area.contains(&address)).map(|(_, places)| places.as_slice())
     }
 
-    /// Takes the patches out of a memory: this process's, or that of a child that has a copy.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Removes the patches from a memory: this process's, or that of a child with a copy of it.
     pub fn remove(&self, memory: &Memory) -> io::Result<()> {
         write(&self.patches, memory, |patch| &patch.before)
     }
@@ -471,7 +440,7 @@ impl Trampolines {
     }
 }
 
-/// Whether an instruction of the image has bytes in a range.
+/// Returns true if the instruction at an image address has bytes in `range`.
 fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bool {
     if at >= range.start || at + LONGEST_INSTRUCTION <= range.start {
         return range.contains(&at);
@@ -481,13 +450,13 @@ fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bo
     decode(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
 }
 
-/// `jmp` at an address.
+/// Encodes `jmp to` for an address.
 fn jump(at: u64, to: u64) -> [u8; 5] {
     let [a, b, c, d] = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
     [0xe9, a, b, c, d]
 }
 
-/// Writes at each patch.
+/// Writes the chosen bytes at the address of each patch.
 fn write(patches: &[Written], memory: &Memory, bytes: impl Fn(&Written) -> &[u8; 5]) -> io::Result<()> {
     let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..patch.length])).collect();
     memory.patch(&pieces)

@@ -1,10 +1,10 @@
-//! Programs of commands: who is distinguished, what is known of them, how they end.
+//! Tests of the programs that a command runs: which are told apart, what is known of them, and how they end.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use trodden_trace::{Follow, InheritedSignals, Launcher, ProcessEvent, ProgramStart, StartedProgram, TraceError, follow};
 
-/// Runs a script; gives its status, the programs in the order of their beginning, and how many processes each had.
+/// Runs a script. Returns its status, the programs in the order of their start, and the number of processes of each.
 fn programs(script: &str) -> (ExitStatus, Vec<(StartedProgram, usize)>) {
     let script = script.to_owned();
     let run = move || {
@@ -43,7 +43,7 @@ fn each_program_is_reported_with_its_arguments_and_its_end() {
 
 #[test]
 fn forked_processes_belong_to_their_program_and_executed_files_do_not() {
-    // Two subshells that execute nothing, one that does; and a program that becomes another.
+    // Two subshells that execute nothing, one that does, and a program that executes another.
     let (_, all) = programs("(:; true) & (for i in 1 2 3; do :; done) & (sh -c 'exec sleep 0.01') & wait; exec true");
     let seen: Vec<_> = all.iter().map(|(p, n)| (p.command.join(" "), p.ending.is_some(), *n)).collect();
     let of = |begin: &str| seen.iter().find(|s| s.0.starts_with(begin)).unwrap_or_else(|| panic!("{begin}: {seen:?}"));

@@ -1,4 +1,4 @@
-//! Trampolines against single-stepping, on programs as the system ships them: every block of the image, in order.
+//! Compares trampolines with single-stepping on system programs: every block of the image, in order.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,7 +12,7 @@ use trodden_trace::{
     RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, Trampolines, Uprobes,
 };
 
-/// Streams in memory.
+/// Keeps the streams in memory.
 #[derive(Default)]
 struct Streams(Vec<Vec<u64>>);
 
@@ -40,7 +40,7 @@ fn collect(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64
     collect_some(collector, command, blocks, &sites)
 }
 
-/// What a run shows of some sites.
+/// Records the hits of some sites.
 fn collect_some(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
     let executable = Executable::read(Path::new(&command.program)).unwrap();
     let mut streams = Streams::default();
@@ -100,7 +100,7 @@ fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
     let near = |stream: &[u64]| format!("{:x?}", &stream[parts.unwrap_or(0).saturating_sub(3)..stream.len().min(parts.unwrap_or(0) + 4)]);
     assert!(
         found == expected,
-        "{line:?}: {} and {} blocks, they part at {parts:?}: {} and {}",
+        "{line:?}: {} and {} blocks, they differ at {parts:?}: {} and {}",
         found[0].len(),
         expected[0].len(),
         near(&found[0]),
@@ -209,7 +209,7 @@ fn a_program_in_cxx_with_exceptions_and_signals() {
 
 #[test]
 fn rings_that_are_full_lose_nothing() {
-    // More hits than a ring holds, counted by the program's own result.
+    // More hits than a ring holds. The known number of iterations tells how many.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("a.c"),
@@ -224,7 +224,7 @@ fn rings_that_are_full_lose_nothing() {
     let (found, outcome) = collect(&Trampolines, command(&[app.to_str().unwrap()], &input), &blocks);
     let plain = Command::new(&app).status().unwrap();
     assert_eq!(outcome.followed.status, Some(plain.code().unwrap() << 8));
-    // What the loop's condition says, once more than its body.
+    // The loop's condition is executed once more than its body.
     let mut counts = std::collections::BTreeMap::<u64, u64>::new();
     found[0].iter().for_each(|block| *counts.entry(*block).or_default() += 1);
     let mut most: Vec<u64> = counts.into_values().filter(|n| *n >= 2_000_000).collect();
@@ -232,7 +232,7 @@ fn rings_that_are_full_lose_nothing() {
     assert_eq!(most, [2_000_000, 2_000_000, 2_000_001]);
 }
 
-/// The number of hits of a program's function, and its outcome.
+/// Runs a program and returns the number of hits of a function's entry in each thread, with the outcome.
 fn entries(collector: &dyn Collector, source: &str, options: &[&str], function: &str) -> (Vec<usize>, RunOutcome) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.c"), source).unwrap();
@@ -269,7 +269,7 @@ fn hundreds_of_threads_at_a_time() {
     assert_eq!(found, vec![1; 301]);
 }
 
-/// Only root may set probes.
+/// Setting probes requires root.
 fn may_probe() -> bool {
     let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
     let may = root && Path::new("/sys/bus/event_source/devices/uprobe").exists();
@@ -301,7 +301,7 @@ fn a_ring_of_probes_that_is_half_full_stops_its_thread() {
 
 #[test]
 fn threads_and_timers() {
-    // Signals come at any time: each thread's own blocks are those of a run with breakpoints, the handlers' come in between.
+    // Signals arrive at any time. Apart from the handlers' blocks, each thread's blocks are those of a run with breakpoints.
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
         #include <pthread.h>

@@ -1,48 +1,46 @@
-//! A function under way, and the path under way in it: what each block that is seen makes of them.
+//! An active function and its current path, updated block by block.
 
 use super::tally::Tally;
 use trodden_binary::{Connection, NumberStep, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 
-/// A path under way.
+/// The current path of a frame.
 #[derive(Clone, Debug)]
 pub struct FramePath {
-    /// The sum of the values on its edges so far.
+    /// The sum of the increments on its edges so far.
     pub sum: i64,
-    /// The stretch in which its beginning was seen.
+    /// The stretch in which it began.
     pub since: u64,
-    /// Numbers of the paths that end at calls which it has reached.
+    /// Numbers of the paths ending at calls that it has reached.
     pub reached: Vec<i64>,
-    /// Blocks of it that were seen.
+    /// Number of its blocks that were seen.
     pub blocks: u64,
 }
 
-/// A function under way.
+/// An active function.
 #[derive(Clone, Debug)]
 pub struct BranchFrame {
-    /// Its image.
     pub image: usize,
-    /// Which it is.
     pub function: ProbedFunction,
-    /// The last block that was seen, and in which stretch.
+    /// The last block that was seen, and its stretch.
     pub at: Option<(u32, u64)>,
-    /// It was called, and no block of it was seen yet.
+    /// True if it was called and no block was seen yet.
     pub fresh: bool,
-    /// The path under way, if its beginning was seen.
+    /// The current path, if its start was seen.
     pub path: Option<FramePath>,
-    /// Its path is over, it will not go on.
+    /// True if the path has ended, and the frame has no other.
     pub done: bool,
-    /// Where it was left: control comes back to one of these addresses.
+    /// If control is elsewhere, the addresses to which it may return.
     pub left: Option<(u64, u64)>,
 }
 
 impl BranchFrame {
-    /// One of which nothing was seen yet.
+    /// A frame of which nothing was seen yet.
     pub fn unknown(image: usize, function: ProbedFunction) -> BranchFrame {
         BranchFrame { image, function, at: None, fresh: false, path: None, done: false, left: None }
     }
 
-    /// Nothing is known of what follows: a path under way is lost.
+    /// Counts the current path as lost, since what follows is unknown.
     pub fn cut_off(&self, tally: &mut Tally) {
         if !self.done {
             tally.losses.cut_off += 1;
@@ -50,22 +48,22 @@ impl BranchFrame {
     }
 }
 
-/// A function while its next block is seen.
+/// An update of a frame by the next event in its code.
 pub struct Seeing<'a> {
-    /// The function.
+    /// The frame.
     pub frame: &'a mut BranchFrame,
-    /// Its graph.
+    /// The function's graph.
     pub flow: &'a mut ProbeGraph,
-    /// Where paths are counted that are whole.
+    /// Counts whole paths.
     pub tally: &'a mut Tally,
-    /// Number of the stretch.
+    /// Number of the current stretch.
     pub stretch: u64,
-    /// Number of records in the window; none for a trace.
+    /// Number of records in the window; `None` for a trace.
     pub window: Option<u64>,
 }
 
 impl Seeing<'_> {
-    /// A block begins.
+    /// Handles the start of a block.
     pub fn block(&mut self, block: u32) {
         match self.frame.at {
             None if self.frame.fresh && self.frame.path.is_none() => match block {
@@ -131,7 +129,7 @@ impl Seeing<'_> {
         }
     }
 
-    /// The path is whole, if its beginning was seen.
+    /// Ends the path, which is counted if its start was seen.
     fn finish(&mut self, value: i64) {
         let Some(path) = self.frame.path.take() else {
             self.frame.cut_off(self.tally);
@@ -145,21 +143,21 @@ impl Seeing<'_> {
         self.tally.losses.blocks_counted += path.blocks;
     }
 
-    /// A call is about to be made that might not come back.
+    /// Handles a call that may not return.
     pub fn reach(&mut self, block: u32, marked: bool) {
         if let (Some(value), Some(path)) = (self.flow.reach(block, marked), &mut self.frame.path) {
             path.reached.push(path.sum.wrapping_add(value));
         }
     }
 
-    /// The path ends before its block does.
+    /// Handles a path that ends within its block.
     pub fn end(&mut self, block: u32, marked: bool) {
         if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.done) {
             self.go(&[edge]);
         }
     }
 
-    /// The function returns or is replaced.
+    /// Handles a return or tail call.
     pub fn leave(&mut self, by_condition: bool) {
         let Some((block, _)) = self.frame.at.filter(|_| !self.frame.done) else {
             self.frame.cut_off(self.tally);
@@ -173,7 +171,8 @@ impl Seeing<'_> {
     }
 }
 
-/// What a path stands for that spans the records from the one before its first stretch to the one behind its last.
+/// Returns the number of executions that one observation of a path represents. The path spans the records from the one before its first
+/// stretch to the one after its last.
 pub fn weight(window: Option<u64>, stretch: u64, since: u64) -> f64 {
     let Some(window) = window else { return 1.0 };
     let spanned = stretch.saturating_sub(since) + 2;

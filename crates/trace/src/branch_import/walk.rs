@@ -1,14 +1,12 @@
-//! Following a thread from branch to branch: calls, returns, and the paths of each function between.
+//! Follows a thread from branch to branch: calls, returns, and the paths of each function.
 //!
-//! Between two records control runs straight from where the older led to where the newer leaves. The probes on that
-//! stretch are the blocks executed. A stack holds the functions that are under way as far as they were seen; each knows
-//! where control left it, so that a return to there, from whatever code in between, goes on with it. Who lands
-//! elsewhere in a function that is under way was thrown there (an exception, `longjmp`): functions called since are
-//! over. A landing at a function's first address is a call.
+//! Between two records, control runs along a straight *stretch*, from the target of the older to the source of the newer; the probes on
+//! it are the executed blocks. A stack holds the active functions as far as they were seen. Each knows where control left it, so that a
+//! return to there resumes it. A landing elsewhere in an active function is a throw (an exception, `longjmp`), which ends the functions
+//! called since. A landing at a function's first address is a call.
 //!
-//! A path counts when its beginning and its end were seen. A window of `w` records sees a path whole that spans `n` of
-//! them in `w - n + 1` of its possible positions, so long paths are seen less often than short ones: each counts `w /
-//! (w - n + 1)`.
+//! A path counts if its start and end were seen. A window of `w` records can contain a path that spans `n` records at `w - n + 1`
+//! positions, so that long paths are seen less often than short ones. To correct this, each counts `w / (w - n + 1)`.
 
 use super::frame::{BranchFrame, FramePath, Seeing, weight};
 use super::tally::Tally;
@@ -17,64 +15,64 @@ use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION};
 use trodden_binary::{BinaryError, CodeRange, Connection, ProbeAt, ProbedImage};
 use trodden_unit::probes::ProbeEvent;
 
-/// Where an address lies.
+/// The location of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressPlace {
-    /// In a function with probes: image, place of its range, address as the file has it.
+    /// In a function with probes: image, index of the code range, file address.
     Code(usize, usize, u64),
     /// In other code.
     Elsewhere,
-    /// In no program: the kernel, or not traced.
+    /// Outside of all programs: in the kernel, or not traced.
     Outside,
 }
 
-/// Where control is.
+/// The current position of control.
 #[derive(Clone, Copy, Debug)]
 enum Now {
-    /// Nothing is known yet.
+    /// Unknown, since nothing was seen yet.
     Unknown,
     /// In the function on top of the stack.
     In {
         image: usize,
         range: usize,
         address: u64,
-        /// First address whose probes were not seen yet.
+        /// First address whose probes were not handled yet.
         unseen: u64,
-        /// It came here by a jump: of several blocks at the address, some may have been passed over.
+        /// True if control arrived by a jump. If several blocks start at the address, the first ones may have been skipped.
         jumped: bool,
     },
-    /// Elsewhere.
+    /// In other code.
     Elsewhere,
 }
 
-/// What is known of a thread.
+/// The state of a thread.
 #[derive(Clone, Debug)]
 pub struct ThreadWalk {
     frames: Vec<BranchFrame>,
     now: Now,
-    /// Number of the stretch.
+    /// Number of the current stretch.
     stretch: u64,
-    /// Number of records in the window; none for a trace.
+    /// Number of records in the window; `None` for a trace.
     window: Option<u64>,
 }
 
-/// What all walks share.
+/// The state shared by all threads.
 pub struct World<'a> {
     /// The images.
     pub images: &'a [ProbedImage],
-    /// Their graphs.
+    /// The graphs of their functions.
     pub graphs: ProbeGraphs<'a>,
-    /// What was seen.
+    /// The counted paths.
     pub tally: Tally,
 }
 
 impl ThreadWalk {
-    /// Nothing seen yet, of a window of so many records or of a trace.
+    /// Starts a walk through a window with this number of records, or through a trace.
     pub fn new(window: Option<u64>) -> ThreadWalk {
         ThreadWalk { frames: Vec::new(), now: Now::Unknown, stretch: 0, window }
     }
 
-    /// A taken branch.
+    /// Handles a taken branch.
     ///
     /// # Errors
     /// A map is damaged.
@@ -86,7 +84,7 @@ impl ThreadWalk {
                 self.run(world, image, unseen, last, jumped)?;
             }
             (Now::In { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
-                // An interrupt: control comes back to where it was.
+                // An interrupt, after which control returns to where it was.
                 AddressPlace::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
                     if back > address {
                         self.run(world, image, unseen, back - 1, jumped)?;
@@ -115,7 +113,7 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// Nothing is known of what follows: paths under way are cut off.
+    /// Ends all current paths, since what follows is unknown.
     pub fn cut_off(&mut self, world: &mut World) {
         for frame in self.frames.drain(..) {
             frame.cut_off(&mut world.tally);
@@ -123,10 +121,7 @@ impl ThreadWalk {
         self.now = Now::Unknown;
     }
 
-    /// The thread ended: paths under way remain unfinished.
-    ///
-    /// # Errors
-    /// A map is damaged.
+    /// Handles the end of the thread: its current paths remain unfinished.
     pub fn end(&mut self, world: &mut World) {
         while let Some(frame) = self.frames.pop() {
             self.leave_unfinished(world, frame);
@@ -146,7 +141,7 @@ impl ThreadWalk {
         self.now = Now::Elsewhere;
     }
 
-    /// Control leaves the function on top of the stack.
+    /// Handles a branch that leaves the current position of the function on top of the stack.
     fn leave(&mut self, world: &mut World, (image, range, address): (usize, usize, u64), to: AddressPlace) -> Result<(), BinaryError> {
         let kind = world.images[image].branch(address);
         if to == AddressPlace::Outside {
@@ -187,7 +182,7 @@ impl ThreadWalk {
         self.now = Now::In { image, range, address, unseen: address, jumped: true };
     }
 
-    /// Control comes from other code.
+    /// Handles the arrival of control from other code.
     fn arrive(&mut self, world: &mut World, to: AddressPlace, returned: bool) -> Result<(), BinaryError> {
         let AddressPlace::Code(image, range, address) = to else {
             self.now = Now::Elsewhere;
@@ -197,7 +192,7 @@ impl ThreadWalk {
         let is_own = |f: &BranchFrame| (f.image, f.function) == (image, function);
         let came_back = |f: &BranchFrame| is_own(f) && f.left.is_some_and(|(first, last)| (first..=last).contains(&address));
         if let Some(at) = self.frames.iter().rposition(came_back) {
-            // Interrupted in front of an instruction, whose probes were seen.
+            // If the function was interrupted before an instruction, the probes there were handled already.
             let unseen = address + u64::from(self.frames[at].left.is_some_and(|(first, _)| first == address));
             self.unwind_to(world, at);
             self.now = Now::In { image, range, address, unseen, jumped: false };
@@ -234,7 +229,7 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// Functions above one on the stack are over; it goes on.
+    /// Ends the functions above one on the stack, which continues.
     fn unwind_to(&mut self, world: &mut World, at: usize) {
         while self.frames.len() > at + 1 {
             let frame = self.frames.pop().expect("there are more");
@@ -243,7 +238,7 @@ impl ThreadWalk {
         self.frames[at].left = None;
     }
 
-    /// If control landed where a function returns twice: the path under way is over, another begins.
+    /// If control has landed after a call that returns twice, the current path ends and another begins.
     fn restart(&mut self, world: &mut World, next: Option<u32>) -> Result<(), BinaryError> {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);
@@ -253,13 +248,13 @@ impl ThreadWalk {
         self.leave_unfinished(world, frame);
         let path = Some(FramePath { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
         let top = self.frames.last_mut().expect("control landed in it");
-        // The block behind the call begins the path: so the path to it is not searched for. It is about to be seen, if it has an address.
+        // The block after the call starts the path, so no connection to it is searched for. If it has an address, it is about to be seen.
         let at = (next != Some(block)).then_some((block, self.stretch + 1));
         *top = BranchFrame { path, at, fresh: at.is_none(), ..BranchFrame::unknown(image, function) };
         Ok(())
     }
 
-    /// The blocks on a stretch of code.
+    /// Handles the probes on a stretch.
     fn run(&mut self, world: &mut World, image: usize, first: u64, last: u64, jumped: bool) -> Result<(), BinaryError> {
         let Some(top) = self.frames.last() else { return Ok(()) };
         let function = top.function;
@@ -272,7 +267,7 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// Several blocks may lie at the address that control jumped to, all but the last empty: how many of them it passed over.
+    /// If several blocks start at the target of a jump, all but the last are empty. Returns how many of them the jump has skipped.
     fn passed_over(&self, world: &mut World, probes: &[ProbeAt], address: u64) -> Result<usize, BinaryError> {
         let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
@@ -291,7 +286,7 @@ impl ThreadWalk {
         let top = self.frames.last().expect("control is in it");
         let block = at.probe.block;
         if at.probe.event == ProbeEvent::Begin && block == 0 && !top.fresh && top.at.is_some() {
-            // Nothing leads to the entry: the function called itself in its own place.
+            // No edge leads to the entry, so the function has called itself by a tail call.
             let (image, function) = (top.image, top.function);
             self.finish_top(world, false)?;
             self.frames.push(BranchFrame { fresh: true, ..BranchFrame::unknown(image, function) });
@@ -307,7 +302,7 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// The function on top of the stack returns, or gives its place to another.
+    /// Handles a return or tail call of the function on top of the stack.
     fn finish_top(&mut self, world: &mut World, by_condition: bool) -> Result<(), BinaryError> {
         let (stretch, window) = (self.stretch, self.window);
         let Some(mut frame) = self.frames.pop() else { return Ok(()) };
@@ -316,7 +311,7 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// A function is over without having returned.
+    /// Ends a function that has not returned.
     fn leave_unfinished(&self, world: &mut World, mut frame: BranchFrame) {
         match frame.path.take() {
             Some(path) => {
@@ -328,7 +323,7 @@ impl ThreadWalk {
     }
 }
 
-/// The next block that begins in a function's code.
+/// Returns the next block that starts at or after an address in the function's code range.
 fn next_block(image: &ProbedImage, address: u64, range: usize) -> Option<u32> {
     let range = image.ranges[range];
     let probes = image.probes_in(address, range.end);

@@ -1,4 +1,5 @@
-//! System calls of recorded threads: answered or compared with a first run, kept from hiding what they make, and what they map.
+//! System calls of recorded threads: they are answered from a first run or compared with it, and changes to mappings and new tasks are
+//! noticed.
 
 use super::Following;
 use crate::CollectError;
@@ -10,11 +11,11 @@ use crate::sink::{SinkFlow, ThreadNumber};
 use crate::subject::{AREA, TracedProcess};
 use crate::watch::Watch;
 
-/// By this flag of `clone` a program keeps its child from being followed.
+/// Flag of `clone` that keeps the new task from being traced.
 const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 
 impl Following<'_, '_> {
-    /// A recorded thread is at a system call.
+    /// Handles a stop of a recorded thread at a system call.
     pub(super) fn system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
         match ptrace::system_call(thread)? {
             CallStop::Entry { number: call, arguments } => self.enter_call(thread, number, call, arguments).map(|()| SinkFlow::GoOn),
@@ -45,7 +46,7 @@ impl Following<'_, '_> {
         self.raise_limit(thread, call, &arguments)?;
         let memory = &self.subject.memory;
         match self.calls.enter(thread, number, call, arguments, memory) {
-            // What shares the memory must be followed, since it comes to the same breakpoints.
+            // A task that shares the memory must be traced, since it runs into the same breakpoints.
             CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED != 0 => {
                 self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
                 ptrace::set_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED, ..ptrace::registers(thread)? })?;
@@ -55,7 +56,7 @@ impl Following<'_, '_> {
                 ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
             }
             CallEntry::Run => {}
-            // A filter is asked about what is skipped, too. What the call gives is replaced all the same.
+            // The filter must see skipped calls as well. So the call is made, and its result replaced.
             CallEntry::Skip if self.subject.session.is_filtered() => {}
             CallEntry::RunWith([rdi, rsi]) => {
                 self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
@@ -90,7 +91,7 @@ impl Following<'_, '_> {
         }
         self.note_mask(thread, result)?;
         if self.failure.is_some() {
-            // The collection is ending: nothing more is watched.
+            // The collection is ending, and nothing more is watched.
             self.go_on(thread, 0)?;
             return Ok(SinkFlow::Enough);
         }
@@ -103,11 +104,11 @@ impl Following<'_, '_> {
         Ok(flow)
     }
 
-    /// A call of `clone3` begins, which has its flags in memory. What shares the memory must be followed, as for `clone`; the flags are
-    /// written back when the call has ended.
+    /// Handles the start of `clone3`, whose flags are in memory. As for `clone`, a task that shares the memory must be traced. The flags
+    /// are restored when the call has ended.
     fn follow_clone3(&mut self, thread: Tid, place: u64) -> Result<(), CollectError> {
         let memory = &self.subject.memory;
-        // Where the program has no memory, the kernel says so.
+        // If the memory is not mapped, the kernel reports that to the program.
         let Ok(flags) = memory.word(place) else { return Ok(()) };
         if flags & UNTRACED != 0 && memory.write(place, &(flags & !UNTRACED).to_le_bytes()).is_ok() {
             self.cleared.insert(thread, (place, flags));
@@ -115,7 +116,7 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// A system call has ended: where it says which signals were blocked, SIGTRAP is among them if the program has it so.
+    /// Adds SIGTRAP to the old mask that a system call has stored, if the program believes it blocked.
     fn note_mask(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
         let memory = &self.subject.memory;
         if let (Some(old), 0) = (self.tasks.get_mut(&thread).and_then(Task::leave_mask), result) {
@@ -124,7 +125,8 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// A system call has ended: if it has mapped a library that is watched, that begins; if it has unmapped one, it ends.
+    /// Handles the end of a system call that may have mapped or unmapped memory: watches a library that it has mapped, and forgets one
+    /// that it has unmapped.
     fn note_mapping(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
         let is_done = !(-4095..0).contains(&result);
         self.note_changes(thread, is_done)?;
@@ -159,10 +161,7 @@ impl Following<'_, '_> {
     }
 }
 
-/// Watches a library that a stopped thread has mapped.
-///
-/// # Errors
-/// It cannot be watched.
+/// Starts watching a library that a stopped thread has mapped.
 pub fn map_library(
     (subject, thread): (&TracedProcess, Tid),
     watch: &mut Watch,

@@ -1,5 +1,5 @@
-//! The end of a collection while the subject runs on: its threads are stopped wherever they are, what was done to them and to their memory
-//! is undone, and they are let go.
+//! The end of a collection while the subject keeps running: its threads are stopped wherever they are, all changes are undone, and the
+//! threads are detached.
 
 use super::{Following, unless_killed};
 use crate::CollectError;
@@ -9,15 +9,12 @@ use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
 use crate::sink::SinkFlow;
 use std::collections::{HashMap, HashSet};
 
-/// Instructions of a slot, at most.
+/// Maximum number of single steps that take a thread out of a slot.
 const MOST_STEPS: usize = 16;
 
 impl Following<'_, '_> {
-    /// Ends the collection, if it can be now: every thread is stopped, all changes are undone, threads are let go. Returns false while
-    /// the subject must be followed on: a `vfork` is under way, or threads were killed meanwhile and their ends are to be seen.
-    ///
-    /// # Errors
-    /// The subject cannot be controlled.
+    /// Ends the collection if that is possible now: stops all threads, undoes all changes and detaches. Returns false if the subject must
+    /// still be followed, because a `vfork` is under way or because the ends of killed threads are still to be reported.
     pub(super) fn let_go(&mut self) -> Result<bool, CollectError> {
         // A parent in `vfork` cannot be stopped until the child has executed another program.
         if self.is_undone || !self.in_vfork.is_empty() {
@@ -51,17 +48,17 @@ impl Following<'_, '_> {
                 is_free = true;
             }
         }
-        // Where one goes on, the process does, and the end of its first thread may be far away.
+        // If one thread continues, so does the process, and the end of its first thread may be far away.
         Ok(is_free || self.tasks.is_empty())
     }
 
-    /// The signal that a thread is to get when it is let go, stopped for `what`.
+    /// Returns the signal to deliver when a thread that is stopped for `what` is detached.
     fn signal_of(&mut self, thread: Tid, what: PtraceStop) -> Result<i32, CollectError> {
         match what {
             PtraceStop::Signal(libc::SIGSEGV) if self.is_time_stamp(thread)? => Ok(0),
             PtraceStop::Signal(libc::SIGTRAP) if self.failed_at(thread) => {
                 let at = ptrace::instruction_pointer(thread)?;
-                // It was on its way already.
+                // The thread had been moved to a slot or copy already.
                 let is_ours = self.watch.in_slot(at).is_some() || self.watch.is_copy(at);
                 if is_ours { Ok(0) } else { self.watch.undo_hit(thread, libc::SIGTRAP) }
             }
@@ -70,17 +67,17 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Whether there was an error at the stop that a thread is in.
+    /// Returns true if handling a thread's current stop has failed.
     fn failed_at(&self, thread: Tid) -> bool {
         self.unhandled.contains_key(&thread)
     }
 
-    /// Notes that something could not be undone.
+    /// Notes an error as a change that could not be undone.
     fn or_unrestored<T>(&mut self, what: &str, result: Result<T, CollectError>) -> Option<T> {
         result.inspect_err(|error| self.followed.unrestored.push(format!("{what} ({error})"))).ok()
     }
 
-    /// Stops all threads outside system calls, but for those that are about to end; gives nothing, and lets them go on, if one has begun a
+    /// Stops all threads outside system calls, except those about to end. Returns `None`, and resumes the threads, if one has started a
     /// `vfork` meanwhile.
     fn stop_all(&mut self) -> Result<Option<Vec<(Tid, PtraceStop)>>, CollectError> {
         let mut all: HashMap<Tid, PtraceStop> = HashMap::new();
@@ -106,7 +103,8 @@ impl Following<'_, '_> {
             match what {
                 _ if !self.tasks.contains_key(&thread) => _ = self.handle(thread, what),
                 PtraceStop::Signal(_) => drop(all.insert(thread, what)),
-                // It came to a breakpoint, a probe or unexecutable code just before: let go, the signal would end or stop it.
+                // The thread has just hit a breakpoint, a probe or unexecutable code. If it were detached now, the pending signal would
+                // kill or stop it.
                 PtraceStop::Begun | PtraceStop::GroupStopped
                     if [libc::SIGTRAP, libc::SIGSTOP, libc::SIGSEGV].iter().any(|signal| ptrace::is_pending(thread, *signal)) =>
                 {
@@ -117,9 +115,9 @@ impl Following<'_, '_> {
                     all.insert(thread, what);
                 }
                 PtraceStop::Ended(_) | PtraceStop::Ending => _ = self.handle(thread, what),
-                // It was at something else just before, in the middle of a system call; that also took the place of the stop.
+                // The thread stopped for something else, in the middle of a system call, and the request to stop was lost.
                 other => {
-                    // It stops again before it executes an instruction.
+                    // With a new request it stops before its next instruction.
                     unless_gone(ptrace::interrupt(thread))?;
                     self.handle(thread, other);
                     if self.unhandled.contains_key(&thread) && session.is_stopped(thread) {
@@ -136,7 +134,7 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Asks a thread to stop; returns what it is stopped for if it is already, since an error came before it could go on.
+    /// Asks a thread to stop. If an error kept it from resuming, it is stopped already, and its last stop is returned.
     fn ask_to_stop(&self, thread: Tid) -> Result<Option<PtraceStop>, CollectError> {
         if !self.subject.session.is_stopped(thread) || ptrace::instruction_pointer(thread).is_err() {
             unless_gone(ptrace::interrupt(thread))?;
@@ -152,7 +150,7 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Lets a stopped thread stand in the image and not in a slot, so that slots can be unmapped.
+    /// Moves a stopped thread from a slot to the image, so that slots can be unmapped.
     fn leave_slot(&self, thread: Tid) -> Result<(), CollectError> {
         for _ in 0..MOST_STEPS {
             match self.watch.in_slot(ptrace::instruction_pointer(thread)?) {
@@ -165,7 +163,7 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Undoes what was done to the subject; its threads are stopped. What cannot be undone is noted.
+    /// Undoes all changes to the subject, whose threads are stopped, and notes what cannot be undone.
     fn leave(&mut self, stopped: &[(Tid, i32)]) {
         let is_gone = self.over || self.followed.status.is_some();
         let is_guest = |thread: &Tid| is_gone || self.tasks.get(thread).is_none_or(|task| task.role == Role::Guest);

@@ -1,4 +1,4 @@
-//! Signals of recorded threads: hits of what is watched, and those that are delivered.
+//! Signals of recorded threads: hits are recorded, other signals are delivered.
 
 use super::Following;
 use crate::CollectError;
@@ -26,7 +26,7 @@ impl Following<'_, '_> {
         }
     }
 
-    /// A signal is about to be delivered: a thread in a slot is put where it would be without slots.
+    /// Prepares the delivery of a signal: a thread in a slot or copy is moved to where it would be without them.
     fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let in_copy = self.watch.is_copy(at);
@@ -75,7 +75,7 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Answers `rdtsc` and `rdtscp`, which trap where the recipe fixes the time.
+    /// If the thread has stopped at `rdtsc` or `rdtscp`, which trap when the recipe fixes the time, emulates it and returns true.
     pub(super) fn is_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
         if !self.subject.fixed_clock {
             return Ok(false);

@@ -1,8 +1,8 @@
-//! How often each fragment went on with each other one.
+//! Estimates how often each fragment was followed by each other one.
 //!
-//! What ends at an address and what begins there are the rows and columns of a table: rows add up to the counts of what ends,
-//! and columns to those of what begins. Inside, it is filled in proportion to the counts, which is exact if there is only one
-//! row or one column. All numbers are whole, so nothing is lost to rounding.
+//! The fragments that end at an address and those that start there are the rows and columns of a table. Rows add up to the counts of what
+//! ends, columns to those of what starts. The cells are filled in proportion to these, which is exact for a single row or column. Results
+//! are whole numbers, so that rounding loses nothing.
 
 use super::apportion::{apportion, apportion_within};
 use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, NumberAction, actions_of, lost};
@@ -12,21 +12,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use trodden_binary::{Connection, ProbeGraph};
 
-/// Passes of fitting a table to its sums, at most: where the sums contradict each other, no pass is the last.
+/// Maximum number of passes when fitting a table to its sums, which does not converge if the sums contradict each other.
 const MOST_PASSES: usize = 60;
 
-/// What follows a fragment.
+/// A fragment's successor.
 #[derive(Clone, Debug)]
 pub struct Join {
-    /// The fragment.
+    /// The following fragment.
     pub next: usize,
-    /// How often.
+    /// How often it follows.
     pub count: u64,
-    /// What happens between.
+    /// The actions between the two.
     pub actions: Rc<[NumberAction]>,
 }
 
-/// What may follow each fragment, and how often it did.
+/// Returns the successors of each fragment, with counts.
 ///
 /// # Errors
 /// A map is damaged.
@@ -45,7 +45,7 @@ pub fn joins(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec
             Exit::Over | Exit::Leaves(_) => {}
         }
     }
-    // How often each begins behind no direct jump.
+    // Counts of starts that direct jumps do not account for.
     let mut left: Vec<u64> = fragments.iter().map(|f| f.count).collect();
     for group in direct.values() {
         let counts: Vec<u64> = group.begin.iter().map(|next| fragments[*next].count).collect();
@@ -61,7 +61,7 @@ pub fn joins(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec
     Ok(joins)
 }
 
-/// Fragments that end, and those that may follow.
+/// Fragments that end, and those that may follow them.
 #[derive(Debug, Default)]
 struct Group {
     end: Vec<usize>,
@@ -69,7 +69,7 @@ struct Group {
 }
 
 impl Group {
-    /// Joins them; `counts` is how often each of those that begin did.
+    /// Adds the successors within the group. `counts` has the number of starts of each fragment in `begin`.
     fn join(&self, graphs: &mut ProbeGraphs, fragments: &[Fragment], counts: &[u64], joins: &mut [Vec<Join>]) -> Result<(), ImportError> {
         let mut rows = self.rows(graphs, fragments, counts)?;
         fit(&mut rows, counts);
@@ -87,7 +87,7 @@ impl Group {
         Ok(())
     }
 
-    /// What may follow each that ends.
+    /// Builds the table of possible successors.
     fn rows(&self, graphs: &mut ProbeGraphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
         let mut known: HashMap<(u32, First, FragmentStart), Option<Link>> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
@@ -113,43 +113,43 @@ impl Group {
     }
 }
 
-/// What ends, in a table of what goes on with what.
+/// A table row: a fragment or block that ends, and its possible successors.
 pub struct Row {
-    /// What it is.
+    /// The index of the fragment, or the block.
     pub from: usize,
     /// How often it ended.
     pub count: u64,
-    /// What may follow.
+    /// The possible successors.
     pub cells: Vec<Cell>,
 }
 
-/// One of those that may follow.
+/// A possible successor.
 pub struct Cell {
     /// Its column.
     pub column: usize,
-    /// How often it follows.
+    /// Estimate of how often it follows.
     pub flow: f64,
-    /// What happens between.
+    /// How control gets there.
     pub link: Link,
 }
 
-/// What leads from a block to a fragment.
+/// The way from a block to a fragment.
 #[derive(Clone)]
 pub struct Link {
-    /// What happens between.
+    /// The actions on the way.
     actions: Rc<[NumberAction]>,
-    /// No block with code of its own is passed.
+    /// True if the way passes no block with code of its own.
     is_sure: bool,
 }
 
 impl Link {
-    /// One without doubt.
+    /// Creates a link that is certain.
     pub fn sure(actions: impl Into<Rc<[NumberAction]>>) -> Link {
         Link { actions: actions.into(), is_sure: true }
     }
 }
 
-/// What happens between a block and what a fragment comes to first; `None` if one does not follow the other.
+/// Returns the link from a block to what a fragment comes to first; `None` if one cannot follow the other.
 fn between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Link>, ImportError> {
     let to = match next.first {
         First::Within(to) if to == block => return Ok(Some(Link::sure([]))),
@@ -163,7 +163,7 @@ fn between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fragmen
     Ok(match connection {
         Connection::Unique(_) => Some(Link::sure(actions_of(graph, &connection))),
         Connection::Inferred(_) if !is_indirect => Some(Link::sure(actions_of(graph, &connection))),
-        // An indirect jump may lead to anywhere, so a block between should have no code of its own.
+        // An indirect jump may lead anywhere, so a block on the way should have no code of its own.
         Connection::Inferred(_) => {
             let FragmentStart::At(address) = next.start else { return Ok(None) };
             let probes = images[from.function.0].probes_in(address, address).iter().filter(|m| m.function == from.function.1);
@@ -173,15 +173,15 @@ fn between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fragmen
                 _ => Some(Link { actions: actions_of(graph, &connection).into(), is_sure: false }),
             }
         }
-        // Control did go there, but nothing is known of the path's number any longer.
+        // Control did take this way, but the path's number is no longer known.
         Connection::Ambiguous if !is_indirect => Some(Link::sure(lost(graph, block, to))),
-        // The same block goes on: two branches end it.
+        // The block continues after another of the branches that end it.
         _ if to == block && !is_indirect => Some(Link::sure([])),
         _ => None,
     })
 }
 
-/// What happens from a block through another to a third, if only one path does that.
+/// Returns the actions from a block through another to a third, if exactly one path does that.
 fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<NumberAction>> {
     match (graph.connect(from, Some(by)), graph.connect(by, Some(to))) {
         (first @ Connection::Unique(_), second @ Connection::Unique(_)) => {
@@ -191,7 +191,7 @@ fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<Nu
     }
 }
 
-/// Drops links that are not sure, but where nothing else comes before or follows.
+/// Drops uncertain links, except where nothing else precedes or follows.
 fn drop_unsure(rows: &mut [Row], columns: usize) {
     let mut is_sure = vec![false; columns];
     rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_sure[cell.column] |= cell.link.is_sure);
@@ -201,7 +201,7 @@ fn drop_unsure(rows: &mut [Row], columns: usize) {
     }
 }
 
-/// Fits the flows to the rows' counts, and to the columns' as far as they are shares of the same total.
+/// Fits the flows to the counts of rows, and to those of columns as far as they are shares of the same total.
 pub fn fit(rows: &mut [Row], counts: &[u64]) {
     let sums_before = sums(rows, counts.len());
     let columns_total: u64 = counts.iter().zip(&sums_before).filter(|(_, sum)| **sum > 0.0).map(|(count, _)| count).sum();
@@ -235,7 +235,7 @@ fn sums(rows: &[Row], columns: usize) -> Vec<f64> {
     sums
 }
 
-/// The columns' sums as whole numbers.
+/// The sums of columns as whole numbers.
 fn limits(rows: &[Row], columns: usize) -> Vec<u64> {
     apportion(rows.iter().map(|row| row.count).sum(), &sums(rows, columns))
 }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_jump_of_which_no_target_is_sure_keeps_those_that_may_be() {
-        // The second is a copy of the first, in a block that only leads to it.
+        // The second row stands for a block that only leads to the first.
         let mut rows = [row(60, &[(0, true), (1, true)]), row(40, &[(0, false), (1, false)]), row(5, &[(0, false), (2, true)])];
         drop_unsure(&mut rows, 3);
         let columns = rows.each_ref().map(|row| row.cells.iter().map(|cell| cell.column).collect::<Vec<_>>());

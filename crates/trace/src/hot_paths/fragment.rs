@@ -1,7 +1,8 @@
-//! A path of the detector as what it does to the numbers of a unit's paths.
+//! Splits a path of the detector into fragments, one for each function, and translates each into actions on the number of the unit's
+//! current path.
 //!
-//! The probes along its code are the blocks executed; between two of them the function's graph says what happens to the
-//! number. A jump into another function is a tail call: the detector's path goes on there, and another fragment begins.
+//! The probes along the code are the executed blocks; the function's graph tells what happens to the number between two of them. A jump
+//! into another function is a tail call, after which a new fragment begins.
 
 use super::{HotPath, HotPathExit};
 use crate::branch_import::ImportError;
@@ -15,78 +16,78 @@ use trodden_unit::probes::ProbeEvent;
 /// A function of an image.
 pub type FragmentFunction = (usize, ProbedFunction);
 
-/// What happens to the number of the path under way.
+/// An action on the number of the current path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumberAction {
-    /// It begins with this.
+    /// A path begins with this number.
     Begin(i64),
-    /// It grows by this.
+    /// This value is added to the number.
     Add(i64),
-    /// A call is about to be made that may not return: the path with this more is counted.
+    /// A call that may not return: the number plus this value is counted as a path.
     Reach(i64),
-    /// It ends with this more.
+    /// The path ends, and this value is added to its number.
     Finish(i64),
-    /// Nothing is known of it any longer.
+    /// The number is no longer known.
     Lose,
 }
 
-/// Where a fragment begins.
+/// Where a fragment starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FragmentStart {
-    /// At the entry of the function: a path begins.
+    /// At the function's entry, where a path begins.
     Entry,
-    /// In the middle, at an address of the image.
+    /// In the middle of the function, at this file address.
     At(u64),
 }
 
-/// What a fragment that begins in the middle comes to first.
+/// What the code of a fragment that starts in the middle of a function comes to first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum First {
-    /// The beginning of this block.
+    /// The start of this block.
     Begin(u32),
-    /// Something behind the beginning of this block.
+    /// A probe inside this block.
     Within(u32),
-    /// No block at all: it is the rest of the block before it, such as the jump behind a backward branch that was not taken.
+    /// No probe at all: the code is the remainder of the block before it, such as the jump after a backward branch that was not taken.
     Nothing,
 }
 
 /// Where a fragment ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// With the function, or where nothing is known of.
+    /// With the function, or where the code is not known.
     Over,
-    /// Behind its last block; the function goes on at an address of the image.
+    /// After its last block; the function continues at this file address.
     At(u64),
-    /// Behind its last block; the function goes on at one of its successors.
+    /// After its last block; the function continues at one of the block's successors.
     Indirect,
-    /// Behind this instruction the function returns, or calls another in its place. Only fragments without blocks have
-    /// this: the edge depends on the block before.
+    /// At this instruction, which returns or makes a tail call. Only fragments without blocks have this exit, since the edge depends on
+    /// the block before them.
     Leaves(u64),
 }
 
-/// What a path of the detector does in a function.
+/// The part of a detector's path that lies in one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     /// The function.
     pub function: FragmentFunction,
-    /// Where it begins.
+    /// Where it starts.
     pub start: FragmentStart,
     /// What it comes to first.
     pub first: First,
-    /// The last block; none if it has no block.
+    /// Its last block; `None` if it has no block.
     pub last: Option<u32>,
-    /// What happens along it.
+    /// The actions along it.
     pub actions: Vec<NumberAction>,
     /// Where it ends.
     pub exit: Exit,
-    /// How often it was executed.
+    /// Number of executions.
     pub count: u64,
 }
 
-/// Where an address lies: image, place of the range, address as the file has it.
+/// The location of an address: image, index of the code range, file address.
 type Place = (usize, usize, u64);
 
-/// Adds the fragments of a path.
+/// Appends the fragments of a path to `found`.
 ///
 /// # Errors
 /// A map is damaged.
@@ -122,7 +123,7 @@ pub fn fragments(
         HotPathExit::Returned => leave(graphs, &mut under_way, found)?,
         HotPathExit::At(address) => match (place(address), &under_way) {
             (Some((image, range, at)), Some(f)) if (image, images[image].ranges[range].function) == f.function => {
-                // Where the function begins again, it called itself in its own place.
+                // A jump to the function's start is a tail call to itself.
                 if at == images[image].ranges[range].start {
                     leave(graphs, &mut under_way, found)?;
                 }
@@ -143,7 +144,7 @@ fn finish(under_way: &mut Option<Follower>, found: &mut Vec<Fragment>, exit: Exi
     found.push(Fragment { function, start, first, last: at, actions, exit, count });
 }
 
-/// The function returns, or calls another in its place.
+/// Ends the current fragment with a return or tail call.
 fn leave(graphs: &mut ProbeGraphs, under_way: &mut Option<Follower>, found: &mut Vec<Fragment>) -> Result<(), ImportError> {
     let Some(follower) = under_way else { return Ok(()) };
     let Some(block) = follower.at else {
@@ -159,17 +160,14 @@ fn leave(graphs: &mut ProbeGraphs, under_way: &mut Option<Follower>, found: &mut
     Ok(())
 }
 
-/// How a block is connected with the exit that an instruction at an address leaves by.
-///
-/// # Errors
-/// The map is damaged.
+/// Returns the connection of a block with the function's exit, for the exit through the instruction at `address`.
 pub fn leaving(graphs: &mut ProbeGraphs, function: FragmentFunction, block: u32, address: u64) -> Result<Connection, ImportError> {
     let by_condition = matches!(graphs.images[function.0].branch(address), Some(BranchInstruction::Conditional(_)));
     let graph = graphs.of(function)?;
     Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
 }
 
-/// A function that a path goes through.
+/// A fragment under construction.
 struct Follower {
     function: FragmentFunction,
     start: u64,
@@ -177,7 +175,7 @@ struct Follower {
     first: First,
     /// The last block that was seen.
     at: Option<u32>,
-    /// The path is over before its block ends.
+    /// True if the path ended before the end of its block.
     is_done: bool,
     /// Address of the last instruction.
     last: u64,
@@ -191,7 +189,7 @@ impl Follower {
         Follower { function, start, is_entry, first: First::Nothing, at: None, is_done: false, last: start, actions, count }
     }
 
-    /// Several blocks may lie at an address that was jumped to, all but the last empty: how many of them were passed over.
+    /// If several blocks start at the target of a jump, all but the last are empty. Returns how many of them were skipped.
     fn passed_over(&self, graph: &mut ProbeGraph, probes: &[&ProbeAt], address: u64, is_jumped_to: bool) -> usize {
         let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         match self.at {
@@ -215,7 +213,7 @@ impl Follower {
         let block = probe.probe.block;
         match probe.probe.event {
             ProbeEvent::Reach | ProbeEvent::End => {
-                // Without its beginning: the fragment begins within it.
+                // The start of the block was not seen, so the fragment starts inside it.
                 if self.at.is_none() && !self.is_entry {
                     (self.first, self.at) = (First::Within(block), Some(block));
                 }
@@ -284,7 +282,7 @@ impl Follower {
     }
 }
 
-/// What the edges between a fragment and the next do; nothing is known behind a connection that is not one.
+/// The actions of a connection between two blocks. If it is not unique, the path's number is lost.
 pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberAction> {
     let mut actions = Vec::new();
     match connection {
@@ -294,12 +292,12 @@ pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberActi
     actions
 }
 
-/// What is known behind several paths between two blocks: the path is lost, but the next one may begin.
+/// The actions if several paths connect two blocks: the current path is lost, but the next one may begin.
 pub fn lost(graph: &ProbeGraph, from: u32, to: u32) -> Vec<NumberAction> {
     std::iter::once(NumberAction::Lose).chain(graph.begins_behind(from, to).map(NumberAction::Begin)).collect()
 }
 
-/// Adds what an edge does; says whether the function's path ended with it.
+/// Appends the action of an edge. Returns true if it ends the path by leaving the function.
 fn take(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<NumberAction>) -> bool {
     match graph.step(edge) {
         NumberStep::Add(value) => actions.push(NumberAction::Add(value)),

@@ -1,7 +1,8 @@
-//! Joining fragments to paths by the counts of what follows.
+//! Joins fragments to paths.
 //!
-//! Paths under way at the end of a fragment go on with the fragments that follow it, in proportion to how often each does.
-//! Those with the same number are one, so the work is the number of different paths at each fragment, not of executions.
+//! Paths that are incomplete at the end of a fragment continue in the fragments that follow it, in proportion to how often each does.
+//! Paths with the same number are handled together, so the cost depends on the number of different paths at each fragment, not on
+//! executions.
 
 use super::apportion::{apportion, apportion_within};
 use super::flows::{Join, joins};
@@ -12,30 +13,30 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use trodden_binary::ProbedFunction;
 
-/// How often a fragment is gone through at most: more than once only if fragments in which no path ends form a circle, as in a
-/// loop of instructions within a block.
+/// Maximum number of times a fragment is processed. More than once is needed only if fragments in which no path ends form a cycle, as for
+/// a loop of instructions within a block.
 const MOST_VISITS: u32 = 64;
 
-/// Counts of paths.
+/// The counts of paths.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// By image, function, and number in the function.
+    /// Executions by image, function, and path number.
     pub paths: BTreeMap<(usize, ProbedFunction, i64), u64>,
-    /// Executions of paths that lie in one fragment.
+    /// Executions of paths within one fragment.
     pub whole: u64,
-    /// Executions of joined paths.
+    /// Executions of paths joined from several fragments.
     pub joined: u64,
     /// Executions of fragments.
     pub fragments: u64,
-    /// How often several paths lead from a fragment to the next, through blocks without addresses.
+    /// Number of times several paths lead from a fragment to the next, through blocks without addresses.
     pub ambiguous: u64,
     /// Executions of paths whose end is not known.
     pub without_end: u64,
-    /// Executions of paths whose beginning is not known.
+    /// Executions of paths whose start is not known.
     pub without_beginning: u64,
 }
 
-/// Joins.
+/// Joins the fragments.
 ///
 /// # Errors
 /// A map is damaged.
@@ -56,9 +57,9 @@ pub fn join(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Joined, 
     Ok(joined)
 }
 
-/// A path under way: what is known of its number, and whether it began in another fragment.
+/// An incomplete path: its number so far, and whether it began in another fragment.
 type OpenPath = (i64, bool);
-/// How many of each have gone through a fragment, and are at its end.
+/// Executions of the incomplete paths at the end of a fragment.
 type Waiting = BTreeMap<OpenPath, u64>;
 
 struct Joiner<'a> {
@@ -70,7 +71,7 @@ struct Joiner<'a> {
 }
 
 impl Joiner<'_> {
-    /// Begins all paths that begin in a fragment, or between two.
+    /// Starts all paths that begin in a fragment or between two.
     fn begin(&mut self) {
         let mut coming = vec![0_u64; self.fragments.len()];
         self.joins.iter().flatten().for_each(|join| coming[join.next] = coming[join.next].saturating_add(join.count));
@@ -79,7 +80,7 @@ impl Joiner<'_> {
                 self.go_on(number, Waiting::from([(path, fragment.count)]));
             }
             for join in self.joins[number].clone().into_iter().filter(|join| begins(&join.actions)) {
-                // A table that dropped paths has more of what begins at an address than of what comes to it, or less.
+                // If the table has dropped paths, the counts of what starts at an address and of what arrives there may differ.
                 let share = self.fragments[join.next].count as f64 / coming[join.next] as f64;
                 let count = if coming[join.next] == self.fragments[join.next].count {
                     join.count
@@ -93,7 +94,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// Follows those that wait, each fragment after those before it.
+    /// Carries the incomplete paths through the fragments, in topological order as far as there is one.
     fn go_through(&mut self) {
         let is_passed: Vec<bool> = self.fragments.iter().map(|f| passes(&f.actions)).collect();
         let follow = |join: &&Join| passes(&join.actions) && is_passed[join.next];
@@ -121,7 +122,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// Paths are under way at the end of a fragment.
+    /// Continues paths that are incomplete at the end of a fragment.
     fn go_on(&mut self, number: usize, waiting: Waiting) {
         let joins = self.joins[number].clone();
         let total = waiting.values().sum();
@@ -141,7 +142,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// Paths come to the beginning of a fragment.
+    /// Carries a path into a fragment.
     fn enter(&mut self, number: usize, path: OpenPath, count: u64) {
         let fragment = &self.fragments[number];
         if let Some(path) = self.carry(fragment.function, &fragment.actions, path, count) {
@@ -149,7 +150,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// What becomes of a path that is under way; what begins behind its end is another's business.
+    /// Applies actions to an incomplete path, which is returned if it is still incomplete. Paths that begin on the way are ignored.
     fn carry(&mut self, function: FragmentFunction, actions: &[NumberAction], mut path: OpenPath, count: u64) -> Option<OpenPath> {
         for action in actions {
             if matches!(action, NumberAction::Begin(_)) {
@@ -160,7 +161,7 @@ impl Joiner<'_> {
         Some(path)
     }
 
-    /// What begins along actions; the last of it, if it is still under way behind them.
+    /// Counts the paths that begin along `actions`, and returns the last one if it is incomplete at their end.
     fn play(&mut self, function: FragmentFunction, actions: &[NumberAction], count: u64) -> Option<OpenPath> {
         let mut path = None;
         for action in actions {
@@ -198,7 +199,7 @@ fn begins(actions: &[NumberAction]) -> bool {
     actions.iter().any(|action| matches!(action, NumberAction::Begin(_)))
 }
 
-/// Whether a path that is under way still is behind them.
+/// Returns true if an incomplete path remains incomplete along `actions`.
 fn passes(actions: &[NumberAction]) -> bool {
     !actions.iter().any(|action| matches!(action, NumberAction::Begin(_) | NumberAction::Finish(_) | NumberAction::Lose))
 }

@@ -1,8 +1,8 @@
-//! Fragments without a block, put behind the blocks that come before them.
+//! Assigns blocks to fragments in which no block starts.
 //!
-//! A backward branch that is not taken ends a path of the detector. What follows may be no more than the jump behind it,
-//! or the rest of a block that ends in an indirect jump: code in which no block begins. Such a fragment belongs to the block
-//! before it, so it becomes one fragment for each block from which control came, with shares of its count.
+//! A backward branch that is not taken ends a path of the detector. What follows may be no more than the jump after it, or the remainder
+//! of a block that ends in an indirect jump. Such a remainder belongs to the block before it, and becomes one fragment for each block
+//! from which control arrived, with a share of its count.
 
 use super::apportion::apportion;
 use super::flows::{Cell, Link, Row, fit};
@@ -12,20 +12,20 @@ use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_binary::{Connection, ProbeGraph};
 
-/// Fragments without blocks that follow each other, at most. They are parts of one block.
+/// Maximum number of remainders in a row. They are parts of one block.
 const LONGEST: usize = 16;
 
-/// How often control came to an address from a block.
+/// How often control arrived at an address from each block.
 type Coming = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 
-/// Gives a block to all fragments that have none; those that no block comes before are left out.
+/// Assigns a block to each fragment without one. Those with no block before them are dropped.
 ///
 /// # Errors
 /// A map is damaged.
 pub fn place_rests(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();
-    // The shares of those behind others are known when these are.
+    // The shares of a remainder are known only after those of the remainders before it.
     for _ in 0..LONGEST {
         let mut coming = coming(&fragments, &placed);
         add_indirect(graphs, &fragments, &rests, &mut coming)?;
@@ -48,7 +48,8 @@ pub fn place_rests(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec
     Ok(fragments)
 }
 
-/// Whether anything follows from it: not of a loop of instructions within a block, which what comes in leaves again.
+/// Returns true if something follows a remainder. Nothing does if it is a loop of instructions within a block, which is left the way it
+/// was entered.
 fn goes_on(rest: &Fragment) -> bool {
     match (rest.start, rest.exit) {
         (FragmentStart::At(from), Exit::At(to)) => from != to,
@@ -57,7 +58,7 @@ fn goes_on(rest: &Fragment) -> bool {
     }
 }
 
-/// How often control comes from each block to each address.
+/// Counts how often control arrives at each address from each block.
 fn coming(fragments: &[Fragment], placed: &[Fragment]) -> Coming {
     let mut coming = Coming::new();
     for fragment in fragments.iter().chain(placed) {
@@ -68,13 +69,13 @@ fn coming(fragments: &[Fragment], placed: &[Fragment]) -> Coming {
     coming
 }
 
-/// What begins at an address: a block, or a fragment without one that goes on at another address.
+/// What starts at an address: a block, or a remainder, by the address where it continues.
 type Beginning = Result<u32, u64>;
-/// How often each begins at each address of a function.
+/// How often each starts at each address of a function.
 type Beginnings = BTreeMap<(u64, Beginning), u64>;
 
-/// Adds what indirect jumps come to: where more begins than direct jumps lead to, the rest came from the blocks that end in an
-/// indirect jump. Which of them is fitted to the counts of all that such jumps come to.
+/// Adds the arrivals through indirect jumps: if more starts at an address than direct jumps account for, the rest arrived from the blocks
+/// that end in an indirect jump. Their shares are fitted to the counts of all targets of such jumps.
 fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragment], coming: &mut Coming) -> Result<(), ImportError> {
     let mut jumps: BTreeMap<FragmentFunction, BTreeMap<u32, u64>> = BTreeMap::new();
     let mut begin: BTreeMap<FragmentFunction, Beginnings> = BTreeMap::new();
@@ -109,7 +110,7 @@ fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragm
     Ok(())
 }
 
-/// What begins where no direct jump leads to.
+/// The counts of starts that direct jumps do not account for.
 fn left(function: FragmentFunction, begin: &Beginnings, coming: &Coming) -> Beginnings {
     let mut totals: HashMap<u64, u64> = HashMap::new();
     begin.iter().for_each(|((address, _), count)| *totals.entry(*address).or_default() += count);
@@ -122,7 +123,7 @@ fn left(function: FragmentFunction, begin: &Beginnings, coming: &Coming) -> Begi
     begin.iter().filter_map(left).collect()
 }
 
-/// Which jumps may come to which.
+/// The table of indirect jumps and their possible targets.
 fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &Beginnings, left: &Beginnings) -> Vec<Row> {
     let mut blocks: HashMap<u64, BTreeSet<u32>> = HashMap::new();
     for (address, beginning) in begin.keys() {
@@ -132,7 +133,7 @@ fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &Beginnings, 
     for (block, count) in jumps {
         let mut fits = |beginning: &Beginning| match beginning {
             Ok(to) => matches!(graph.connect(*block, Some(*to)), Connection::Unique(_)),
-            // The fragment is a block without an address: there may be several.
+            // The remainder may be a block without an address, or several.
             Err(to) => blocks
                 .get(to)
                 .into_iter()
@@ -146,7 +147,7 @@ fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &Beginnings, 
     rows
 }
 
-/// A fragment without blocks behind a block.
+/// Places a remainder after a block.
 fn behind(graphs: &mut ProbeGraphs, rest: &Fragment, block: u32, count: u64) -> Result<Fragment, ImportError> {
     let mut placed = Fragment { first: First::Within(block), last: Some(block), count, ..rest.clone() };
     if let Exit::Leaves(address) = rest.exit {

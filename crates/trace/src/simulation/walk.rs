@@ -1,15 +1,15 @@
-//! From a path descriptor to the path's instructions: walks the code, and asks the outcomes at each branch that the mapping records.
+//! Finds the instructions of a path descriptor by walking the code, consuming an outcome at each branch that the mapping records.
 //!
-//! A descriptor does not say how its path ended. After the last outcome the walk ends where the mapping ends paths;
-//! else it goes on to the next branch, which is not recorded. A path with as many branches as the detector's limit ends
-//! behind its last one. Extension counters are followed as the detector counts them.
+//! A descriptor does not tell how its path ended. After the last outcome, the walk ends where the mapping ends paths, or at the next
+//! branch to be recorded. A path with the maximum number of branches ends after the last one. Extension counters are updated as in the
+//! detector.
 
 use super::places::Memory;
 use crate::hot_paths::HotPathExit;
 use trodden_binary::instruction::{BranchInstruction, branch, decode, text};
 use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, OperationMapping, PathDescriptor};
 
-/// No path has more instructions than the walk goes.
+/// Maximum number of instructions of a walk, which is more than any path has.
 const LONGEST: usize = 1 << 14;
 
 /// An instruction of a path.
@@ -17,20 +17,20 @@ const LONGEST: usize = 1 << 14;
 pub struct InstructionStep {
     /// Its address.
     pub address: Address,
-    /// Its text.
+    /// Its disassembly.
     pub text: String,
-    /// Whether it was taken, of a branch that the path records.
+    /// Whether it was taken, if it is a branch that the path records.
     pub outcome: Option<bool>,
-    /// It does not follow the instruction before it in memory.
+    /// True if it does not follow the instruction before it in memory.
     pub is_jumped_to: bool,
 }
 
 /// The instructions of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstructionWalk {
-    /// Instructions, as far as the code is known.
+    /// The instructions, as far as the code is known.
     pub steps: Vec<InstructionStep>,
-    /// Why the walk could not go to the path's end.
+    /// Why the walk could not reach the path's end.
     pub stopped: Option<&'static str>,
     /// How the path ended.
     pub exit: HotPathExit,
@@ -79,13 +79,13 @@ pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescripto
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// The path goes on there.
+    /// The path continues at this address.
     At(u64),
-    /// This instruction is its last.
+    /// This instruction is the path's last.
     End(HotPathExit),
-    /// The one before was its last.
+    /// The instruction before was the path's last.
     Before,
-    /// It goes on where the code alone does not say.
+    /// The path continues, but the code does not tell where.
     Unknown(&'static str),
 }
 
@@ -95,7 +95,7 @@ struct Walker<'a> {
     extensions: u16,
     returns: Vec<u64>,
     mapping: &'a OperationMapping,
-    /// It has as many branches as the detector's limit.
+    /// The path has the detector's maximum number of branches.
     is_split: bool,
 }
 
@@ -158,12 +158,12 @@ impl Walker<'_> {
         }
     }
 
-    /// Whether the path was split behind the branch that was taken last.
+    /// Returns true if the detector has split the path after the most recent branch.
     fn is_at_limit(&self) -> bool {
         self.is_split && self.used == self.outcomes.len()
     }
 
-    /// The next outcome; `None` if there are no more. A branch whose class the mapping does not record has been taken.
+    /// Consumes the next outcome; `None` if there is none left. A branch of a class that the mapping does not record counts as taken.
     fn outcome(&mut self, class: BranchType) -> Option<bool> {
         if !self.mapping.operations(class).update {
             return Some(true);

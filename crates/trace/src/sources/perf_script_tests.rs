@@ -1,9 +1,9 @@
-//! Branch records of this test program's own code: not-taken conditional branches are rebuilt, and what does not fit is a gap.
+//! Tests with branch records of this program's own code: branches that were not taken are reconstructed, and contradictions become gaps.
 
 use super::*;
 
-/// A place in this program's code with a conditional branch before a jump: start, conditional branch, what is behind
-/// it, jump, the jump's target.
+/// Finds a function of this program with a conditional branch before a jump. Returns its start, the addresses of the branch and after it,
+/// and the jump and its target.
 fn place(binary: &Binary) -> [u64; 5] {
     for function in binary.functions().iter().filter(|f| f.size > 16) {
         let mut address = function.address;
@@ -52,7 +52,7 @@ fn conditional_branches_that_were_not_taken_are_rebuilt() {
         assert_eq!((second.address.0, second.kind, second.next().0), (to, BranchKind::Jump, next));
         assert_eq!((notes.instructions, notes.notes), (u64::from(first.instructions + second.instructions), vec![]));
     }
-    // A branch that cannot follow.
+    // A branch that cannot follow the one before.
     let (events, notes) = read(&format!("{event}\n7/7 1.1: 10 => {to:x}\n7/7 1.1: {from:x} => {next:x}\n"), &program);
     assert_eq!(events, [StreamEvent::Begin(Address(to)), StreamEvent::Gap(Address(next))]);
     assert!(notes.notes[0].starts_with("1 of 2 branches"));
@@ -63,5 +63,5 @@ fn lines_that_are_not_understood_are_named() {
     let text = "7/7 1.1: 10 => 20\nsome words\n";
     let mut source = PerfScriptSource::new(text.as_bytes(), Path::new("perf.txt"), &[]).unwrap();
     let error = source.read(&mut Batch::default()).unwrap_err().to_string();
-    assert!(error.contains("perf.txt: damaged at offset 18"), "{error}");
+    assert!(error.contains("perf.txt is damaged at offset 18"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The stream of executed blocks, written by hand: branches, handlers, damage.
+//! Tests with a hand-written stream of executed blocks: branches, handlers, damage.
 
 use super::*;
 use trodden_wire::blocks::header;
@@ -34,7 +34,8 @@ impl Stream {
         self.frame(FrameKind::Executed, thread, &content)
     }
 
-    /// Blocks 0 to 4: a conditional branch at 0x1001 to 0x1013, its two successors, a handler at 0x2000, the code that leaves it.
+    /// Blocks 0 to 5: a conditional branch at 0x1001, its successors at 0x1003 and 0x1013, a handler at 0x2000, the code that leaves the
+    /// handler, and the code after 0x1013.
     fn with_blocks() -> Stream {
         Stream::new()
             .block(0x1000, &[&[0x90], &[0x74, 0x10]])
@@ -116,7 +117,7 @@ fn what_a_handler_interrupts_goes_on_behind_it() {
         StreamEvent::Interrupt(Address(0x2000)),
         StreamEvent::Branch(back),
         StreamEvent::Resume(Address(0x1003)),
-        // The two instructions that leave the handler count for the block that was interrupted.
+        // The two instructions that leave the handler are counted for the interrupted block.
         conditional(false, 4),
         jump(),
         StreamEvent::End(2),
@@ -129,7 +130,7 @@ fn what_a_handler_interrupts_goes_on_behind_it() {
 fn what_cannot_be_explained_is_a_gap() {
     let (events, notes) = Stream::with_blocks().executed(0, &[0, 3]).events();
     assert_eq!(events[1], (0, StreamEvent::Gap(Address(0x2000))));
-    assert!(notes.notes.iter().any(|n| n.contains("killed")) && notes.notes.iter().any(|n| n.starts_with("1 places")));
+    assert!(notes.notes.iter().any(|n| n.contains("killed")) && notes.notes.iter().any(|n| n.ends_with("allows: 1")));
 }
 
 #[test]
@@ -145,11 +146,11 @@ fn damage_is_named_with_its_offset() {
     let mut cut = Stream::with_blocks().executed(0, &[0, 1]);
     cut.0.truncate(cut.0.len() - 3);
     let end = cut.0.len();
-    assert!(text(cut).contains(&format!("cut off at offset {end}")));
+    assert!(text(cut).contains(&format!("truncated at offset {end}")));
     let mut wrong = Stream::new().frame(FrameKind::Fork, 0, &[]);
     wrong.0[16] = 99;
     assert!(text(wrong).contains("damaged at offset 16"));
-    assert!(text(Stream(b"something else here".to_vec(), 0)).contains("no stream"));
+    assert!(text(Stream(b"something else here".to_vec(), 0)).contains("not a stream"));
 }
 
 #[test]
@@ -168,6 +169,6 @@ fn memory_accesses_belong_to_their_instructions() {
     assert_eq!((load.address, load.load, load.store), (Address(0x1000), Some(Address(0x8000)), None));
     assert_eq!((add.load, add.store), (Some(Address(0x9000)), Some(Address(0x9000))));
     assert_eq!((jump.load, jump.store), (None, None));
-    // The sum needs what was loaded.
+    // The addition depends on the load.
     assert!(add.sources.contains(&load.destinations[0]));
 }
