@@ -3,7 +3,7 @@
 use crate::CollectError;
 use crate::memory::mappings;
 use crate::process_status::{capabilities, field, forbidden_by_yama, may_trace_others, number, own_status, status};
-use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::session::Session;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -29,7 +29,7 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
         }
         for thread in fresh {
             // Until the thread has stopped, only its end is reported: in the middle of a system call nothing can be injected.
-            match ptrace::seize(thread, ptrace::END) {
+            match ptrace::seize(thread, ptrace::EXIT_EVENTS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,
                 Err(source) => return Err(CollectError::Attach { process, source }),
@@ -209,7 +209,7 @@ fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
             }
             Ok(_) => {
                 unless_gone(ptrace::set_options(thread, false))?;
-                unless_gone(begin_again(thread))?;
+                unless_gone(restart_interrupted_call(thread))?;
                 return Ok(true);
             }
         }

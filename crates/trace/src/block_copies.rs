@@ -46,14 +46,14 @@ pub const SAVED: u64 = 16;
 /// Offset in a ring of the first symbol.
 pub const SYMBOLS: u64 = 64;
 /// Size of a ring's symbols in bytes.
-pub const RING: u64 = 1 << 20;
+pub const RING_SIZE: u64 = 1 << 20;
 
 /// Length in bytes of a jump with a 32-bit displacement.
-const JUMP: u64 = 5;
+const JUMP_LENGTH: u64 = 5;
 /// Marks addresses of heads for the encoder: no address of a program has this bit.
-const HEAD: u64 = 1 << 62;
+const HEAD_TAG: u64 = 1 << 62;
 /// Marks addresses of the breakpoints before heads.
-const FULL: u64 = 3 << 61;
+const FULL_TAG: u64 = 3 << 61;
 
 /// What to copy. All addresses are those in memory.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub struct CopyRequest<'a> {
     /// Sites that are witness sleds.
     pub sleds: &'a HashSet<u64>,
     /// The current instruction pointers of all threads.
-    pub standing: &'a [u64],
+    pub thread_positions: &'a [u64],
 }
 
 /// What an instruction in the copies stands for.
@@ -128,13 +128,13 @@ pub struct Copies {
 ///
 /// # Errors
 /// A site is not code, or an instruction cannot be moved.
-pub fn copies(request: &CopyRequest, at: u64) -> Result<Copies, CollectError> {
+pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectError> {
     let mut sites: Vec<(u64, u32)> = request.sites.iter().map(|(address, site)| (*address, *site)).collect();
     sites.sort_unstable();
     let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).collect();
     let mut copier = Copier { request, starts, instructions: Vec::new(), places: Vec::new(), entries: Vec::new() };
     for (address, site) in sites {
-        copier.site(address, site)?;
+        copier.copy_site(address, site)?;
     }
     copier.encode(at)
 }
@@ -159,68 +159,68 @@ enum Entry {
 
 impl Copier<'_> {
     /// Copies a site's block, including what follows its calls.
-    fn site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
+    fn copy_site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         if self.request.jumps.contains(&address) {
             self.entries.push((address, self.instructions.len(), Entry::IndirectJump));
             let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
             let place = CopiedPlace::Body { original: address, intact: false };
             match is_call(&jump) {
-                true => self.call(&jump, place).map_err(|_| self.immovable(address))?,
-                false => self.push(&jump, Some(place)),
+                true => self.emit_call(&jump, place).map_err(|_| self.immovable(address))?,
+                false => self.emit(&jump, Some(place)),
             }
             return Ok(());
         }
         if self.request.sleds.contains(&address) {
-            return self.sled(address, site);
+            return self.copy_sled(address, site);
         }
         // A site may follow a call, in the middle of a block.
         let before = self.request.blocks.partition_point(|b| b.start <= address);
         let block = self.request.blocks[..before].last().filter(|b| b.contains(&address));
         let end = block.map_or(address + 1, |b| b.end);
         let guarded = self.request.guarded.contains(&address);
-        let fits = !guarded && block.is_some() && self.fits(address, end);
+        let fits = !guarded && block.is_some() && self.jump_fits(address, end);
         let entry = if fits { Entry::Jump } else { Entry::Breakpoint };
-        self.head(address, site).map_err(|_| self.immovable(address))?;
+        self.emit_head(address, site).map_err(|_| self.immovable(address))?;
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, entry));
-        let mut rest = self.body(address, end, if fits { JUMP } else { 1 }, Some(site))?;
-        while let Some(behind) = rest {
-            if guarded || behind >= end || self.starts.contains(&behind) || !self.fits(behind, end) {
+        let mut rest = self.emit_body(address, end, if fits { JUMP_LENGTH } else { 1 }, Some(site))?;
+        while let Some(return_address) = rest {
+            if guarded || return_address >= end || self.starts.contains(&return_address) || !self.jump_fits(return_address, end) {
                 break;
             }
-            self.entries.push((behind, self.instructions.len(), Entry::Jump));
-            rest = self.body(behind, end, JUMP, None)?;
+            self.entries.push((return_address, self.instructions.len(), Entry::Jump));
+            rest = self.emit_body(return_address, end, JUMP_LENGTH, None)?;
         }
         Ok(())
     }
 
     /// Emits the head of a sled, and the jump back.
-    fn sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
-        let made = self.head(address, site);
+    fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
+        let copies = self.emit_head(address, site);
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, Entry::Jump));
-        let made = made.and_then(|()| self.jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
-        Ok(made.map_err(|_| self.immovable(address))?)
+        let copies = copies.and_then(|()| self.emit_jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
+        Ok(copies.map_err(|_| self.immovable(address))?)
     }
 
     /// Returns true if a jump can be written at `address`, in a block that ends at `end`.
     ///
     /// A signal handler may resume after an instruction that traps, so the bytes after one are not padding. The first frame of a
     /// goroutine returns to the address after the `nop` at the start of `runtime.goexit`, where no graph has a block.
-    fn fits(&self, address: u64, end: u64) -> bool {
-        let inside = address + 1..address + JUMP;
-        if inside.clone().any(|a| self.starts.contains(&a)) || self.request.standing.iter().any(|a| inside.contains(a)) {
+    fn jump_fits(&self, address: u64, end: u64) -> bool {
+        let inside = address + 1..address + JUMP_LENGTH;
+        if inside.clone().any(|a| self.starts.contains(&a)) || self.request.thread_positions.iter().any(|a| inside.contains(a)) {
             return false;
         }
         if self.decode(address).is_some_and(|first| first.code() == Code::Nopd && first.len() == 1) {
             return false;
         }
         let mut at = address;
-        while at < address + JUMP {
+        while at < address + JUMP_LENGTH {
             let Some(instruction) = self.decode(at) else { return false };
             at = instruction.next_ip();
             let flow = instruction.flow_control();
             let traps = matches!(flow, FlowControl::Exception | FlowControl::Interrupt) || instruction.mnemonic() == Mnemonic::Hlt;
             let is_before_end = instruction.ip() < end;
-            let ends = (is_call(&instruction) || (traps && is_before_end)) && at < address + JUMP;
+            let ends = (is_call(&instruction) || (traps && is_before_end)) && at < address + JUMP_LENGTH;
             if ends || (!is_before_end && !is_padding(&instruction)) || flow == FlowControl::XbeginXabortXend {
                 return false;
             }
@@ -229,19 +229,19 @@ impl Copier<'_> {
     }
 
     /// Emits the code that records a site: a breakpoint for a full ring, then the `HEAD_LENGTH` instructions of the head.
-    fn head(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
+    fn emit_head(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
         let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
-        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS + RING) as i64, 8, false, Register::GS);
+        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS + RING_SIZE) as i64, 8, false, Register::GS);
         let rcx = Register::RCX;
         let mut full = Instruction::with(Code::Int3);
-        full.set_ip(FULL + address);
-        self.push(&full, None);
+        full.set_ip(FULL_TAG + address);
+        self.emit(&full, None);
         let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED), rcx)?;
-        save.set_ip(HEAD | address);
+        save.set_ip(HEAD_TAG | address);
         let head = [
             save,
             Instruction::with2(Code::Mov_r64_rm64, rcx, ring(CURSOR))?,
-            Instruction::with_branch(Code::Jrcxz_rel8_64, FULL + address)?,
+            Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_TAG + address)?,
             Instruction::with2(Code::Mov_rm32_imm32, next, site)?,
             Instruction::with2(Code::Lea_r64_m, rcx, MemoryOperand::with_base_displ(rcx, 4))?,
             Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR), rcx)?,
@@ -252,14 +252,14 @@ impl Copier<'_> {
                 6 => CopiedPlace::Recorded { site, saved: true },
                 _ => CopiedPlace::Head { site, saved: number > 0 },
             };
-            self.push_raw(*instruction, Some(place));
+            self.emit_raw(*instruction, Some(place));
         }
         Ok(())
     }
 
     /// Copies a block from `start` up to `end` or to its next call, and returns the address after that call. The first `replaced` bytes
     /// are no longer in the image.
-    fn body(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
+    fn emit_body(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
         let mut at = start;
         while at < end {
             let place = match site.take() {
@@ -269,58 +269,58 @@ impl Copier<'_> {
             let instruction = self.decode(at).ok_or(DisplaceError::Undecodable(at))?;
             let in_image = at >= start + replaced;
             if in_image && (is_call(&instruction) || self.request.jumps.contains(&at) || !is_movable(&instruction)) {
-                self.jump(at, Some(place)).map_err(|_| self.immovable(at))?;
+                self.emit_jump(at, Some(place)).map_err(|_| self.immovable(at))?;
                 return Ok(is_call(&instruction).then(|| instruction.next_ip()));
             }
             if !is_movable(&instruction) {
                 return Err(self.immovable(at).into());
             }
             if is_call(&instruction) {
-                self.call(&instruction, place).map_err(|_| self.immovable(at))?;
+                self.emit_call(&instruction, place).map_err(|_| self.immovable(at))?;
                 return Ok(Some(instruction.next_ip()));
             }
-            self.push(&instruction, Some(place));
+            self.emit(&instruction, Some(place));
             at = instruction.next_ip();
             if is_end(&instruction) {
                 return Ok(None);
             }
         }
-        self.jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable(at))?;
+        self.emit_jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable(at))?;
         Ok(None)
     }
 
     /// Emits a jump to `to`, or to its copy if it has one.
-    fn jump(&mut self, to: u64, place: Option<CopiedPlace>) -> Result<(), IcedError> {
+    fn emit_jump(&mut self, to: u64, place: Option<CopiedPlace>) -> Result<(), IcedError> {
         let jump = Instruction::with_branch(Code::Jmp_rel32_64, to)?;
-        self.push(&jump, place);
+        self.emit(&jump, place);
         Ok(())
     }
 
     /// Emits a call whose own bytes are replaced: a push of its return address, then a jump. Flags are unchanged.
-    fn call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
-        let behind = call.next_ip();
+    fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
+        let return_address = call.next_ip();
         let jump = call_as_jump(call).unwrap_or_default();
-        self.push_raw(Instruction::with1(Code::Pushq_imm32, behind as u32 as i32)?, Some(place));
+        self.emit_raw(Instruction::with1(Code::Pushq_imm32, return_address as u32 as i32)?, Some(place));
         let upper = MemoryOperand::with_base_displ(Register::RSP, 4);
-        self.push_raw(Instruction::with2(Code::Mov_rm32_imm32, upper, (behind >> 32) as u32)?, None);
-        self.push(&jump, None);
+        self.emit_raw(Instruction::with2(Code::Mov_rm32_imm32, upper, (return_address >> 32) as u32)?, None);
+        self.emit(&jump, None);
         Ok(())
     }
 
     /// Emits an instruction of the image. A branch to a site is redirected to the site's copy.
-    fn push(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
+    fn emit(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
         let mut moved = *instruction;
-        if moved.ip() & FULL == 0 {
+        if moved.ip() & FULL_TAG == 0 {
             moved.set_ip(0);
         }
         let target = moved.near_branch_target();
         if has_target(&moved) && self.request.sites.contains_key(&target) && !self.request.jumps.contains(&target) {
-            moved.set_near_branch64(HEAD | target);
+            moved.set_near_branch64(HEAD_TAG | target);
         }
-        self.push_raw(moved, place);
+        self.emit_raw(moved, place);
     }
 
-    fn push_raw(&mut self, instruction: Instruction, place: Option<CopiedPlace>) {
+    fn emit_raw(&mut self, instruction: Instruction, place: Option<CopiedPlace>) {
         self.instructions.push(instruction);
         self.places.push(place);
     }
@@ -386,19 +386,20 @@ mod tests {
     use iced_x86::{InstructionInfoFactory, RflagsBits};
 
     /// Copies the blocks that start at these offsets, each of which is a site.
-    fn copied(code: &[u8], starts: &[u64]) -> Copies {
-        copied_with(code, starts, &HashSet::new())
+    fn copies_of(code: &[u8], starts: &[u64]) -> Copies {
+        copies_with_sleds(code, starts, &HashSet::new())
     }
 
-    fn copied_with(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> Copies {
+    fn copies_with_sleds(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> Copies {
         const AT: u64 = 0x40_0000;
         let ends = starts.iter().copied().skip(1).chain([code.len() as u64]);
         let blocks: Vec<Range<u64>> = starts.iter().zip(ends).map(|(start, end)| AT + start..AT + end).collect();
         let sites = blocks.iter().map(|b| b.start).zip(0..).collect();
         let code = [(AT, code.to_vec())];
         let none = HashSet::new();
-        let request = CopyRequest { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sleds, standing: &[] };
-        copies(&request, 0x100_0000).unwrap()
+        let request =
+            CopyRequest { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sleds, thread_positions: &[] };
+        copy_blocks(&request, 0x100_0000).unwrap()
     }
 
     fn patch(copies: &Copies, offset: u64) -> Option<Patch> {
@@ -412,57 +413,57 @@ mod tests {
     #[test]
     fn heads_change_neither_flags_nor_the_stack() {
         // mov eax, 1; ret
-        let made = copied(&[0xb8, 1, 0, 0, 0, 0xc3], &[0]);
+        let copies = copies_of(&[0xb8, 1, 0, 0, 0, 0xc3], &[0]);
         let mut factory = InstructionInfoFactory::new();
-        for instruction in instructions(&made).iter().skip(1).take(HEAD_LENGTH) {
+        for instruction in instructions(&copies).iter().skip(1).take(HEAD_LENGTH) {
             assert_eq!(instruction.rflags_modified(), RflagsBits::NONE, "{instruction:?}");
             let used = factory.info(instruction);
             let writes_stack = used.used_memory().iter().any(|m| m.base() == Register::RSP || m.segment() == Register::SS);
             assert!(!writes_stack, "{instruction:?}");
         }
-        assert_eq!(patch(&made, 0), Some(Patch::Jump(0x100_0001)));
+        assert_eq!(patch(&copies, 0), Some(Patch::Jump(0x100_0001)));
     }
 
     #[test]
     fn short_blocks_have_breakpoints_and_branches_between_copies_are_direct() {
         // test eax, eax; je 4; nop; (4:) jmp 0; (6:) nops
-        let made = copied(&[0x85, 0xc0, 0x74, 1, 0x90, 0xeb, 0xf9], &[0, 4, 5]);
-        assert!(matches!(patch(&made, 0), Some(Patch::Breakpoint { jump: false, .. })));
-        assert!(matches!(patch(&made, 5), Some(Patch::Breakpoint { .. })));
+        let copies = copies_of(&[0x85, 0xc0, 0x74, 1, 0x90, 0xeb, 0xf9], &[0, 4, 5]);
+        assert!(matches!(patch(&copies, 0), Some(Patch::Breakpoint { jump: false, .. })));
+        assert!(matches!(patch(&copies, 5), Some(Patch::Breakpoint { .. })));
         // All branches stay in the copies, so the loop runs there.
-        let end = 0x100_0000 + made.code.len() as u64;
-        for branch in instructions(&made).iter().filter(|i| has_target(i)) {
+        let end = 0x100_0000 + copies.code.len() as u64;
+        for branch in instructions(&copies).iter().filter(|i| has_target(i)) {
             assert!((0x100_0000..end).contains(&branch.near_branch_target()), "{branch:?}");
         }
     }
 
     #[test]
-    fn calls_are_made_in_the_image_and_what_follows_them_in_a_copy() {
+    fn calls_stay_in_the_image_and_return_into_a_copy() {
         // mov eax, 1; call 0x20; mov ebx, 1; ret
         let mut code = vec![0xb8, 1, 0, 0, 0, 0xe8, 0x16, 0, 0, 0, 0xbb, 1, 0, 0, 0, 0xc3];
-        let made = copied(&code, &[0]);
-        assert!(matches!(patch(&made, 10), Some(Patch::Jump(_))), "after the call");
-        assert!(instructions(&made).iter().any(|i| i.near_branch_target() == 0x40_0005), "to the call");
+        let copies = copies_of(&code, &[0]);
+        assert!(matches!(patch(&copies, 10), Some(Patch::Jump(_))), "after the call");
+        assert!(instructions(&copies).iter().any(|i| i.near_branch_target() == 0x40_0005), "to the call");
         // No jump is written if the return address of a call would lie inside it.
         code = vec![0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3];
-        assert!(matches!(patch(&copied(&code, &[0]), 0), Some(Patch::Breakpoint { .. })));
+        assert!(matches!(patch(&copies_of(&code, &[0]), 0), Some(Patch::Breakpoint { .. })));
     }
 
     #[test]
-    fn behind_a_sled_code_goes_on_in_the_image() {
+    fn execution_continues_in_the_image_after_a_sled() {
         // The sled, then `call rax`, which leaves room for no jump except in the sled.
         let code = [&SLED[..], &[0xff, 0xd0]].concat();
-        let made = copied_with(&code, &[0], &HashSet::from([0x40_0000]));
-        assert_eq!(made.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);
-        let all = instructions(&made);
+        let copies = copies_with_sleds(&code, &[0], &HashSet::from([0x40_0000]));
+        assert_eq!(copies.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);
+        let all = instructions(&copies);
         assert_eq!((all.len(), all.last().unwrap().near_branch_target()), (HEAD_LENGTH + 2, 0x40_0008));
     }
 
     #[test]
-    fn addresses_of_code_are_the_programs() {
+    fn rip_relative_addresses_refer_to_the_image() {
         // lea rax, [rip + 0] (the second block); (7:) mov eax, 1; ret
-        let made = copied(&[0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc3], &[0, 7]);
-        let lea = instructions(&made).into_iter().find(|i| i.code() == Code::Lea_r64_m && i.is_ip_rel_memory_operand()).unwrap();
+        let copies = copies_of(&[0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc3], &[0, 7]);
+        let lea = instructions(&copies).into_iter().find(|i| i.code() == Code::Lea_r64_m && i.is_ip_rel_memory_operand()).unwrap();
         assert_eq!(lea.ip_rel_memory_address(), 0x40_0007);
     }
 }

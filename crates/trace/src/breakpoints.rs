@@ -14,9 +14,9 @@ use std::ops::Range;
 
 const INT3: u8 = 0xcc;
 /// Offset of the first slot: the system call stub comes first.
-const FIRST: u64 = SLOT;
+const FIRST_SLOT: u64 = SLOT;
 /// Table entry of an address that is not a site.
-const NONE: u32 = u32::MAX;
+const NO_SITE: u32 = u32::MAX;
 
 /// The index of a site in [`Breakpoints`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,27 +24,27 @@ pub struct BreakpointSite(pub u32);
 
 #[derive(Debug)]
 pub struct Breakpoints {
-    sites: Vec<Placed>,
-    parts: Vec<Part>,
+    sites: Vec<PlacedSite>,
+    parts: Vec<FileBreakpoints>,
 }
 
 /// The breakpoints of one file.
 #[derive(Debug)]
-struct Part {
+struct FileBreakpoints {
     /// Start address of the file's code in memory.
     start: u64,
     /// Site indexes by offset from `start`.
-    at: Vec<u32>,
+    site_indexes: Vec<u32>,
     /// The address range of its slots.
     area: Range<u64>,
     /// Index of its first site.
-    first: usize,
+    first_site: usize,
     /// Number of its sites.
-    count: usize,
+    site_count: usize,
 }
 
 #[derive(Debug)]
-struct Placed {
+struct PlacedSite {
     /// The number that is recorded.
     number: u32,
     address: u64,
@@ -53,22 +53,22 @@ struct Placed {
     /// The byte that the breakpoint replaces.
     original: u8,
     /// True if the instruction has one byte, so that the position after a SIGTRAP sent by the program itself may look like a hit.
-    short: bool,
+    is_one_byte: bool,
     /// True if the site is a jump whose target is recorded.
-    jump: bool,
+    is_jump: bool,
     /// True if the program changes the code there, so that the site is not watched any more.
-    released: bool,
+    is_released: bool,
 }
 
 /// How far a thread in a slot has executed the slot's instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InSlot {
+pub enum SlotProgress {
     /// Not at all; this is the instruction's address in the image.
-    Before(u64),
+    NotExecuted(u64),
     /// Completely; this is where the thread continues in the image.
-    After(u64),
+    Executed(u64),
     /// In part, which is possible for calls.
-    Within,
+    Partial,
 }
 
 impl Breakpoints {
@@ -88,39 +88,39 @@ impl Breakpoints {
         addresses: &[(u32, u64)],
         jumps: &[u64],
     ) -> Result<(), CollectError> {
-        if FIRST + addresses.len() as u64 * SLOT > AREA {
-            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA - FIRST) / SLOT) as usize });
+        if FIRST_SLOT + addresses.len() as u64 * SLOT > AREA {
+            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA - FIRST_SLOT) / SLOT) as usize });
         }
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
         let end = executable.code.iter().map(|c| c.end).max().unwrap_or(0);
         let first = self.sites.len();
-        let mut at = vec![NONE; (end - start) as usize];
+        let mut site_indexes = vec![NO_SITE; (end - start) as usize];
         let mut slots = Vec::with_capacity(addresses.len() * SLOT as usize);
         for (place, (number, address)) in (0u32..).zip(addresses) {
             if !executable.is_code(*address) {
                 return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
             }
-            let slot = subject.area + FIRST + u64::from(place) * SLOT;
+            let slot = subject.area + FIRST_SLOT + u64::from(place) * SLOT;
             let code = subject.memory.read_some(in_memory(*address), 16);
             let moved = displace(&code, in_memory(*address), slot)?;
             slots.extend_from_slice(&moved.code);
             slots.resize((place as usize + 1) * SLOT as usize, INT3);
-            self.sites.push(Placed {
+            self.sites.push(PlacedSite {
                 number: *number,
                 address: in_memory(*address),
                 slot,
                 length: moved.length,
                 original: code[0],
-                short: moved.length == 1,
-                jump: jumps.binary_search(address).is_ok(),
-                released: false,
+                is_one_byte: moved.length == 1,
+                is_jump: jumps.binary_search(address).is_ok(),
+                is_released: false,
             });
-            at[(address - start) as usize] = first as u32 + place;
+            site_indexes[(address - start) as usize] = first as u32 + place;
         }
-        subject.memory.write(subject.area + FIRST, &slots)?;
-        let area = subject.area + FIRST..subject.area + FIRST + slots.len() as u64;
-        let part = Part { start: in_memory(start), at, area, first, count: addresses.len() };
+        subject.memory.write(subject.area + FIRST_SLOT, &slots)?;
+        let area = subject.area + FIRST_SLOT..subject.area + FIRST_SLOT + slots.len() as u64;
+        let part = FileBreakpoints { start: in_memory(start), site_indexes, area, first_site: first, site_count: addresses.len() };
         part.write(&self.sites, &subject.memory)?;
         self.parts.push(part);
         Ok(())
@@ -132,14 +132,14 @@ impl Breakpoints {
     }
 
     /// Removes the breakpoints on instructions that overlap a range which the program is about to change. All threads must be stopped;
-    /// [`Breakpoints::leave_released`] moves those in slots.
+    /// [`Breakpoints::move_out_of_released`] moves those in slots.
     pub fn release(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
         let mut pieces = Vec::new();
         for part in &mut self.parts {
-            for site in &mut self.sites[part.first..part.first + part.count] {
-                if !site.released && overlap(&(site.address..site.address + site.length), range) {
-                    site.released = true;
-                    part.at[(site.address - part.start) as usize] = NONE;
+            for site in &mut self.sites[part.first_site..part.first_site + part.site_count] {
+                if !site.is_released && overlap(&(site.address..site.address + site.length), range) {
+                    site.is_released = true;
+                    part.site_indexes[(site.address - part.start) as usize] = NO_SITE;
                     pieces.push((site.address, site.original));
                 }
             }
@@ -150,29 +150,31 @@ impl Breakpoints {
 
     /// Moves a stopped thread from the slot of a released site to the image. `step` single-steps the thread, and returns false if it
     /// cannot.
-    pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+    pub fn move_out_of_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         loop {
             let at = ptrace::instruction_pointer(thread)?;
-            if self.site_of_slot(at).is_none_or(|site| !site.released) {
+            if self.site_of_slot(at).is_none_or(|site| !site.is_released) {
                 return Ok(());
             }
-            match self.in_slot(at) {
-                Some(InSlot::Before(address) | InSlot::After(address)) => return Ok(ptrace::set_instruction_pointer(thread, address)?),
-                Some(InSlot::Within) if step()? => {}
-                Some(InSlot::Within) | None => return Ok(()),
+            match self.slot_progress(at) {
+                Some(SlotProgress::NotExecuted(address) | SlotProgress::Executed(address)) => {
+                    return Ok(ptrace::set_instruction_pointer(thread, address)?);
+                }
+                Some(SlotProgress::Partial) if step()? => {}
+                Some(SlotProgress::Partial) | None => return Ok(()),
             }
         }
     }
 
     /// Returns the site of the breakpoint after which a trapped thread's instruction pointer stands.
-    pub fn hit(&self, instruction_pointer: u64) -> Option<BreakpointSite> {
-        self.at(instruction_pointer.wrapping_sub(1))
+    pub fn site_hit(&self, instruction_pointer: u64) -> Option<BreakpointSite> {
+        self.site_at(instruction_pointer.wrapping_sub(1))
     }
 
     /// Returns the site at an address in memory.
-    pub fn at(&self, address: u64) -> Option<BreakpointSite> {
-        let in_part = |part: &Part| part.at.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
-        self.parts.iter().find_map(in_part).filter(|site| *site != NONE).map(BreakpointSite)
+    pub fn site_at(&self, address: u64) -> Option<BreakpointSite> {
+        let in_part = |part: &FileBreakpoints| part.site_indexes.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
+        self.parts.iter().find_map(in_part).filter(|site| *site != NO_SITE).map(BreakpointSite)
     }
 
     /// The number that is recorded for a site.
@@ -192,35 +194,35 @@ impl Breakpoints {
 
     /// Returns true if a site is a jump whose target is recorded.
     pub fn is_jump(&self, site: BreakpointSite) -> bool {
-        self.sites[site.0 as usize].jump
+        self.sites[site.0 as usize].is_jump
     }
 
     /// Returns true if only the signal's cause tells a hit of this site from a SIGTRAP with another origin.
     pub fn is_ambiguous(&self, site: BreakpointSite) -> bool {
-        self.sites[site.0 as usize].short
+        self.sites[site.0 as usize].is_one_byte
     }
 
     /// Returns how far a thread has executed the instruction of the slot it is in; `None` if it is not in a slot.
-    pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
+    pub fn slot_progress(&self, instruction_pointer: u64) -> Option<SlotProgress> {
         let site = self.site_of_slot(instruction_pointer)?;
         Some(match instruction_pointer - site.slot {
-            0 => InSlot::Before(site.address),
+            0 => SlotProgress::NotExecuted(site.address),
             // The slot of a plain instruction holds the instruction at its original length, then a jump.
-            n if n == site.length => InSlot::After(site.address + site.length),
-            _ => InSlot::Within,
+            n if n == site.length => SlotProgress::Executed(site.address + site.length),
+            _ => SlotProgress::Partial,
         })
     }
 
-    fn site_of_slot(&self, address: u64) -> Option<&Placed> {
+    fn site_of_slot(&self, address: u64) -> Option<&PlacedSite> {
         let part = self.parts.iter().find(|part| part.area.contains(&address))?;
-        Some(&self.sites[part.first + ((address - part.area.start) / SLOT) as usize])
+        Some(&self.sites[part.first_site + ((address - part.area.start) / SLOT) as usize])
     }
 }
 
-impl Part {
+impl FileBreakpoints {
     /// Sets a breakpoint at each of its sites, entered in the journal. The slots remain, so that threads find their way out of them.
-    fn write(&self, sites: &[Placed], memory: &Memory) -> io::Result<()> {
-        let sites = &sites[self.first..self.first + self.count];
+    fn write(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
+        let sites = &sites[self.first_site..self.first_site + self.site_count];
         let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();
         pieces.sort_unstable_by_key(|piece| piece.0);
         memory.patch(&pieces)

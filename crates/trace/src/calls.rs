@@ -4,9 +4,9 @@ use crate::memory::Memory;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Maximum number of bytes of a buffer that are compared.
-const LONGEST: usize = 16 << 20;
+const MAX_COMPARED: usize = 16 << 20;
 
-pub fn name(number: u64) -> String {
+pub fn call_name(number: u64) -> String {
     usize::try_from(number)
         .ok()
         .and_then(syscalls::Sysno::new)
@@ -73,15 +73,15 @@ pub fn path_hash(path: &[u8]) -> u64 {
 }
 
 fn hash_bytes(address: u64, length: u64, memory: &Memory, hash: &mut Xxh3) {
-    hash.update(&memory.read_some(address, usize::try_from(length).unwrap_or(LONGEST).min(LONGEST)));
+    hash.update(&memory.read_some(address, usize::try_from(length).unwrap_or(MAX_COMPARED).min(MAX_COMPARED)));
 }
 
 /// Hashes the data of a vector of buffers, up to a total length.
-fn hash_vector(vector: u64, count: u64, mut most: u64, memory: &Memory, hash: &mut Xxh3) {
+fn hash_vector(vector: u64, count: u64, mut limit: u64, memory: &Memory, hash: &mut Xxh3) {
     for index in 0..count.min(1024) {
         let (Ok(address), Ok(length)) = (memory.word(vector + 16 * index), memory.word(vector + 16 * index + 8)) else { return };
-        let length = length.min(most);
+        let length = length.min(limit);
         hash_bytes(address, length, memory, hash);
-        most -= length;
+        limit -= length;
     }
 }

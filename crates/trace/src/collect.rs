@@ -13,7 +13,7 @@ use crate::CollectError;
 use crate::attach::{check_same_file, check_unwritable_in};
 use crate::bpf::KernelProbes;
 use crate::breakpoints::Breakpoints;
-use crate::follow::{FollowEnding, Followed, follow, map_library};
+use crate::follow::{FollowEnding, Followed, follow, watch_library};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{self, Library, sites_of};
 use crate::journal::AddressLimit;
@@ -61,7 +61,7 @@ pub trait Collector: Sync {
     }
 
     /// Returns true if the collector writes nothing into code.
-    fn leaves_code(&self) -> bool {
+    fn leaves_code_unmodified(&self) -> bool {
         false
     }
 
@@ -70,7 +70,7 @@ pub trait Collector: Sync {
     /// # Errors
     /// The files lack what the collector needs, or their code may change without the collector noticing.
     fn suits(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
-        match self.leaves_code() {
+        match self.leaves_code_unmodified() {
             true => Ok(()),
             false => [executable].into_iter().chain(libraries.iter().map(|l| &l.executable)).try_for_each(check_unwritable),
         }
@@ -105,7 +105,7 @@ pub trait Collector: Sync {
             }
             RunTarget::Attach(process) => {
                 run.libraries.iter().try_for_each(|library| check_same_file(process, &library.executable.path))?;
-                if !self.leaves_code() {
+                if !self.leaves_code_unmodified() {
                     let files = [executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
                     files.into_iter().try_for_each(|file| check_unwritable_in(process, &file.path))?;
                 }
@@ -121,7 +121,7 @@ pub trait Collector: Sync {
             let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
             let mut calls = Repeater::new(recipe, first, shown);
             for (library, start) in images::mapped_already(run.libraries, subject.process)? {
-                map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
+                watch_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
             }
             if !subject.fresh {
                 release_changed(&mut watch, &subject, &run, sink)?;
@@ -130,14 +130,14 @@ pub trait Collector: Sync {
         })();
         let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let (followed, calls) = watched.map_err(|error| session.fail(error)).and_then(|(mut watch, mut calls)| {
+        let (followed, calls) = watched.map_err(|error| session.close_after(error)).and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
                 // The waker ends after a panic as well.
                 let _over = SetAtEnd(&over);
                 scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
                 follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note)
             });
-            followed.map(|followed| (followed, calls)).map_err(|error| session.fail(error))
+            followed.map(|followed| (followed, calls)).map_err(|error| session.close_after(error))
         })?;
         let (log, divergence) = {
             let cut = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
@@ -175,7 +175,7 @@ fn release_changed(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, s
     for executable in executables {
         for range in watch.changed_pages(&subject.memory, executable)? {
             watch.release(subject, &range, sink).map_err(CollectError::Store)?;
-            watch.note_change(subject, subject.process, &range, MemoryEffect::Written)?;
+            watch.handle_memory_change(subject, subject.process, &range, MemoryEffect::Written)?;
         }
     }
     Ok(())
@@ -243,7 +243,7 @@ impl Collector for Trampolines {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        let set = trampolines::Trampolines::set(subject, run, false)?;
+        let set = trampolines::Trampolines::install(subject, run, false)?;
         Ok(Watched::Trampolines(Box::new(set)))
     }
 }
@@ -273,7 +273,7 @@ impl Collector for Compiled {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        let set = trampolines::Trampolines::set(subject, run, true)?;
+        let set = trampolines::Trampolines::install(subject, run, true)?;
         Ok(Watched::Trampolines(Box::new(set)))
     }
 }
@@ -287,7 +287,7 @@ impl Collector for SingleStep {
         "single-step"
     }
 
-    fn leaves_code(&self) -> bool {
+    fn leaves_code_unmodified(&self) -> bool {
         true
     }
 
@@ -369,7 +369,7 @@ impl Collector for Hardware {
         "hardware"
     }
 
-    fn leaves_code(&self) -> bool {
+    fn leaves_code_unmodified(&self) -> bool {
         true
     }
 

@@ -8,11 +8,11 @@ pub enum Role {
     /// Its hits are recorded.
     Recorded(ThreadNumber),
     /// It runs as if it were not traced.
-    Guest,
+    Unrecorded,
 }
 
 /// Maximum number of signal handlers remembered per thread. The oldest are dropped, since they probably never returned.
-const MOST_INTERRUPTED: usize = 64;
+const MAX_HANDLERS: usize = 64;
 
 /// SIGTRAP as a signal set.
 pub const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
@@ -62,7 +62,7 @@ impl Task {
     pub fn interrupt(&mut self, place: (u64, u64)) {
         // A handler that was interrupted at the same place has never returned.
         self.interrupted.retain(|other| *other != place);
-        if self.interrupted.len() == MOST_INTERRUPTED {
+        if self.interrupted.len() == MAX_HANDLERS {
             self.interrupted.remove(0);
         }
         self.interrupted.push(place);

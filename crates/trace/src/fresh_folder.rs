@@ -11,7 +11,7 @@ use std::process::Command;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 
 /// Maximum size in bytes of a folder to be copied.
-const MOST: u64 = 4 << 30;
+const MAX_SIZE: u64 = 4 << 30;
 
 /// Name of the copy within its temporary folder.
 const TREE: &str = "tree";
@@ -37,7 +37,12 @@ impl FreshFolder {
         );
         let mut size = 0;
         measure(&folder, &mut size)?;
-        ensure!(size <= MOST, "{} is larger than {} GiB. Run in a smaller folder, or omit --fresh-folder", folder.display(), MOST >> 30);
+        ensure!(
+            size <= MAX_SIZE,
+            "{} is larger than {} GiB. Run in a smaller folder, or omit --fresh-folder",
+            folder.display(),
+            MAX_SIZE >> 30
+        );
         // The copy keeps the original's permissions, and so lies within a folder that only the user can access.
         copy(&folder, &before.path().join(TREE))?;
         Ok(Self { folder, before, temporary })
@@ -58,7 +63,7 @@ fn measure(folder: &Path, size: &mut u64) -> Result<()> {
         let entry = entry?;
         let about = entry.metadata()?;
         *size += about.len();
-        if about.is_dir() && *size <= MOST {
+        if about.is_dir() && *size <= MAX_SIZE {
             measure(&entry.path(), size)?;
         }
     }

@@ -52,7 +52,7 @@ impl HardwareBreakpoints {
     }
 
     /// Records a hit, if the signal is one. The kernel sets the resume flag, so that the instruction is executed when the thread resumes.
-    pub fn trap(&self, thread: Tid, number: ThreadNumber, signal: i32, sink: &mut dyn Sink) -> Result<Trap, CollectError> {
+    pub fn handle_trap(&self, thread: Tid, number: ThreadNumber, signal: i32, sink: &mut dyn Sink) -> Result<Trap, CollectError> {
         if signal != libc::SIGTRAP {
             return Ok(Trap::Foreign);
         }

@@ -12,12 +12,12 @@ use std::io;
 pub const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
 /// Arguments of `prctl` that allow a thread to read the time-stamp counter.
-const FREE_CLOCK: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
+const ENABLE_TIME_STAMPS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
 
 impl Session {
     /// Returns true if a filter for system calls has killed a thread.
-    fn was_filtered(&self, thread: Tid) -> bool {
-        let status = match self.first_event() {
+    fn killed_by_filter(&self, thread: Tid) -> bool {
+        let status = match self.first_queued_event() {
             Some((ended, PtraceStop::Ended(status))) if ended == thread => status,
             Some((ending, PtraceStop::Ending)) if ending == thread => ptrace::event_message(thread).unwrap_or(0) as i32,
             _ => return false,
@@ -61,7 +61,7 @@ impl Session {
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
         ptrace::set_registers(thread, &call)?;
         let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
-        self.undisturbed(thread, || self.run_to_end(thread, Resume::Continue, is_end, "in an injected system call"))?;
+        self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Continue, is_end, "in an injected system call"))?;
         let result = ptrace::registers(thread)?.rax as i64;
         if at.is_none() {
             memory.patch(&[(place, &hidden)])?;
@@ -81,7 +81,7 @@ impl Session {
     ///
     /// # Errors
     /// The thread is gone, the program filters its system calls, or there is no permanent stub.
-    pub fn inject_quietly(&self, thread: Tid, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
+    pub fn inject_without_signal(&self, thread: Tid, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
         if self.is_filtered() {
             return Err(CollectError::Filtered);
         }
@@ -107,7 +107,7 @@ impl Session {
         let result = ptrace::registers(thread)?.rax as i64;
         // At this stop, a call that was interrupted is restarted when the thread resumes.
         ptrace::interrupt(thread)?;
-        until(Resume::Continue, &|stop| Ok(matches!(stop, PtraceStop::Begun | PtraceStop::GroupStopped)))?;
+        until(Resume::Continue, &|stop| Ok(matches!(stop, PtraceStop::Interrupted | PtraceStop::GroupStopped)))?;
         ptrace::set_registers(thread, &saved)?;
         ptrace::set_signal_mask(thread, mask)?;
         self.remove(|entry| matches!(entry, JournalEntry::SignalMask(other, _) if *other == thread));
@@ -119,13 +119,13 @@ impl Session {
     /// thread resumes. A signal that arrives meanwhile is sent again.
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         let is_end = |signal| Ok(signal == libc::SIGTRAP || is_fault(thread, signal)?);
-        let signal = self.undisturbed(thread, || self.run_to_end(thread, Resume::Step, is_end, "at an indirect jump"))?;
+        let signal = self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Step, is_end, "at an indirect jump"))?;
         Ok(if signal == libc::SIGTRAP { Some(ptrace::instruction_pointer(thread)?) } else { None })
     }
 
     /// Runs `run` while a stopped thread blocks all signals except those that its own instructions cause. Other signals remain pending,
     /// with their information, until the thread resumes. SIGTRAP must not be blocked, since the kernel would reset its handler.
-    fn undisturbed(&self, thread: Tid, run: impl FnOnce() -> Result<i32, CollectError>) -> Result<i32, CollectError> {
+    fn with_signals_blocked(&self, thread: Tid, run: impl FnOnce() -> Result<i32, CollectError>) -> Result<i32, CollectError> {
         let caused = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
         let mask = ptrace::signal_mask(thread)?;
         self.enter(JournalEntry::SignalMask(thread, mask));
@@ -137,7 +137,13 @@ impl Session {
     }
 
     /// Resumes a thread until it receives an expected signal, and returns that signal.
-    fn run_to_end(&self, thread: Tid, how: Resume, is_end: impl Fn(i32) -> io::Result<bool>, when: &str) -> Result<i32, CollectError> {
+    fn run_until_signal(
+        &self,
+        thread: Tid,
+        how: Resume,
+        is_end: impl Fn(i32) -> io::Result<bool>,
+        when: &str,
+    ) -> Result<i32, CollectError> {
         let mut held = 0;
         loop {
             self.resume(thread, how, 0)?;
@@ -151,9 +157,9 @@ impl Session {
                 }
                 // A signal that is not blocked: it is sent again once the thread has finished.
                 Ok(PtraceStop::Signal(signal)) => held = signal,
-                Ok(PtraceStop::Begun | PtraceStop::GroupStopped) => {}
+                Ok(PtraceStop::Interrupted | PtraceStop::GroupStopped) => {}
                 Ok(other) => return Err(CollectError::Unexpected { what: format!("{other:?} {when}") }),
-                Err(_) if self.was_filtered(thread) => {
+                Err(_) if self.killed_by_filter(thread) => {
                     return Err(CollectError::Unexpected {
                         what: format!(
                             "its filter for system calls (seccomp) killed it {when}. Start it with `--no-repeat time`, which injects none later"
@@ -166,8 +172,8 @@ impl Session {
     }
 
     /// Allows a stopped thread to read the time-stamp counter. `at` is as in [`Session::inject`].
-    pub fn free_clock(&self, memory: &Memory, thread: Tid, at: Option<u64>) -> Result<(), CollectError> {
-        self.inject(memory, thread, at, libc::SYS_prctl, FREE_CLOCK).map(drop)
+    pub fn enable_time_stamps(&self, memory: &Memory, thread: Tid, at: Option<u64>) -> Result<(), CollectError> {
+        self.inject(memory, thread, at, libc::SYS_prctl, ENABLE_TIME_STAMPS).map(drop)
     }
 
     /// Sets the program's action for SIGTRAP again, by a thread that receives no signal when it resumes.
@@ -176,7 +182,7 @@ impl Session {
         // Memory after the stub, which only the kernel and this session access.
         let place = self.stub() + 16;
         self.own_memory()?.write(place, &action)?;
-        self.inject_quietly(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
+        self.inject_without_signal(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
         Ok(())
     }
 }

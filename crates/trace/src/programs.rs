@@ -119,8 +119,8 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
                 followed.leave(process, None);
                 followed.begin(process);
             }
-            PtraceStop::Made { child, .. } => followed.fork(process, child),
-            PtraceStop::Begun => followed.join(process),
+            PtraceStop::Created { child, .. } => followed.fork(process, child),
+            PtraceStop::Interrupted => followed.join(process),
             _ => {}
         }
         match change {
@@ -141,7 +141,7 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
     check_unprivileged(&program)?;
     let started = program.start(conditions).map_err(TraceError::Start)?;
     let process = started.process;
-    if let Err(error) = ptrace::seize(process, ptrace::NEW_TASKS) {
+    if let Err(error) = ptrace::seize(process, ptrace::TASK_EVENTS) {
         // Closing the gate ends the process.
         drop(started);
         let _ = ptrace::wait_child(process);

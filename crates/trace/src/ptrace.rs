@@ -38,16 +38,16 @@ pub enum PtraceStop {
     /// It has executed another program.
     Exec,
     /// It has created a thread or a process.
-    Made {
+    Created {
         /// The new thread or process.
         child: Tid,
         /// Its kind.
-        kind: NewTask,
+        kind: TaskKind,
     },
     /// Its `vfork` child has released the memory.
     VforkDone,
     /// It was just created, or has stopped on request.
-    Begun,
+    Interrupted,
     /// It is about to end; its memory still exists.
     Ending,
     /// A signal has stopped its process.
@@ -56,7 +56,7 @@ pub enum PtraceStop {
 
 /// The kind of a new task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewTask {
+pub enum TaskKind {
     /// A process with a copy of the memory.
     Fork,
     /// A process that shares the memory until it executes another program or ends.
@@ -66,19 +66,19 @@ pub enum NewTask {
 }
 
 /// Options: report new tasks and executed programs.
-pub const NEW_TASKS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
+pub const TASK_EVENTS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
 /// Options: also report ends and the end of `vfork`, and tell system calls from signals.
-pub const ALL: i32 = NEW_TASKS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
+pub const ALL_EVENTS: i32 = TASK_EVENTS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
 
-/// Enables all reports of a thread. `kill_with_us` kills it when the tracer ends.
-pub fn set_options(thread: Tid, kill_with_us: bool) -> io::Result<()> {
-    let options = ALL | if kill_with_us { libc::PTRACE_O_EXITKILL } else { 0 };
+/// Enables all reports of a thread. `kill_with_tracer` kills it when the tracer ends.
+pub fn set_options(thread: Tid, kill_with_tracer: bool) -> io::Result<()> {
+    let options = ALL_EVENTS | if kill_with_tracer { libc::PTRACE_O_EXITKILL } else { 0 };
     request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
 }
 
 /// Options: report that a thread is about to end. Otherwise, a killed process of which only the first thread has options could not be
 /// waited for.
-pub const END: i32 = libc::PTRACE_O_TRACEEXIT;
+pub const EXIT_EVENTS: i32 = libc::PTRACE_O_TRACEEXIT;
 
 /// Starts tracing a running thread without stopping it, with these options.
 pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
@@ -86,7 +86,7 @@ pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
 }
 
 /// Signal sets of a thread (proc(5)), with signal 1 in the lowest bit; empty if the thread is gone.
-fn signals<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
+fn signal_sets<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let set = |name: &str| {
         let text = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -97,13 +97,13 @@ fn signals<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
 
 /// Returns true if a stopped thread has a pending signal of its own that is delivered as soon as it resumes.
 pub fn is_pending(thread: Tid, signal: i32) -> bool {
-    let [pending, blocked] = signals(thread, ["SigPnd", "SigBlk"]);
+    let [pending, blocked] = signal_sets(thread, ["SigPnd", "SigBlk"]);
     (pending & !blocked) >> (signal - 1) & 1 == 1
 }
 
 /// Returns true if a stopped thread blocks a signal.
 pub fn is_blocked(thread: Tid, signal: i32) -> bool {
-    signals(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
+    signal_sets(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
 }
 
 /// Reads a stopped thread's signal mask, with signal 1 in the lowest bit; within `sigsuspend`, the temporary mask.
@@ -121,7 +121,7 @@ pub fn set_signal_mask(thread: Tid, mask: u64) -> io::Result<()> {
 
 /// Returns true if a stopped thread or its process has a pending signal that is delivered as soon as the thread resumes.
 pub fn has_pending(thread: Tid) -> bool {
-    let [own, shared, blocked] = signals(thread, ["SigPnd", "ShdPnd", "SigBlk"]);
+    let [own, shared, blocked] = signal_sets(thread, ["SigPnd", "ShdPnd", "SigBlk"]);
     (own | shared) & !blocked != 0
 }
 
@@ -131,21 +131,21 @@ pub enum Disposition {
     /// The program's handler runs.
     Caught,
     /// None, except possibly a stop.
-    Passed,
+    Ignored,
     /// It kills the process.
     Fatal,
 }
 
 /// Returns the effect of a signal on a stopped thread. `caused` means that the thread's own instruction has caused it.
 pub fn disposition(thread: Tid, signal: i32, caused: bool) -> Disposition {
-    let [caught, ignored] = signals(thread, ["SigCgt", "SigIgn"]).map(|set| set >> (signal - 1) & 1 == 1);
+    let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]).map(|set| set >> (signal - 1) & 1 == 1);
     let passes = matches!(
         signal,
         libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT | libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
     );
     match (caught, ignored || passes) {
         (true, _) => Disposition::Caught,
-        (false, true) if !caused => Disposition::Passed,
+        (false, true) if !caused => Disposition::Ignored,
         _ => Disposition::Fatal,
     }
 }
@@ -251,7 +251,7 @@ pub enum CallStop {
         result: i64,
     },
     /// The thread is not at a system call.
-    Neither,
+    NotAtCall,
 }
 
 /// The result of PTRACE_GET_SYSCALL_INFO: a header, then the number and arguments or the result.
@@ -275,14 +275,14 @@ pub fn system_call(thread: Tid) -> io::Result<CallStop> {
     Ok(match information.op {
         1 => CallStop::Entry { number, arguments: [a, b, c, d, e, f] },
         2 => CallStop::Exit { result: number as i64 },
-        _ => CallStop::Neither,
+        _ => CallStop::NotAtCall,
     })
 }
 
 /// Waits for a thread that is traced by the calling thread, or for any such thread (-1). Returns `None` if there is none.
 pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
     loop {
-        match waited(thread, 0) {
+        match wait_status(thread, 0) {
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
             other => return other,
         }
@@ -293,8 +293,8 @@ pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
 ///
 /// # Errors
 /// A signal interrupted the wait (`EINTR`), or another error of the system.
-pub fn wait_unless_woken() -> io::Result<Option<(Tid, PtraceStop)>> {
-    waited(-1, 0)
+pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
+    wait_status(-1, 0)
 }
 
 /// Waits for the end of a child of this process that is not traced any more, and returns its wait status.
@@ -313,35 +313,35 @@ pub fn wait_child(process: Tid) -> io::Result<i32> {
     }
 }
 
-fn waited(thread: Tid, options: i32) -> io::Result<Option<(Tid, PtraceStop)>> {
+fn wait_status(thread: Tid, options: i32) -> io::Result<Option<(Tid, PtraceStop)>> {
     let mut status = 0;
     // SAFETY: the kernel writes one integer to the variable.
     let found = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::__WNOTHREAD | options) };
     match (found, io::Error::last_os_error()) {
-        (1.., _) => Ok(Some((found, stop(found, status)))),
+        (1.., _) => Ok(Some((found, parse_status(found, status)))),
         (0, _) => Ok(None),
         (_, error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
         (_, error) => Err(error),
     }
 }
 
-fn stop(thread: Tid, status: i32) -> PtraceStop {
+fn parse_status(thread: Tid, status: i32) -> PtraceStop {
     if !libc::WIFSTOPPED(status) {
         return PtraceStop::Ended(status);
     }
     let signal = libc::WSTOPSIG(status);
     // A task that was killed meanwhile has created nothing that can be traced.
-    let made = |kind| event_message(thread).map_or(PtraceStop::Begun, |child| PtraceStop::Made { child: child as Tid, kind });
+    let created = |kind| event_message(thread).map_or(PtraceStop::Interrupted, |child| PtraceStop::Created { child: child as Tid, kind });
     match status >> 16 {
         0 if signal == libc::SIGTRAP | 0x80 => PtraceStop::SystemCall,
         0 => PtraceStop::Signal(signal),
         libc::PTRACE_EVENT_EXEC => PtraceStop::Exec,
-        libc::PTRACE_EVENT_FORK => made(NewTask::Fork),
-        libc::PTRACE_EVENT_VFORK => made(NewTask::Vfork),
-        libc::PTRACE_EVENT_CLONE => made(NewTask::Clone),
+        libc::PTRACE_EVENT_FORK => created(TaskKind::Fork),
+        libc::PTRACE_EVENT_VFORK => created(TaskKind::Vfork),
+        libc::PTRACE_EVENT_CLONE => created(TaskKind::Clone),
         libc::PTRACE_EVENT_VFORK_DONE => PtraceStop::VforkDone,
         libc::PTRACE_EVENT_EXIT => PtraceStop::Ending,
-        _ if signal == libc::SIGTRAP => PtraceStop::Begun,
+        _ if signal == libc::SIGTRAP => PtraceStop::Interrupted,
         _ => PtraceStop::GroupStopped,
     }
 }
@@ -366,7 +366,7 @@ pub fn unless_gone(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// System calls that fail with `EINTR` after a stop of their thread, although no handler has run (signal(7)).
-const CUT_BY_STOPS: &[libc::c_long] = &[
+const INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
@@ -378,18 +378,19 @@ const CUT_BY_STOPS: &[libc::c_long] = &[
 
 /// Restarts such a system call of a stopped thread, with its full time limit, so that the program does not see an error caused by
 /// tracing.
-pub fn begin_again(thread: Tid) -> io::Result<()> {
+pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
     let registers = registers(thread)?;
-    let is_cut = registers.rax as i64 == -i64::from(libc::EINTR) && CUT_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
-    if is_cut && !has_pending(thread) {
-        let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSTEM_CALL, ..registers };
+    let is_interrupted =
+        registers.rax as i64 == -i64::from(libc::EINTR) && INTERRUPTED_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
+    if is_interrupted && !has_pending(thread) {
+        let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSCALL_LENGTH, ..registers };
         set_registers(thread, &again)?;
     }
     Ok(())
 }
 
 /// Length in bytes of the instruction `syscall`.
-const SYSTEM_CALL: u64 = 2;
+const SYSCALL_LENGTH: u64 = 2;
 
 /// Disables the hardware breakpoints of a stopped thread.
 pub fn clear_debug_registers(thread: Tid) -> io::Result<()> {

@@ -11,7 +11,7 @@
 //! Not fixed: `rdrand`, races between threads, outside input, asynchronous signals. So every system call, with its result and
 //! data, is compared with the first run's; the first difference is a [`RepeatDivergence`].
 
-use crate::calls::name;
+use crate::calls::call_name;
 use crate::memory::Memory;
 use crate::ptrace::Tid;
 use crate::shown_mappings::ShownMappings;
@@ -93,7 +93,7 @@ pub struct RepeatDivergence {
 impl std::fmt::Display for RepeatDivergence {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let say = |call: &Option<RepeatedCall>| match call {
-            Some(call) => format!("{} = {}", name(call.number), call.result),
+            Some(call) => format!("{} = {}", call_name(call.number), call.result),
             None => "no more system calls".to_owned(),
         };
         write!(

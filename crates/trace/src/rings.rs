@@ -7,7 +7,7 @@
 //! Layout of a ring: the words that [`block_copies`](crate::block_copies) defines, then symbols of 4 bytes each.
 
 use crate::CollectError;
-use crate::block_copies::{CURSOR, RING, SAVED, SYMBOLS};
+use crate::block_copies::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
 use crate::memory::Memory;
 use crate::ptrace::Tid;
 use crate::subject::{AREA, TracedProcess};
@@ -18,7 +18,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 
 /// Distance in bytes between the starts of two rings.
-pub const STRIDE: u64 = RING + 4096;
+pub const STRIDE: u64 = RING_SIZE + 4096;
 /// Number of rings, which limits the threads at a time. Unused rings take address space but no memory.
 pub const RINGS: u64 = 4096;
 
@@ -52,7 +52,7 @@ impl Rings {
         let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
         subject.memory.write(place, path.as_bytes())?;
         let call = |number, arguments| subject.inject(subject.process, Some(stub), number, arguments);
-        let cannot = |what: &str, result: i64| CollectError::Unexpected {
+        let failure = |what: &str, result: i64| CollectError::Unexpected {
             what: format!(
                 "it cannot {what} the ring buffers of the trampolines ({}). Use `--collector ptrace`",
                 io::Error::from_raw_os_error(-result as i32)
@@ -61,14 +61,14 @@ impl Rings {
         let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
         let opened = call(libc::SYS_openat, [libc::AT_FDCWD as i64 as u64, place, flags, 0, 0, 0])?;
         if opened < 0 {
-            return Err(cannot("open", opened));
+            return Err(failure("open", opened));
         }
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
-        let start = call(libc::SYS_mmap, [place_of_rings(subject.area), RINGS * STRIDE, protection, flags, opened as u64, 0])?;
+        let start = call(libc::SYS_mmap, [ring_address(subject.area), RINGS * STRIDE, protection, flags, opened as u64, 0])?;
         call(libc::SYS_close, [opened as u64, 0, 0, 0, 0, 0])?;
         if (-4095..0).contains(&start) {
-            return Err(cannot("map", start));
+            return Err(failure("map", start));
         }
         Ok(Self { file, start: start as u64, free: (0..RINGS).rev().collect() })
     }
@@ -85,7 +85,7 @@ impl Rings {
     pub fn acquire(&mut self) -> Result<Ring, CollectError> {
         let what = || CollectError::Unexpected { what: format!("it has more than {RINGS} threads. Use `--collector ptrace`") };
         let ring = Ring(self.free.pop().ok_or_else(what)?);
-        self.set_cursor(ring, -(RING as i64))?;
+        self.set_cursor(ring, -(RING_SIZE as i64))?;
         Ok(ring)
     }
 
@@ -100,7 +100,7 @@ impl Rings {
 
     /// Reads a ring's cursor: the negative distance to the end of its symbols, in bytes.
     pub fn cursor(&self, ring: Ring) -> io::Result<i64> {
-        Ok((self.word(ring, CURSOR)? as i64).clamp(-(RING as i64), 0))
+        Ok((self.word(ring, CURSOR)? as i64).clamp(-(RING_SIZE as i64), 0))
     }
 
     pub fn set_cursor(&self, ring: Ring, cursor: i64) -> io::Result<()> {
@@ -113,11 +113,11 @@ impl Rings {
     }
 
     /// Takes all symbols out of a ring.
-    pub fn take(&self, ring: Ring) -> io::Result<Vec<u32>> {
-        let length = RING as i64 + self.cursor(ring)?;
+    pub fn take_symbols(&self, ring: Ring) -> io::Result<Vec<u32>> {
+        let length = RING_SIZE as i64 + self.cursor(ring)?;
         let mut symbols = vec![0; length as usize];
         self.file.read_exact_at(&mut symbols, ring.0 * STRIDE + SYMBOLS)?;
-        self.set_cursor(ring, -(RING as i64))?;
+        self.set_cursor(ring, -(RING_SIZE as i64))?;
         Ok(symbols.chunks_exact(4).map(|symbol| u32::from_le_bytes(symbol.try_into().expect("four bytes"))).collect())
     }
 
@@ -130,11 +130,11 @@ impl Rings {
 
 /// Chooses the address of the rings: near the area of slots, so that the kernel places all other mappings where they would be without the
 /// rings.
-fn place_of_rings(area: u64) -> u64 {
+fn ring_address(area: u64) -> u64 {
     // Size in bytes of the reserved address range, which is more than all rings need.
-    const ROOM: u64 = 8 << 30;
-    const { assert!(RINGS * STRIDE < ROOM) };
-    if area > 4 * ROOM { area - ROOM } else { area + 2 * AREA }
+    const RESERVED: u64 = 8 << 30;
+    const { assert!(RINGS * STRIDE < RESERVED) };
+    if area > 4 * RESERVED { area - RESERVED } else { area + 2 * AREA }
 }
 
 /// Reads the code of an image in memory: start address and bytes of each range.
@@ -148,7 +148,7 @@ pub fn code_bytes(memory: &Memory, code: &[Range<u64>]) -> io::Result<Vec<(u64, 
 }
 
 /// Returns the instruction pointers of a process's stopped threads.
-pub fn standing(process: Tid) -> Vec<u64> {
+pub fn thread_positions(process: Tid) -> Vec<u64> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     let threads = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     threads.filter_map(|thread| crate::ptrace::instruction_pointer(thread).ok()).collect()

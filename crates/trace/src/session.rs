@@ -7,7 +7,7 @@
 use crate::CollectError;
 use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges, TrapAction};
 use crate::memory::Memory;
-use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::system::unpin;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -98,12 +98,12 @@ impl Session {
     }
 
     /// Queues an event that was reported, so that it is reported again.
-    pub fn keep_event(&self, event: (Tid, PtraceStop)) {
+    pub fn requeue_event(&self, event: (Tid, PtraceStop)) {
         self.state.borrow_mut().events.push_back(event);
     }
 
     /// The first of the queued events.
-    pub fn first_event(&self) -> Option<(Tid, PtraceStop)> {
+    pub fn first_queued_event(&self) -> Option<(Tid, PtraceStop)> {
         self.state.borrow().events.front().copied()
     }
 
@@ -215,7 +215,7 @@ impl Session {
         let kept = self.state.borrow_mut().events.pop_front();
         match kept {
             Some(event) => Ok(Some(event)),
-            None => Ok(ptrace::wait_unless_woken()?.inspect(|event| self.note(*event))),
+            None => Ok(ptrace::wait_interruptibly()?.inspect(|event| self.note_stop(*event))),
         }
     }
 
@@ -250,7 +250,7 @@ impl Session {
             Some(event) => event,
             None => loop {
                 let event = ptrace::wait(-1)?.ok_or_else(gone)?;
-                self.note(event);
+                self.note_stop(event);
                 match event {
                     (found, _) if found == thread => break event,
                     // The first thread's end is reported only after this one has ended.
@@ -268,7 +268,7 @@ impl Session {
         }
     }
 
-    fn note(&self, (thread, what): (Tid, PtraceStop)) {
+    fn note_stop(&self, (thread, what): (Tid, PtraceStop)) {
         match what {
             PtraceStop::Ended(_) => self.drop_thread(thread),
             _ => self.add_thread(thread, true),
@@ -294,12 +294,12 @@ impl Session {
     pub fn undo(&self, threads: &[Tid], others: &[Tid], quiet: Option<Tid>) -> Vec<String> {
         // Length: one list of changes, undone in one order.
         let entries = std::mem::take(&mut self.state.borrow_mut().entries);
-        let mut left = Vec::new();
+        let mut unrestored = Vec::new();
         let mut note = |what: &dyn std::fmt::Display, result: Result<(), CollectError>| match result {
             Ok(()) => {}
             // In a thread that is gone there is nothing to undo.
             Err(CollectError::System(e)) if e.raw_os_error() == Some(libc::ESRCH) => {}
-            Err(error) => left.push(format!("{what} ({error})")),
+            Err(error) => unrestored.push(format!("{what} ({error})")),
         };
         let stub = Some(self.stub.get()).filter(|stub| *stub != 0);
         for entry in entries.iter().rev() {
@@ -317,10 +317,10 @@ impl Session {
         }
         for entry in entries.iter().rev() {
             match entry {
-                JournalEntry::Protection(code, protection) => note(entry, self.protect(threads, code, *protection)),
+                JournalEntry::Protection(code, protection) => note(entry, self.restore_protection(threads, code, *protection)),
                 JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
                 JournalEntry::TimeStampCounter => {
-                    let free = |thread: Tid| self.free_clock(self.own_memory()?, thread, stub);
+                    let free = |thread: Tid| self.enable_time_stamps(self.own_memory()?, thread, stub);
                     threads.iter().for_each(|thread| note(entry, free(*thread)));
                 }
                 JournalEntry::Affinity => threads.iter().chain(others).for_each(|thread| unpin(*thread)),
@@ -346,13 +346,13 @@ impl Session {
             }
         }
         self.state.borrow_mut().entries.clear();
-        left
+        unrestored
     }
 
     /// Restores the original protection of code.
-    fn protect(&self, threads: &[Tid], code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
+    fn restore_protection(&self, threads: &[Tid], code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
         let arguments = [code.start, code.end - code.start, protection as u64, 0, 0, 0];
-        self.call_in_any(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
+        self.inject_in_any(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
     }
 
     /// Unmaps a range, unless a thread is executing there.
@@ -360,11 +360,11 @@ impl Session {
         if threads.iter().any(|thread| ptrace::instruction_pointer(*thread).is_ok_and(|at| range.contains(&at))) {
             return Err(CollectError::Unexpected { what: "a thread is executing there".to_owned() });
         }
-        self.call_in_any(threads, None, libc::SYS_munmap, [range.start, range.end - range.start, 0, 0, 0, 0])
+        self.inject_in_any(threads, None, libc::SYS_munmap, [range.start, range.end - range.start, 0, 0, 0, 0])
     }
 
     /// Makes a system call in the first of `threads` that still exists.
-    fn call_in_any(&self, threads: &[Tid], at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<(), CollectError> {
+    fn inject_in_any(&self, threads: &[Tid], at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<(), CollectError> {
         for thread in threads {
             match self.inject(self.own_memory()?, *thread, at, number, arguments) {
                 Ok(0) => return Ok(()),
@@ -393,19 +393,19 @@ impl Session {
         };
         let threads: Vec<Tid> = self.state.borrow().threads.keys().copied().collect();
         let signal = |thread: &Tid| signals.get(thread).copied().unwrap_or(0);
-        let mut left = self.undo(&threads, &[], threads.iter().copied().find(|thread| signal(thread) == 0));
+        let mut unrestored = self.undo(&threads, &[], threads.iter().copied().find(|thread| signal(thread) == 0));
         for thread in &threads {
             if let Err(error) = self.detach(*thread, signal(thread)) {
-                left.push(format!("the tracing of thread {thread} ({error})"));
+                unrestored.push(format!("the tracing of thread {thread} ({error})"));
             }
         }
         self.reap();
-        left
+        unrestored
     }
 
     /// Closes the session because of an error, to which it adds the changes that could not be undone. If the process has ended, the error
     /// says so.
-    pub fn fail(&self, error: CollectError) -> CollectError {
+    pub fn close_after(&self, error: CollectError) -> CollectError {
         let unrestored = self.close();
         match error {
             CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => {
@@ -435,7 +435,7 @@ impl Session {
                 }
                 PtraceStop::Signal(signal) if self.undo_breakpoint(thread, signal) => {}
                 PtraceStop::Signal(signal) => drop(signals.insert(thread, signal)),
-                PtraceStop::Begun | PtraceStop::GroupStopped => unless_gone(begin_again(thread))?,
+                PtraceStop::Interrupted | PtraceStop::GroupStopped => unless_gone(restart_interrupted_call(thread))?,
                 _ => {
                     unless_gone(ptrace::interrupt(thread))?;
                     self.resume(thread, Resume::Continue, 0)?;

@@ -19,9 +19,9 @@ use std::ops::Range;
 use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION, branch, decode};
 
 /// `si_code` of a trap caused by the program's own `int3` (SI_KERNEL).
-const BY_BREAKPOINT: i32 = 0x80;
+const SI_KERNEL: i32 = 0x80;
 /// `si_code` of a trap caused by the trap flag (TRAP_TRACE).
-const BY_TRAP_FLAG: i32 = 2;
+const TRAP_TRACE: i32 = 2;
 
 /// `si_code` of the stop before the first instruction of a signal handler.
 const AT_HANDLER: i32 = libc::SIGTRAP;
@@ -33,11 +33,11 @@ const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
 pub struct Stepping {
     /// Code of the mapped files.
     code: Vec<SteppedCode>,
-    threads: HashMap<Tid, Stepped>,
+    threads: HashMap<Tid, SteppedThread>,
     /// True if libraries are stepped as well.
-    everywhere: bool,
+    steps_libraries: bool,
     /// True if the image's code is executable at present.
-    allowed: bool,
+    is_executable: bool,
 }
 
 /// Executable code within one mapping.
@@ -49,29 +49,29 @@ struct SteppedCode {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stepped {
+struct SteppedThread {
     /// True if it is being stepped: in the image, and in libraries where these cannot run at full speed.
-    stepping: bool,
+    is_stepped: bool,
     /// Address of the last stop.
-    last: u64,
+    address: u64,
     /// True if the current instruction is a system call.
-    call: bool,
+    is_at_system_call: bool,
     /// True if the program itself has set the trap flag, and receives a signal after the instruction.
-    traps_itself: bool,
+    program_traps: bool,
     /// If the current instruction pushes the flags, the address after it.
     pushes_flags: Option<u64>,
     /// The effect of the current instruction on the program's own trap flag.
-    makes: OwnFlag,
+    flag_effect: TrapFlagEffect,
 }
 
 /// The effect of an instruction on the program's own trap flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum OwnFlag {
+enum TrapFlagEffect {
     /// The flag is what the kernel shows.
     #[default]
-    Unknown,
+    AsShown,
     /// The instruction does not change it.
-    Kept,
+    Unchanged,
     /// The instruction pops this value.
     Popped(bool),
 }
@@ -90,14 +90,14 @@ enum Arrival {
 impl Stepping {
     /// Steps the executable parts of `code` in a stopped process.
     pub fn new(process: Tid, code: &[Range<u64>]) -> io::Result<Self> {
-        Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), everywhere: false, allowed: true })
+        Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), steps_libraries: false, is_executable: true })
     }
 
     /// Steps a library that a thread, which is stopped, has mapped.
     pub fn add(&mut self, subject: &TracedProcess, thread: Tid, image: &Image) -> Result<(), CollectError> {
         let code = mapped_code(subject.process, &image.code)?;
-        if !self.allowed {
-            code.iter().try_for_each(|code| Self::forbid_code(subject, thread, code))?;
+        if !self.is_executable {
+            code.iter().try_for_each(|code| Self::make_code_unexecutable(subject, thread, code))?;
         }
         self.code.extend(code);
         Ok(())
@@ -110,7 +110,7 @@ impl Stepping {
 
     /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is not stepped
     /// any more.
-    pub fn note_change(
+    pub fn handle_memory_change(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
@@ -124,14 +124,14 @@ impl Stepping {
             subject.session.remove(is_own);
             let rest = outside(&range, changed).map(|range| SteppedCode { range, protection });
             for rest in rest {
-                if !self.allowed {
+                if !self.is_executable {
                     subject.session.enter(rest.entry());
                 }
                 code.push(rest);
             }
             let inside = match effect {
                 MemoryEffect::Protected => mapped_code(subject.process, &[common(&range, changed)])?,
-                MemoryEffect::Written if !self.allowed => {
+                MemoryEffect::Written if !self.is_executable => {
                     Self::protect(subject, thread, &common(&range, changed), protection)?;
                     Vec::new()
                 }
@@ -139,8 +139,8 @@ impl Stepping {
             };
             // Code that was writable from the start is still stepped.
             for inside in inside.into_iter().filter(|inside| (inside.protection & !protection) & libc::PROT_WRITE == 0) {
-                if !self.allowed {
-                    Self::forbid_code(subject, thread, &inside)?;
+                if !self.is_executable {
+                    Self::make_code_unexecutable(subject, thread, &inside)?;
                 }
                 code.push(inside);
             }
@@ -158,17 +158,17 @@ impl Stepping {
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        self.threads.insert(thread, Stepped::default());
+        self.threads.insert(thread, SteppedThread::default());
         if self.threads.len() > 1 {
-            self.step_everywhere(subject, thread)?;
+            self.start_stepping_libraries(subject, thread)?;
         }
         self.step(subject, (thread, number), Arrival::Next, images, sink)
     }
 
     /// Steps libraries as well from now on, which takes no system calls in the program's name.
-    pub fn step_everywhere(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        self.everywhere = true;
-        self.allow(subject, thread)
+    pub fn start_stepping_libraries(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        self.steps_libraries = true;
+        self.make_executable(subject, thread)
     }
 
     pub fn end_thread(&mut self, thread: Tid) {
@@ -177,23 +177,30 @@ impl Stepping {
 
     pub fn resume(&self, thread: Tid) -> Resume {
         match self.threads.get(&thread) {
-            Some(stepped) if (stepped.stepping || self.everywhere) && !stepped.call => Resume::Step,
+            Some(stepped) if (stepped.is_stepped || self.steps_libraries) && !stepped.is_at_system_call => Resume::Step,
             _ => Resume::ToSystemCall,
         }
     }
 
     /// Returns true if a stopped thread is at an instruction that is recorded already.
     pub fn is_recorded(&self, thread: Tid, at: u64) -> bool {
-        self.is_inside(at) && self.threads.get(&thread).is_some_and(|stepped| stepped.stepping && stepped.last == at)
+        self.is_in_image(at) && self.threads.get(&thread).is_some_and(|stepped| stepped.is_stepped && stepped.address == at)
     }
 
     /// Prepares a stopped thread for running a signal handler: it is stepped from now on, wherever it is. The handler may be code of the
     /// image, and may block the signal that reports unexecutable code.
-    pub fn before_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+    pub fn prepare_for_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if let Some(stepped) = self.threads.get_mut(&thread) {
             let own = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
-            *stepped = Stepped { stepping: true, call: false, traps_itself: own, pushes_flags: None, makes: OwnFlag::Unknown, ..*stepped };
-            self.allow(subject, thread)?;
+            *stepped = SteppedThread {
+                is_stepped: true,
+                is_at_system_call: false,
+                program_traps: own,
+                pushes_flags: None,
+                flag_effect: TrapFlagEffect::AsShown,
+                ..*stepped
+            };
+            self.make_executable(subject, thread)?;
         }
         Ok(())
     }
@@ -204,15 +211,15 @@ impl Stepping {
         match signal {
             libc::SIGTRAP => {
                 let code = ptrace::signal_code(thread)?;
-                Ok(code > 0 && code != BY_BREAKPOINT && !(code == BY_TRAP_FLAG && self.traps_itself(thread)?))
+                Ok(code > 0 && code != SI_KERNEL && !(code == TRAP_TRACE && self.program_traps(thread)?))
             }
-            libc::SIGSEGV => Ok(!self.allowed && self.is_inside(ptrace::instruction_pointer(thread)?)),
+            libc::SIGSEGV => Ok(!self.is_executable && self.is_in_image(ptrace::instruction_pointer(thread)?)),
             _ => Ok(false),
         }
     }
 
     /// Decides what a signal stop means.
-    pub fn trap(
+    pub fn handle_trap(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
@@ -222,20 +229,20 @@ impl Stepping {
         sink: &mut dyn Sink,
     ) -> Result<Trap, CollectError> {
         let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(Trap::Foreign) };
-        let stepping = stepped.stepping || self.everywhere;
+        let stepping = stepped.is_stepped || self.steps_libraries;
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
-                if code == AT_HANDLER && !stepped.traps_itself {
+                if code == AT_HANDLER && !stepped.program_traps {
                     hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
                 }
-                if code == BY_BREAKPOINT || code <= 0 || (code == BY_TRAP_FLAG && stepped.traps_itself) {
+                if code == SI_KERNEL || code <= 0 || (code == TRAP_TRACE && stepped.program_traps) {
                     return Ok(Trap::Foreign);
                 }
                 Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
             }
-            libc::SIGSEGV if !stepping && self.is_inside(ptrace::instruction_pointer(thread)?) => {
-                self.allow(subject, thread)?;
+            libc::SIGSEGV if !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?) => {
+                self.make_executable(subject, thread)?;
                 Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
             }
             _ => Ok(Trap::Foreign),
@@ -253,8 +260,8 @@ impl Stepping {
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
         let Some(stepped) = self.threads.get(&thread) else { return Ok(SinkFlow::GoOn) };
-        let stepping = stepped.stepping || self.everywhere;
-        let came_back = !stepping && self.is_inside(ptrace::instruction_pointer(thread)?);
+        let stepping = stepped.is_stepped || self.steps_libraries;
+        let came_back = !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?);
         match stepping || came_back || ptrace::is_blocked(thread, libc::SIGSEGV) {
             true => self.step(subject, (thread, number), if again { Arrival::Recorded } else { Arrival::Resumed }, images, sink),
             false => Ok(SinkFlow::GoOn),
@@ -272,57 +279,58 @@ impl Stepping {
     ) -> Result<SinkFlow, CollectError> {
         let registers = ptrace::registers(thread)?;
         let at = registers.rip;
-        let inside = self.is_inside(at);
+        let inside = self.is_in_image(at);
         let last = self.threads.get(&thread).copied().unwrap_or_default();
-        let traps_itself = own_trap_flag(thread, &registers, last, arrival)?;
-        if last.pushes_flags == Some(at) && !last.traps_itself {
+        let program_traps = program_trap_flag(thread, &registers, last, arrival)?;
+        if last.pushes_flags == Some(at) && !last.program_traps {
             hide_trap_flag(subject, registers.rsp)?;
         }
         // If a program blocks SIGSEGV, the kernel resets its handler on a fault.
-        if !inside && !self.everywhere && !ptrace::is_blocked(thread, libc::SIGSEGV) {
-            self.threads.insert(thread, Stepped::default());
-            self.forbid(subject, thread)?;
+        if !inside && !self.steps_libraries && !ptrace::is_blocked(thread, libc::SIGSEGV) {
+            self.threads.insert(thread, SteppedThread::default());
+            self.make_unexecutable(subject, thread)?;
             return Ok(SinkFlow::GoOn);
         }
-        self.allow(subject, thread)?;
+        self.make_executable(subject, thread)?;
         let code = subject.memory.read_some(at, LONGEST_INSTRUCTION as usize);
         let instruction = decode(&code, at);
         let pushes = instruction.filter(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq));
-        let stepped = Stepped {
-            stepping: true,
-            last: at,
-            call: code.starts_with(&[0x0f, 0x05]),
-            traps_itself,
+        let stepped = SteppedThread {
+            is_stepped: true,
+            address: at,
+            is_at_system_call: code.starts_with(&[0x0f, 0x05]),
+            program_traps,
             pushes_flags: pushes.map(|i| i.next_ip()),
-            makes: makes_own_flag(subject, instruction.as_ref(), registers.rsp),
+            flag_effect: trap_flag_effect(subject, instruction.as_ref(), registers.rsp),
         };
         self.threads.insert(thread, stepped);
         // A repeated string instruction traps after each repetition.
-        let repetition = at == last.last && matches!(code.first(), Some(0xf2 | 0xf3));
+        let repetition = at == last.address && matches!(code.first(), Some(0xf2 | 0xf3));
         if !inside || repetition || arrival == Arrival::Recorded {
             return Ok(SinkFlow::GoOn);
         }
-        let leads = instruction.and_then(|i| branch(&i)).is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
-        let (leads, resumed) = (if leads { TRANSFER } else { 0 }, if arrival == Arrival::Resumed { RESUMED } else { 0 });
-        Ok(sink.record(number, images.in_file(at) | leads | resumed)?)
+        let transfer =
+            instruction.and_then(|i| branch(&i)).is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
+        let (transfer, resumed) = (if transfer { TRANSFER } else { 0 }, if arrival == Arrival::Resumed { RESUMED } else { 0 });
+        Ok(sink.record(number, images.in_file(at) | transfer | resumed)?)
     }
 
     /// Returns true if a trap after a stopped thread's last instruction is due to the program itself, whether the thread was stepped or
     /// not.
-    fn traps_itself(&self, thread: Tid) -> io::Result<bool> {
+    fn program_traps(&self, thread: Tid) -> io::Result<bool> {
         match self.threads.get(&thread) {
-            Some(stepped) if stepped.stepping || self.everywhere => Ok(stepped.traps_itself),
+            Some(stepped) if stepped.is_stepped || self.steps_libraries => Ok(stepped.program_traps),
             _ => Ok(true),
         }
     }
 
-    fn is_inside(&self, address: u64) -> bool {
+    fn is_in_image(&self, address: u64) -> bool {
         self.code.iter().any(|c| c.range.contains(&address))
     }
 
     /// Makes the image's code executable again.
-    pub fn allow(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        if self.allowed {
+    pub fn make_executable(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        if self.is_executable {
             return Ok(());
         }
         for code in &self.code {
@@ -330,27 +338,27 @@ impl Stepping {
             let pages = pages(&code.range);
             subject.session.remove(|entry| matches!(entry, JournalEntry::Protection(range, _) if *range == pages));
         }
-        self.allowed = true;
+        self.is_executable = true;
         Ok(())
     }
 
     /// Makes the image's code executable in a child's copy of the memory. The child will not be followed.
-    pub fn allow_in_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
-        match self.allowed {
+    pub fn make_executable_in_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
+        match self.is_executable {
             true => Ok(()),
             false => self.code.iter().try_for_each(|code| Self::protect(subject, child, &code.range, code.protection)),
         }
     }
 
-    fn forbid(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        if !self.allowed {
+    fn make_unexecutable(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        if !self.is_executable {
             return Ok(());
         }
-        self.allowed = false;
-        self.code.iter().try_for_each(|code| Self::forbid_code(subject, thread, code))
+        self.is_executable = false;
+        self.code.iter().try_for_each(|code| Self::make_code_unexecutable(subject, thread, code))
     }
 
-    fn forbid_code(subject: &TracedProcess, thread: Tid, code: &SteppedCode) -> Result<(), CollectError> {
+    fn make_code_unexecutable(subject: &TracedProcess, thread: Tid, code: &SteppedCode) -> Result<(), CollectError> {
         subject.session.enter(code.entry());
         Self::protect(subject, thread, &code.range, code.protection & !libc::PROT_EXEC)
     }
@@ -385,11 +393,11 @@ fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>
 /// Returns true if the program itself has set the trap flag of a thread that has arrived at an instruction. The kernel hides the flag
 /// that it sets for a step. It fails to do so after `popf`, which it takes for an instruction that sets the flag; there the flag is
 /// corrected.
-fn own_trap_flag(thread: Tid, registers: &Registers, last: Stepped, arrival: Arrival) -> io::Result<bool> {
+fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, arrival: Arrival) -> io::Result<bool> {
     let shown = registers.eflags & TRAP_FLAG != 0;
-    let own = match last.makes {
-        OwnFlag::Popped(own) if arrival == Arrival::Next && last.stepping => own,
-        OwnFlag::Kept if arrival == Arrival::Next && last.stepping => last.traps_itself,
+    let own = match last.flag_effect {
+        TrapFlagEffect::Popped(own) if arrival == Arrival::Next && last.is_stepped => own,
+        TrapFlagEffect::Unchanged if arrival == Arrival::Next && last.is_stepped => last.program_traps,
         _ => shown,
     };
     if own != shown {
@@ -400,15 +408,15 @@ fn own_trap_flag(thread: Tid, registers: &Registers, last: Stepped, arrival: Arr
 }
 
 /// Returns the effect of an instruction on the program's own trap flag.
-fn makes_own_flag(subject: &TracedProcess, instruction: Option<&Instruction>, stack_pointer: u64) -> OwnFlag {
+fn trap_flag_effect(subject: &TracedProcess, instruction: Option<&Instruction>, stack_pointer: u64) -> TrapFlagEffect {
     let popped = || match subject.memory.read_some(stack_pointer + 1, 1).as_slice() {
-        [flags] => OwnFlag::Popped(flags & (TRAP_FLAG >> 8) as u8 != 0),
-        _ => OwnFlag::Unknown,
+        [flags] => TrapFlagEffect::Popped(flags & (TRAP_FLAG >> 8) as u8 != 0),
+        _ => TrapFlagEffect::AsShown,
     };
     match instruction.map(Instruction::mnemonic) {
         Some(Mnemonic::Popf | Mnemonic::Popfd | Mnemonic::Popfq) => popped(),
-        None | Some(Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq | Mnemonic::Syscall | Mnemonic::Int) => OwnFlag::Unknown,
-        Some(_) => OwnFlag::Kept,
+        None | Some(Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq | Mnemonic::Syscall | Mnemonic::Int) => TrapFlagEffect::AsShown,
+        Some(_) => TrapFlagEffect::Unchanged,
     }
 }
 

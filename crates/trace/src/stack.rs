@@ -14,23 +14,23 @@ use std::ops::Range;
 use std::{fmt, io};
 
 /// Maximum number of frames; deeper stacks are truncated.
-const DEEPEST: usize = 100_000;
+const MAX_FRAMES: usize = 100_000;
 
 /// The unwinder for a process, with the tables of the mapped files.
 #[derive(Default)]
-pub struct Unwinding {
+pub struct StackUnwinder {
     /// Path and address of each file's code.
     mapped: Vec<(String, u64)>,
     unwinder: UnwinderX86_64<Vec<u8>>,
 }
 
-impl fmt::Debug for Unwinding {
+impl fmt::Debug for StackUnwinder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unwinding").field("mapped", &self.mapped).finish_non_exhaustive()
     }
 }
 
-impl Unwinding {
+impl StackUnwinder {
     /// Returns the file addresses of a thread's frames that lie in watched images, innermost first: its instruction pointer, then return
     /// addresses. `original` translates an instruction pointer in a copy to the image.
     pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
@@ -42,7 +42,7 @@ impl Unwinding {
         let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
         let mut frames = self.unwinder.iter_frames(here, start, &mut cache, &mut read);
         let mut found = Vec::new();
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_FRAMES {
             let Ok(Some(frame)) = frames.next() else { break };
             let address = frame.address();
             if images.at(address).is_some() {

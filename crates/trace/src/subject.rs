@@ -117,7 +117,7 @@ impl TracedProcess {
         if fixed_clock {
             session.enter(JournalEntry::TimeStampCounter);
         }
-        Self::prepare(&session, executable, recipe).map_err(|error| session.fail(error))
+        Self::prepare(&session, executable, recipe).map_err(|error| session.close_after(error))
     }
 
     /// Prepares a process that is about to return from `execve`.
@@ -149,7 +149,7 @@ impl TracedProcess {
         check_unshared(process)?;
         check_same_file(process, &executable.path)?;
         let session = Rc::new(Session::new(process));
-        Self::control(&session, executable).map_err(|error| session.fail(error))
+        Self::control(&session, executable).map_err(|error| session.close_after(error))
     }
 
     fn control(session: &Rc<Session>, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
@@ -201,7 +201,7 @@ impl TracedProcess {
 
     /// Lets a thread execute an indirect jump or call, or the sequence that replaces it in a copy. Returns the target, or `None` if the
     /// jump faults.
-    pub fn step_out(&self, thread: Tid, is_copy: impl Fn(u64) -> bool) -> Result<Option<u64>, CollectError> {
+    pub fn step_to_target(&self, thread: Tid, is_copy: impl Fn(u64) -> bool) -> Result<Option<u64>, CollectError> {
         loop {
             match self.step(thread)? {
                 Some(at) if is_copy(at) => {}
@@ -216,18 +216,18 @@ impl TracedProcess {
     }
 
     /// Allows a stopped child with a copy of the memory, which is not followed any more, to read the time-stamp counter.
-    pub fn free_clock(&self, thread: Tid) -> Result<(), CollectError> {
+    pub fn enable_time_stamps(&self, thread: Tid) -> Result<(), CollectError> {
         // A program with a filter has been allowed to before the filter took effect.
         match self.fixed_clock && !self.session.is_filtered() {
-            true => self.session.free_clock(&self.memory, thread, Some(self.area)),
+            true => self.session.enable_time_stamps(&self.memory, thread, Some(self.area)),
             false => Ok(()),
         }
     }
 
-    /// Like [`Self::free_clock`], for a thread that has just executed another program.
-    pub fn free_clock_of_other(&self, thread: Tid) -> Result<(), CollectError> {
+    /// Like [`Self::enable_time_stamps`], for a thread that has just executed another program.
+    pub fn enable_time_stamps_after_exec(&self, thread: Tid) -> Result<(), CollectError> {
         match self.fixed_clock && !self.session.is_filtered() {
-            true => self.session.free_clock(&Memory::open(thread)?, thread, None),
+            true => self.session.enable_time_stamps(&Memory::open(thread)?, thread, None),
             false => Ok(()),
         }
     }

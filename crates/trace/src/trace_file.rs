@@ -205,7 +205,7 @@ impl TraceFrames {
 }
 
 /// Prefix of the temporary file names of traces that are being written.
-const BEGUN: &str = ".trodden-";
+const TEMPORARY_PREFIX: &str = ".trodden-";
 
 #[derive(Debug)]
 /// Writes a trace.
@@ -232,7 +232,7 @@ impl TraceWriter {
     /// Creates a file that only its owner can read. It replaces an existing file of this name once it is finished.
     pub fn create(path: &Path, about: &TraceAbout) -> Result<Self, TraceFileError> {
         let begin = || {
-            let whole = WholeFile::create_for(path, BEGUN, Access::PRIVATE)?;
+            let whole = WholeFile::create_for(path, TEMPORARY_PREFIX, Access::PRIVATE)?;
             Ok((whole.file().try_clone()?, whole))
         };
         let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;

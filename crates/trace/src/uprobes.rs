@@ -17,7 +17,7 @@ use trodden_binary::Binary;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 
 /// `si_code` of a signal sent by the kernel (SI_KERNEL).
-const BY_KERNEL: i32 = 0x80;
+const SI_KERNEL: i32 = 0x80;
 /// Instruction prefixes that the kernel refuses to probe (`lock` and meaningless segment overrides), and all other prefixes.
 const REFUSED: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
 const OTHERS: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
@@ -79,7 +79,7 @@ impl Uprobes {
 
     /// Returns true if the probes have caused a thread's signal.
     pub fn is_own(thread: Tid, signal: i32) -> io::Result<bool> {
-        Ok(signal == libc::SIGSTOP && ptrace::signal_code(thread)? == BY_KERNEL)
+        Ok(signal == libc::SIGSTOP && ptrace::signal_code(thread)? == SI_KERNEL)
     }
 }
 

@@ -6,7 +6,7 @@
 // Length: for each event of a subject, one match over the kinds of watching.
 
 use crate::CollectError;
-use crate::breakpoints::{BreakpointSite, Breakpoints, InSlot};
+use crate::breakpoints::{BreakpointSite, Breakpoints, SlotProgress};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
 use crate::journal::TrapAction;
@@ -16,7 +16,7 @@ use crate::run::TraceRun;
 use crate::session::Session;
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
-use crate::stack::Unwinding;
+use crate::stack::StackUnwinder;
 use crate::subject::{AREA, Executable, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
@@ -32,13 +32,13 @@ pub struct Watch<'a> {
     run: &'a TraceRun<'a>,
     /// The files that are mapped at present.
     images: Images,
-    what: Watched,
+    means: Watched,
     session: Rc<Session>,
     /// Ranges in memory that the program has changed or was about to change. They are no longer watched.
     released: Vec<Range<u64>>,
     /// The same ranges as file addresses.
     changed_code: Vec<Range<u64>>,
-    unwinding: Unwinding,
+    unwinding: StackUnwinder,
 }
 
 /// The means of watching.
@@ -58,19 +58,19 @@ pub enum Watched {
     Steps(Stepping),
 }
 /// `si_code` of a trap caused by `int3` (SI_KERNEL).
-const BY_BREAKPOINT: i32 = 0x80;
+const SI_KERNEL: i32 = 0x80;
 
 impl<'a> Watch<'a> {
     /// Starts watching the program's own image; libraries follow by [`Watch::map`].
-    pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, what: Watched) -> Self {
+    pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, means: Watched) -> Self {
         Self {
             run,
             images: Images::new(subject, run.executable),
-            what,
+            means,
             session: subject.session.clone(),
             released: Vec::new(),
             changed_code: Vec::new(),
-            unwinding: Unwinding::default(),
+            unwinding: StackUnwinder::default(),
         }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Watch<'a> {
         let Some(view) = self.images.add(subject, thread, library, start)? else { return Ok(None) };
         let image = self.images.last().clone();
         let (run, executable) = (self.run, &library.executable);
-        match &mut self.what {
+        match &mut self.means {
             Watched::Breakpoints(breakpoints) => breakpoints.add(&view, executable, &sites_of(image.number, run.sites), run.jumps)?,
             Watched::Trampolines(trampolines) => trampolines.add(&view, run, executable, image.number)?,
             Watched::Steps(steps) => steps.add(subject, thread, &image)?,
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
     pub fn unmap(&mut self, unmapped: &Range<u64>) -> Vec<Image> {
         let gone = self.images.forget(unmapped);
         for image in &gone {
-            match &mut self.what {
+            match &mut self.means {
                 Watched::Breakpoints(breakpoints) => breakpoints.forget(&(image.area..image.area + AREA)),
                 Watched::Trampolines(trampolines) => trampolines.forget(image),
                 Watched::Steps(steps) => steps.forget(image),
@@ -157,16 +157,16 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns true if the collector writes into the watched code.
-    pub fn changes_code(&self) -> bool {
-        matches!(&self.what, Watched::Breakpoints(_) | Watched::Trampolines(_) | Watched::Uprobes(..))
+    pub fn patches_code(&self) -> bool {
+        matches!(&self.means, Watched::Breakpoints(_) | Watched::Trampolines(_) | Watched::Uprobes(..))
     }
 
     /// Stops watching code that the program is about to change, and removes what was written there. All threads must be stopped;
-    /// [`Watch::leave_released`] then corrects their positions.
+    /// [`Watch::move_out_of_released`] then corrects their positions.
     pub fn release(&mut self, subject: &TracedProcess, range: &Range<u64>, sink: &mut dyn Sink) -> io::Result<()> {
         self.changed_code.push(self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1);
         self.released.push(range.clone());
-        match &mut self.what {
+        match &mut self.means {
             Watched::Breakpoints(breakpoints) => breakpoints.release(range, &subject.memory),
             Watched::Trampolines(trampolines) => trampolines.release(range, subject),
             Watched::Hardware(hardware) => {
@@ -174,35 +174,35 @@ impl<'a> Watch<'a> {
                 Ok(())
             }
             Watched::Uprobes(probes, rest) => {
-                drain(probes, sink)?;
+                record_probe_hits(probes, sink)?;
                 // The kernel removes all of them or none.
                 probes.end();
                 rest.release(range, &subject.memory)
             }
-            // These learn of it from the system call's effect, in [`Watch::note_change`].
+            // These learn of it from the system call's effect, in [`Watch::handle_memory_change`].
             Watched::Steps(_) | Watched::Nothing => Ok(()),
         }
     }
 
-    /// Moves a stopped thread out of a slot or copy of released code: see [`Trampolines::leave_released`].
-    pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
-        match &self.what {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.leave_released(thread, step),
-            Watched::Trampolines(trampolines) => trampolines.leave_released(thread, step),
+    /// Moves a stopped thread out of a slot or copy of released code: see [`Trampolines::move_out_of_released`].
+    pub fn move_out_of_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+        match &self.means {
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.move_out_of_released(thread, step),
+            Watched::Trampolines(trampolines) => trampolines.move_out_of_released(thread, step),
             _ => Ok(()),
         }
     }
 
     /// Handles a change to memory that a system call of a stopped thread has made.
-    pub fn note_change(
+    pub fn handle_memory_change(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
         changed: &Range<u64>,
         effect: MemoryEffect,
     ) -> Result<(), CollectError> {
-        match &mut self.what {
-            Watched::Steps(steps) => steps.note_change(subject, thread, &pages(changed), effect),
+        match &mut self.means {
+            Watched::Steps(steps) => steps.handle_memory_change(subject, thread, &pages(changed), effect),
             _ => Ok(()),
         }
     }
@@ -232,7 +232,7 @@ impl<'a> Watch<'a> {
         number: ThreadNumber,
         sink: &mut dyn Sink,
     ) -> Result<(), CollectError> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
             Watched::Hardware(hardware) => hardware.begin_thread(&self.session, thread),
             Watched::Uprobes(probes, _) => {
@@ -246,11 +246,11 @@ impl<'a> Watch<'a> {
 
     /// Records what is left of a thread that has ended.
     pub fn end_thread(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<()> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Steps(steps) => steps.end_thread(thread),
             Watched::Trampolines(trampolines) => trampolines.end_thread(thread, sink)?,
             Watched::Uprobes(probes, _) => {
-                drain(probes, sink)?;
+                record_probe_hits(probes, sink)?;
                 probes.end_thread(thread);
             }
             _ => {}
@@ -260,16 +260,16 @@ impl<'a> Watch<'a> {
 
     /// Records what is left of all threads. Nothing that is watched runs any more.
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Trampolines(trampolines) => trampolines.end_all(sink),
-            Watched::Uprobes(probes, _) => drain(probes, sink).map(|_| ()),
+            Watched::Uprobes(probes, _) => record_probe_hits(probes, sink).map(|_| ()),
             _ => Ok(()),
         }
     }
 
     /// Ranges that were mapped into the subject for watching, apart from the slots of the program's own image.
     pub fn mapped(&self) -> Vec<Range<u64>> {
-        let own = match &self.what {
+        let own = match &self.means {
             Watched::Trampolines(trampolines) => Some(trampolines.span()),
             Watched::Uprobes(probes, _) => probes.mapped(),
             _ => None,
@@ -279,39 +279,39 @@ impl<'a> Watch<'a> {
 
     /// Returns true if an address in memory lies in a copy of watched code.
     pub fn is_copy(&self, address: u64) -> bool {
-        matches!(&self.what, Watched::Trampolines(trampolines) if trampolines.is_copy(address))
+        matches!(&self.means, Watched::Trampolines(trampolines) if trampolines.is_copy(address))
     }
 
-    /// Moves a stopped thread from a copy to the image: see [`Trampolines::leave_copy`].
-    pub fn leave_copy(&mut self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<bool, CollectError> {
-        match &mut self.what {
-            Watched::Trampolines(trampolines) => trampolines.leave_copy(subject, thread, all, caused),
+    /// Moves a stopped thread from a copy to the image: see [`Trampolines::move_out_of_copy`].
+    pub fn move_out_of_copy(&mut self, subject: &TracedProcess, thread: Tid, is_final: bool, is_fault: bool) -> Result<bool, CollectError> {
+        match &mut self.means {
+            Watched::Trampolines(trampolines) => trampolines.move_out_of_copy(subject, thread, is_final, is_fault),
             _ => Ok(false),
         }
     }
 
     /// Returns true if a stopped thread is at an instruction that single-stepping has recorded already.
-    pub fn is_stepped(&self, thread: Tid, at: u64) -> bool {
-        matches!(&self.what, Watched::Steps(steps) if steps.is_recorded(thread, at))
+    pub fn is_recorded_step(&self, thread: Tid, at: u64) -> bool {
+        matches!(&self.means, Watched::Steps(steps) if steps.is_recorded(thread, at))
     }
 
     /// Prepares a stopped thread for the handler of a signal that it is about to run.
-    pub fn before_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        match &mut self.what {
-            Watched::Steps(steps) => steps.before_handler(subject, thread),
+    pub fn prepare_for_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        match &mut self.means {
+            Watched::Steps(steps) => steps.prepare_for_handler(subject, thread),
             _ => Ok(()),
         }
     }
 
     pub fn resume(&self, thread: Tid) -> Resume {
-        match &self.what {
+        match &self.means {
             Watched::Steps(steps) => steps.resume(thread),
             _ => Resume::ToSystemCall,
         }
     }
 
     /// Decides what a signal stop means. A hit is recorded, and the thread is made ready to resume.
-    pub fn trap(
+    pub fn handle_trap(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
@@ -319,23 +319,23 @@ impl<'a> Watch<'a> {
         signal: i32,
         sink: &mut dyn Sink,
     ) -> Result<Trap, CollectError> {
-        let trap = match &mut self.what {
+        let trap = match &mut self.means {
             Watched::Nothing => Trap::Foreign,
-            Watched::Hardware(hardware) => hardware.trap(thread, number, signal, sink)?,
-            Watched::Steps(steps) => steps.trap(subject, thread, number, signal, &self.images, sink)?,
-            Watched::Uprobes(probes, _) if Uprobes::is_own(thread, signal)? => Trap::Recorded(drain(probes, sink)?),
+            Watched::Hardware(hardware) => hardware.handle_trap(thread, number, signal, sink)?,
+            Watched::Steps(steps) => steps.handle_trap(subject, thread, number, signal, &self.images, sink)?,
+            Watched::Uprobes(probes, _) if Uprobes::is_own(thread, signal)? => Trap::Recorded(record_probe_hits(probes, sink)?),
             Watched::Uprobes(..) if signal != libc::SIGTRAP => Trap::Foreign,
             Watched::Uprobes(probes, rest) => match breakpoint_hit(rest, thread)? {
                 Some(site) => {
                     // Hits of probes that came before this one must precede it.
-                    drain(probes, sink)?;
+                    record_probe_hits(probes, sink)?;
                     Trap::Recorded(record_hit((rest, &self.images), subject, (thread, number), site, sink)?)
                 }
                 None => Trap::Foreign,
             },
             Watched::Breakpoints(_) | Watched::Trampolines(_) if signal != libc::SIGTRAP => Trap::Foreign,
             Watched::Trampolines(trampolines) => {
-                trampolines.trap(subject, thread, &self.images, sink)?.map_or(Trap::Foreign, Trap::Recorded)
+                trampolines.handle_trap(subject, thread, &self.images, sink)?.map_or(Trap::Foreign, Trap::Recorded)
             }
             Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread)? {
                 Some(site) => Trap::Recorded(record_hit((breakpoints, &self.images), subject, (thread, number), site, sink)?),
@@ -354,7 +354,7 @@ impl<'a> Watch<'a> {
     /// Undoes a hit that was pending when the collection ended, so that the instruction is executed again without its breakpoint. Returns
     /// the signal to deliver, or 0.
     pub fn undo_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) if signal == libc::SIGTRAP => {
                 match breakpoint_hit(breakpoints, thread)? {
                     Some(site) => {
@@ -373,41 +373,41 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns how far a thread in a slot has executed the slot's instruction; `None` if it is not in a slot.
-    pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
-        match &self.what {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.in_slot(instruction_pointer),
+    pub fn slot_progress(&self, instruction_pointer: u64) -> Option<SlotProgress> {
+        match &self.means {
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.slot_progress(instruction_pointer),
             _ => None,
         }
     }
 
     /// Removes breakpoints and jumps from a child's copy of the memory.
-    pub fn clean(&self, memory: &Memory) -> io::Result<()> {
-        match &self.what {
-            Watched::Trampolines(trampolines) => trampolines.remove(memory),
+    pub fn restore_child_code(&self, memory: &Memory) -> io::Result<()> {
+        match &self.means {
+            Watched::Trampolines(trampolines) => trampolines.remove_patches(memory),
             _ => self.session.restore_code(memory),
         }
     }
 
     /// Undoes all other changes to the image in a child's copy of the memory. The child is stopped, and will not be followed.
-    pub fn leave_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
-        match &self.what {
-            Watched::Steps(steps) => steps.allow_in_child(subject, child),
+    pub fn restore_child_protection(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
+        match &self.means {
+            Watched::Steps(steps) => steps.make_executable_in_child(subject, child),
             _ => Ok(()),
         }
     }
 
     /// Removes the uprobes: from now on the subject is another program, or is no longer followed.
     pub fn end_probes(&mut self) {
-        if let Watched::Uprobes(probes, _) = &mut self.what {
+        if let Watched::Uprobes(probes, _) = &mut self.means {
             probes.end();
         }
     }
 
     /// Prepares for a program that is about to filter its system calls. Its thread is stopped, and this is the last chance to make a
     /// system call in its name.
-    pub fn before_filter(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        match &mut self.what {
-            Watched::Steps(steps) => steps.step_everywhere(subject, thread),
+    pub fn prepare_for_filter(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        match &mut self.means {
+            Watched::Steps(steps) => steps.start_stepping_libraries(subject, thread),
             _ => Ok(()),
         }
     }
@@ -416,9 +416,9 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// The program changes something that the collector itself depends on.
-    pub fn note_system_call(&mut self, number: u64, arguments: &[u64; 6], memory: &Memory) -> Result<(), CollectError> {
+    pub fn handle_call_start(&mut self, number: u64, arguments: &[u64; 6], memory: &Memory) -> Result<(), CollectError> {
         const SET_GS: u64 = 0x1001;
-        if number as i64 == libc::SYS_arch_prctl && arguments[0] == SET_GS && matches!(self.what, Watched::Trampolines(_)) {
+        if number as i64 == libc::SYS_arch_prctl && arguments[0] == SET_GS && matches!(self.means, Watched::Trampolines(_)) {
             return Err(CollectError::Unexpected { what: "it uses the gs register itself. Use `--collector ptrace`".to_owned() });
         }
         let [signal, action, ..] = *arguments;
@@ -437,10 +437,10 @@ impl<'a> Watch<'a> {
         again: bool,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Steps(steps) => return steps.after_system_call(subject, (thread, number), again, &self.images, sink),
             Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) if again => {
-                if let Some(site) = breakpoints.at(ptrace::instruction_pointer(thread)?) {
+                if let Some(site) = breakpoints.site_at(ptrace::instruction_pointer(thread)?) {
                     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
                 }
             }
@@ -453,8 +453,8 @@ impl<'a> Watch<'a> {
     /// Returns the code addresses on a stopped thread's stack that lie in watched images, innermost first. The first is the thread's own
     /// position.
     pub fn stack(&mut self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
-        let original = |address| match &self.what {
-            Watched::Trampolines(trampolines) => trampolines.original(address),
+        let original = |address| match &self.means {
+            Watched::Trampolines(trampolines) => trampolines.to_image(address),
             _ => address,
         };
         self.unwinding.walk(&self.images, subject, thread, original).unwrap_or_default()
@@ -462,7 +462,7 @@ impl<'a> Watch<'a> {
 }
 
 /// Records the hits that uprobes have collected.
-fn drain(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
+fn record_probe_hits(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
     let mut flow = SinkFlow::GoOn;
     probes.take(|thread, site| {
         if sink.record(ThreadNumber(thread), site)? == SinkFlow::Enough {
@@ -484,7 +484,7 @@ fn record_hit(
     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
     let flow = sink.record(number, u64::from(breakpoints.number(site)))?;
     if breakpoints.is_jump(site) {
-        let to = subject.step_out(thread, |at| breakpoints.in_slot(at).is_some())?;
+        let to = subject.step_to_target(thread, |at| breakpoints.slot_progress(at).is_some())?;
         return Ok(sink.record(number, to.map_or(NOWHERE, |to| images.in_file(to)))?);
     }
     Ok(flow)
@@ -492,7 +492,7 @@ fn record_hit(
 
 /// Returns the site whose breakpoint a thread has hit, or `None` if the trap is the program's own.
 fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid) -> Result<Option<BreakpointSite>, CollectError> {
-    let Some(site) = breakpoints.hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
-    let own = !breakpoints.is_ambiguous(site) || ptrace::signal_code(thread)? == BY_BREAKPOINT;
-    Ok(own.then_some(site))
+    let Some(site) = breakpoints.site_hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
+    let is_ours = !breakpoints.is_ambiguous(site) || ptrace::signal_code(thread)? == SI_KERNEL;
+    Ok(is_ours.then_some(site))
 }

@@ -20,14 +20,14 @@ impl Following<'_, '_> {
         match ptrace::system_call(thread)? {
             CallStop::Entry { number: call, arguments } => self.enter_call(thread, number, call, arguments).map(|()| SinkFlow::GoOn),
             CallStop::Exit { result } => self.leave_call(thread, number, result),
-            CallStop::Neither => self.go_on(thread, 0).map(|()| SinkFlow::GoOn),
+            CallStop::NotAtCall => self.go_on(thread, 0).map(|()| SinkFlow::GoOn),
         }
     }
 
     fn enter_call(&mut self, thread: Tid, number: ThreadNumber, call: u64, arguments: [u64; 6]) -> Result<(), CollectError> {
         let memory = &self.subject.memory;
         if self.failure.is_none() {
-            self.watch.note_system_call(call, &arguments, memory)?;
+            self.watch.handle_call_start(call, &arguments, memory)?;
         }
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
         task.returning = call as i64 == libc::SYS_rt_sigreturn;
@@ -144,7 +144,7 @@ impl Following<'_, '_> {
         match call.orig_rax as i64 {
             libc::SYS_mmap if call.rdx & libc::PROT_EXEC as u64 != 0 && call.r10 & libc::MAP_ANONYMOUS as u64 == 0 => {
                 match images::mapped(self.watch.libraries(), self.subject.process, call.r8, call.r9) {
-                    Some(library) => map_library((self.subject, thread), self.watch, self.calls, library, result as u64),
+                    Some(library) => watch_library((self.subject, thread), self.watch, self.calls, library, result as u64),
                     None => Ok(()),
                 }
             }
@@ -162,7 +162,7 @@ impl Following<'_, '_> {
 }
 
 /// Starts watching a library that a stopped thread has mapped.
-pub fn map_library(
+pub fn watch_library(
     (subject, thread): (&TracedProcess, Tid),
     watch: &mut Watch,
     calls: &mut Repeater,

@@ -3,14 +3,14 @@
 
 use super::{Following, unless_killed};
 use crate::CollectError;
-use crate::breakpoints::InSlot;
+use crate::breakpoints::SlotProgress;
 use crate::followed_thread::{Role, TRAP};
-use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::sink::SinkFlow;
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of single steps that take a thread out of a slot.
-const MOST_STEPS: usize = 16;
+const MAX_STEPS: usize = 16;
 
 impl Following<'_, '_> {
     /// Ends the collection if that is possible now: stops all threads, undoes all changes and detaches. Returns false if the subject must
@@ -59,7 +59,7 @@ impl Following<'_, '_> {
             PtraceStop::Signal(libc::SIGTRAP) if self.failed_at(thread) => {
                 let at = ptrace::instruction_pointer(thread)?;
                 // The thread had been moved to a slot or copy already.
-                let is_ours = self.watch.in_slot(at).is_some() || self.watch.is_copy(at);
+                let is_ours = self.watch.slot_progress(at).is_some() || self.watch.is_copy(at);
                 if is_ours { Ok(0) } else { self.watch.undo_hit(thread, libc::SIGTRAP) }
             }
             PtraceStop::Signal(signal) => self.watch.undo_hit(thread, signal),
@@ -105,13 +105,13 @@ impl Following<'_, '_> {
                 PtraceStop::Signal(_) => drop(all.insert(thread, what)),
                 // The thread has just hit a breakpoint, a probe or unexecutable code. If it were detached now, the pending signal would
                 // kill or stop it.
-                PtraceStop::Begun | PtraceStop::GroupStopped
+                PtraceStop::Interrupted | PtraceStop::GroupStopped
                     if [libc::SIGTRAP, libc::SIGSTOP, libc::SIGSEGV].iter().any(|signal| ptrace::is_pending(thread, *signal)) =>
                 {
                     session.resume(thread, Resume::Continue, 0)?;
                 }
-                PtraceStop::Begun | PtraceStop::GroupStopped => {
-                    unless_gone(begin_again(thread))?;
+                PtraceStop::Interrupted | PtraceStop::GroupStopped => {
+                    unless_gone(restart_interrupted_call(thread))?;
                     all.insert(thread, what);
                 }
                 PtraceStop::Ended(_) | PtraceStop::Ending => _ = self.handle(thread, what),
@@ -140,8 +140,8 @@ impl Following<'_, '_> {
             unless_gone(ptrace::interrupt(thread))?;
             return Ok(None);
         }
-        match self.unhandled.get(&thread).copied().unwrap_or(PtraceStop::Begun) {
-            what @ (PtraceStop::Signal(_) | PtraceStop::Begun | PtraceStop::GroupStopped) => Ok(Some(what)),
+        match self.unhandled.get(&thread).copied().unwrap_or(PtraceStop::Interrupted) {
+            what @ (PtraceStop::Signal(_) | PtraceStop::Interrupted | PtraceStop::GroupStopped) => Ok(Some(what)),
             _ => {
                 unless_gone(ptrace::interrupt(thread))?;
                 self.go_on(thread, 0)?;
@@ -151,12 +151,14 @@ impl Following<'_, '_> {
     }
 
     /// Moves a stopped thread from a slot to the image, so that slots can be unmapped.
-    fn leave_slot(&self, thread: Tid) -> Result<(), CollectError> {
-        for _ in 0..MOST_STEPS {
-            match self.watch.in_slot(ptrace::instruction_pointer(thread)?) {
-                Some(InSlot::Before(address) | InSlot::After(address)) => ptrace::set_instruction_pointer(thread, address)?,
-                Some(InSlot::Within) if self.subject.step(thread)?.is_some() => continue,
-                Some(InSlot::Within) | None => {}
+    fn move_out_of_slot(&self, thread: Tid) -> Result<(), CollectError> {
+        for _ in 0..MAX_STEPS {
+            match self.watch.slot_progress(ptrace::instruction_pointer(thread)?) {
+                Some(SlotProgress::NotExecuted(address) | SlotProgress::Executed(address)) => {
+                    ptrace::set_instruction_pointer(thread, address)?
+                }
+                Some(SlotProgress::Partial) if self.subject.step(thread)?.is_some() => continue,
+                Some(SlotProgress::Partial) | None => {}
             }
             break;
         }
@@ -166,16 +168,16 @@ impl Following<'_, '_> {
     /// Undoes all changes to the subject, whose threads are stopped, and notes what cannot be undone.
     fn leave(&mut self, stopped: &[(Tid, i32)]) {
         let is_gone = self.over || self.followed.status.is_some();
-        let is_guest = |thread: &Tid| is_gone || self.tasks.get(thread).is_none_or(|task| task.role == Role::Guest);
-        let (guests, threads): (Vec<Tid>, Vec<Tid>) = stopped.iter().map(|p| p.0).partition(is_guest);
+        let is_unrecorded = |thread: &Tid| is_gone || self.tasks.get(thread).is_none_or(|task| task.role == Role::Unrecorded);
+        let (unrecorded, threads): (Vec<Tid>, Vec<Tid>) = stopped.iter().map(|p| p.0).partition(is_unrecorded);
         let quiet = stopped.iter().find(|(thread, signal)| *signal == 0 && threads.contains(thread)).map(|(thread, _)| *thread);
         for thread in &threads {
-            let left = self.watch.leave_copy(self.subject, *thread, true, false).and_then(|_| self.leave_slot(*thread));
+            let left = self.watch.move_out_of_copy(self.subject, *thread, true, false).and_then(|_| self.move_out_of_slot(*thread));
             let left = left.map(|()| SinkFlow::GoOn).or_else(unless_killed);
             self.or_unrestored(&format!("where thread {thread} stands"), left);
         }
         self.watch.end_probes();
-        let unrestored = self.subject.session.undo(&threads, &guests, quiet);
+        let unrestored = self.subject.session.undo(&threads, &unrecorded, quiet);
         self.followed.unrestored.extend(unrestored);
     }
 }

@@ -21,7 +21,7 @@ mod own_code;
 mod restrictions;
 mod signals;
 
-pub use calls::map_library;
+pub use calls::watch_library;
 
 use self::own_code::MemoryChange;
 use self::restrictions::restore_limit;
@@ -30,7 +30,7 @@ use crate::attach::shares_memory;
 use crate::followed_thread::{Role, Task};
 use crate::journal::AddressLimit;
 use crate::memory::Memory;
-use crate::ptrace::{self, NewTask, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, TaskKind, Tid, restart_interrupted_call, unless_gone};
 use crate::repeat::Repeater;
 use crate::sink::{FallibleSink, Sink, SinkFlow, ThreadNumber};
 use crate::subject::TracedProcess;
@@ -277,23 +277,23 @@ impl Following<'_, '_> {
                 }
             }
             (PtraceStop::GroupStopped, role) => self.group_stopped(thread, role)?,
-            (PtraceStop::Made { child, kind }, _) => {
-                if kind == NewTask::Vfork {
+            (PtraceStop::Created { child, kind }, _) => {
+                if kind == TaskKind::Vfork {
                     self.in_vfork.insert(thread);
                 }
                 self.made(thread, child, kind)?;
                 self.go_on(thread, 0)?;
             }
             // A request to stop was deferred.
-            (PtraceStop::Begun, _) => {
-                unless_gone(begin_again(thread))?;
+            (PtraceStop::Interrupted, _) => {
+                unless_gone(restart_interrupted_call(thread))?;
                 self.go_on(thread, 0)?;
             }
             (PtraceStop::VforkDone, _) => {
                 self.in_vfork.remove(&thread);
                 self.go_on(thread, 0)?;
             }
-            (PtraceStop::Exec, Role::Guest) => {
+            (PtraceStop::Exec, Role::Unrecorded) => {
                 restore_limit(&self.subject.session, thread);
                 self.go_on(thread, 0)?;
             }
@@ -306,7 +306,7 @@ impl Following<'_, '_> {
             (PtraceStop::SystemCall, Role::Recorded(number)) => return self.system_call(thread, number),
             (PtraceStop::Signal(libc::SIGSEGV), _) if self.is_time_stamp(thread)? => self.go_on(thread, 0)?,
             (PtraceStop::Signal(signal), Role::Recorded(number)) => return self.signal(thread, number, signal),
-            (PtraceStop::Signal(signal), Role::Guest) => self.go_on(thread, signal)?,
+            (PtraceStop::Signal(signal), Role::Unrecorded) => self.go_on(thread, signal)?,
             _ => self.go_on(thread, 0)?,
         }
         Ok(SinkFlow::GoOn)
@@ -340,7 +340,7 @@ impl Following<'_, '_> {
     /// Handles a stop of the process by a signal.
     fn group_stopped(&mut self, thread: Tid, role: Role) -> io::Result<()> {
         let process = self.subject.process;
-        if thread == process && role != Role::Guest {
+        if thread == process && role != Role::Unrecorded {
             (self.note)(&format!("process {process} is stopped by a signal. Nothing is recorded until you run `kill -CONT {process}`"));
         }
         self.subject.session.listen(thread)
@@ -363,7 +363,7 @@ impl Following<'_, '_> {
     fn executed(&mut self, thread: Tid) {
         if thread != self.subject.process {
             // A `vfork` child has stopped sharing the memory.
-            self.tasks.insert(thread, Task::new(Role::Guest));
+            self.tasks.insert(thread, Task::new(Role::Unrecorded));
             self.followed.untraced_children += 1;
             return;
         }
@@ -371,8 +371,8 @@ impl Following<'_, '_> {
         self.watch.end_probes();
         self.subject.session.forget_program();
         self.followed.ending = FollowEnding::Executed;
-        self.tasks.retain(|_, task| task.role == Role::Guest);
-        self.tasks.insert(thread, Task::new(Role::Guest));
+        self.tasks.retain(|_, task| task.role == Role::Unrecorded);
+        self.tasks.insert(thread, Task::new(Role::Unrecorded));
     }
 
     /// Resumes a thread that has executed another program. The stop precedes the return from `execve`, before which no system call can be
@@ -381,24 +381,24 @@ impl Following<'_, '_> {
         if self.subject.fixed_clock {
             self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
             match self.subject.session.wait_for(thread)? {
-                PtraceStop::SystemCall => self.subject.free_clock_of_other(thread)?,
+                PtraceStop::SystemCall => self.subject.enable_time_stamps_after_exec(thread)?,
                 other => return self.stopped(thread, other).map(drop),
             }
         }
         self.go_on(thread, 0)
     }
 
-    fn made(&mut self, parent: Tid, child: Tid, kind: NewTask) -> Result<(), CollectError> {
-        let from_guest = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Guest);
-        let shares = !from_guest && shares_memory(self.subject.process, child)?;
+    fn made(&mut self, parent: Tid, child: Tid, kind: TaskKind) -> Result<(), CollectError> {
+        let from_unrecorded = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Unrecorded);
+        let shares = !from_unrecorded && shares_memory(self.subject.process, child)?;
         let mut task = match shares && !self.over {
             true => self.new_thread().0,
-            false => Task::new(Role::Guest),
+            false => Task::new(Role::Unrecorded),
         };
         task.blocks_traps = self.tasks.get(&parent).is_some_and(|parent| parent.blocks_traps);
-        let copied = !shares && !from_guest && !self.over;
+        let copied = !shares && !from_unrecorded && !self.over;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
-        if kind != NewTask::Clone || !shares {
+        if kind != TaskKind::Clone || !shares {
             self.followed.untraced_children += u32::from(recorded.is_none());
         }
         self.tasks.insert(child, task);
@@ -425,9 +425,9 @@ impl Following<'_, '_> {
     /// Undoes all changes in a child with a copy of the memory.
     fn clean_child(&mut self, child: Tid) -> Result<(), CollectError> {
         ptrace::set_options(child, false)?;
-        self.watch.clean(&Memory::open(child)?)?;
-        self.watch.leave_copy(self.subject, child, true, false)?;
-        self.watch.leave_child(self.subject, child)?;
-        self.subject.free_clock(child)
+        self.watch.restore_child_code(&Memory::open(child)?)?;
+        self.watch.move_out_of_copy(self.subject, child, true, false)?;
+        self.watch.restore_child_protection(self.subject, child)?;
+        self.subject.enable_time_stamps(child)
     }
 }

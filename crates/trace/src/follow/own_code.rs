@@ -39,26 +39,26 @@ impl Following<'_, '_> {
             return Ok(());
         }
         let mut others = Vec::new();
-        while self.watch.changes_code() {
+        while self.watch.patches_code() {
             let made;
-            (made, others) = self.stop_others(thread)?.into_iter().partition(|(_, what)| matches!(what, PtraceStop::Made { .. }));
+            (made, others) = self.stop_others(thread)?.into_iter().partition(|(_, what)| matches!(what, PtraceStop::Created { .. }));
             if made.is_empty() {
                 break;
             }
             // Tasks with a copy of the memory must be cleaned while the patches are still known.
-            others.drain(..).for_each(|event| self.subject.session.keep_event(event));
+            others.drain(..).for_each(|event| self.subject.session.requeue_event(event));
             made.into_iter().for_each(|(other, what): (Tid, PtraceStop)| _ = self.handle(other, what));
         }
         let released = self.release(&ranges, &others, thread);
         // The events are reported again, and then handled as usual.
-        others.into_iter().for_each(|event| self.subject.session.keep_event(event));
+        others.into_iter().for_each(|event| self.subject.session.requeue_event(event));
         released
     }
 
     /// Handles the end of a system call that was to change memory.
     pub(super) fn note_changes(&mut self, thread: Tid, is_done: bool) -> Result<(), CollectError> {
         for change in self.changing.remove(&thread).into_iter().flatten().filter(|_| is_done) {
-            self.watch.note_change(self.subject, thread, &change.pages, change.effect)?;
+            self.watch.handle_memory_change(self.subject, thread, &change.pages, change.effect)?;
         }
         Ok(())
     }
@@ -69,12 +69,12 @@ impl Following<'_, '_> {
         for range in ranges {
             self.watch.release(self.subject, range, self.sink).map_err(CollectError::Store)?;
         }
-        self.watch.leave_released(thread, &|| Ok(false))?;
+        self.watch.move_out_of_released(thread, &|| Ok(false))?;
         for (other, what) in others {
             let information = if let PtraceStop::Signal(_) = what { ptrace::signal_information(*other).ok() } else { None };
             // Otherwise the thread is in the middle of a system call.
-            let can_step = matches!(what, PtraceStop::Signal(_) | PtraceStop::Begun);
-            let left = self.watch.leave_released(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
+            let can_step = matches!(what, PtraceStop::Signal(_) | PtraceStop::Interrupted);
+            let left = self.watch.move_out_of_released(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
             left.map(|()| SinkFlow::GoOn).or_else(unless_killed)?;
             if let Some(information) = information {
                 unless_gone(ptrace::set_signal_information(*other, &information))?;
@@ -98,7 +98,7 @@ impl Following<'_, '_> {
         for other in running {
             match session.wait_for(other) {
                 Ok(PtraceStop::Signal(libc::SIGTRAP)) if self.watch.undo_hit(other, libc::SIGTRAP)? == 0 => {
-                    stopped.push((other, PtraceStop::Begun));
+                    stopped.push((other, PtraceStop::Interrupted));
                 }
                 Ok(what) => stopped.push((other, what)),
                 // The event of its end has been queued.

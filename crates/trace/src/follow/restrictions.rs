@@ -25,9 +25,9 @@ impl Following<'_, '_> {
     /// Makes a deferred system call that installs a filter, and returns its result.
     pub(super) fn set_filter(&mut self, thread: Tid, call: u64, arguments: [u64; 6]) -> Result<i64, CollectError> {
         let session = &self.subject.session;
-        self.watch.before_filter(self.subject, thread)?;
+        self.watch.prepare_for_filter(self.subject, thread)?;
         if self.subject.fixed_clock {
-            self.subject.free_clock(thread)?;
+            self.subject.enable_time_stamps(thread)?;
         }
         let result = self.subject.inject(thread, Some(self.subject.area), call as libc::c_long, arguments)?;
         // A positive result is the id of a thread that could not be filtered as well.

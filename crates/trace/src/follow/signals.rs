@@ -2,7 +2,7 @@
 
 use super::Following;
 use crate::CollectError;
-use crate::breakpoints::InSlot;
+use crate::breakpoints::SlotProgress;
 use crate::followed_thread::Role;
 use crate::memory::Memory;
 use crate::ptrace::{self, Disposition, Tid};
@@ -13,7 +13,7 @@ const MAX_PLACES: usize = 4096;
 
 impl Following<'_, '_> {
     pub(super) fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
-        match self.watch.trap(self.subject, thread, number, signal, self.sink)? {
+        match self.watch.handle_trap(self.subject, thread, number, signal, self.sink)? {
             Trap::Recorded(flow) => {
                 self.go_on(thread, 0)?;
                 Ok(flow)
@@ -33,29 +33,29 @@ impl Following<'_, '_> {
         let in_image = in_copy || self.watch.is_code(at);
         let synchronous = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
         let disposition = ptrace::disposition(thread, signal, synchronous);
-        if disposition == Disposition::Passed {
+        if disposition == Disposition::Ignored {
             return Ok(());
         }
-        if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
+        if !synchronous && (in_image || self.watch.slot_progress(at).is_some()) {
             self.followed.asynchronous_signals += 1;
         }
-        let mut is_recorded = self.watch.is_stepped(thread, at);
+        let mut is_recorded = self.watch.is_recorded_step(thread, at);
         let information = ptrace::signal_information(thread)?;
         if in_copy {
-            is_recorded = self.watch.leave_copy(self.subject, thread, false, synchronous)?;
+            is_recorded = self.watch.move_out_of_copy(self.subject, thread, false, synchronous)?;
         }
         if disposition == Disposition::Caught {
             self.followed.handled_faults += u32::from(synchronous);
-            self.watch.before_handler(self.subject, thread)?;
+            self.watch.prepare_for_handler(self.subject, thread)?;
         }
         ptrace::set_signal_information(thread, &information)?;
-        match self.watch.in_slot(at) {
-            Some(InSlot::Before(address)) => {
+        match self.watch.slot_progress(at) {
+            Some(SlotProgress::NotExecuted(address)) => {
                 ptrace::set_instruction_pointer(thread, address)?;
                 is_recorded = true;
             }
-            Some(InSlot::After(address)) => ptrace::set_instruction_pointer(thread, address)?,
-            Some(InSlot::Within) | None => {}
+            Some(SlotProgress::Executed(address)) => ptrace::set_instruction_pointer(thread, address)?,
+            Some(SlotProgress::Partial) | None => {}
         }
         if disposition == Disposition::Caught {
             let at = ptrace::instruction_pointer(thread)?;

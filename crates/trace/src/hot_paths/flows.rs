@@ -13,7 +13,7 @@ use std::rc::Rc;
 use trodden_binary::{Connection, ProbeGraph};
 
 /// Maximum number of passes when fitting a table to its sums, which does not converge if the sums contradict each other.
-const MOST_PASSES: usize = 60;
+const MAX_PASSES: usize = 60;
 
 /// A fragment's successor.
 #[derive(Clone, Debug)]
@@ -209,7 +209,7 @@ pub fn fit(rows: &mut [Row], counts: &[u64]) {
         return;
     }
     let share = rows.iter().map(|row| row.count).sum::<u64>() as f64 / columns_total as f64;
-    for pass in 0..MOST_PASSES {
+    for pass in 0..MAX_PASSES {
         let mut is_changed = false;
         if pass > 0 {
             let sums = sums(rows, counts.len());

@@ -15,7 +15,7 @@ use trodden_binary::ProbedFunction;
 
 /// Maximum number of times a fragment is processed. More than once is needed only if fragments in which no path ends form a cycle, as for
 /// a loop of instructions within a block.
-const MOST_VISITS: u32 = 64;
+const MAX_VISITS: u32 = 64;
 
 /// The counts of paths.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ impl Joiner<'_> {
             }
             visits[number] += 1;
             let Some(waiting) = self.waiting.remove(&number) else { continue };
-            if visits[number] > MOST_VISITS {
+            if visits[number] > MAX_VISITS {
                 self.joined.without_end += waiting.values().sum::<u64>();
             } else {
                 self.go_on(number, waiting);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_binary::{Connection, ProbeGraph};
 
 /// Maximum number of remainders in a row. They are parts of one block.
-const LONGEST: usize = 16;
+const MAX_REMAINDERS: usize = 16;
 
 /// How often control arrived at an address from each block.
 type Coming = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
@@ -26,7 +26,7 @@ pub fn place_rests(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();
     // The shares of a remainder are known only after those of the remainders before it.
-    for _ in 0..LONGEST {
+    for _ in 0..MAX_REMAINDERS {
         let mut coming = coming(&fragments, &placed);
         add_indirect(graphs, &fragments, &rests, &mut coming)?;
         let mut next = Vec::new();

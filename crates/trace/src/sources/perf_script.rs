@@ -16,7 +16,7 @@ use trodden_binary::{Binary, MappedFile};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// Maximum number of instructions between two taken branches; a longer walk does not follow a straight line.
-const LONGEST_WALK: u32 = 1 << 16;
+const MAX_WALK: u32 = 1 << 16;
 
 /// Output of `perf script` as a source.
 pub struct PerfScriptSource<R> {
@@ -262,7 +262,7 @@ impl Code {
         let mut branches = Vec::new();
         let mut address = start;
         let mut instructions = 0;
-        for _ in 0..LONGEST_WALK {
+        for _ in 0..MAX_WALK {
             let instruction = decode(self.at(process, address)?, address)?;
             let behind = address.checked_add(instruction.len() as u64)?;
             instructions += 1;

@@ -15,7 +15,7 @@ use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEv
 use trodden_wire::blocks::{FrameKind, HEADER_BYTES, LEAVES_HANDLER, MAGIC, MemoryAccess, VERSION, memory_access};
 
 /// Maximum size of a frame in bytes.
-const LARGEST_FRAME: u64 = 1 << 28;
+const MAX_FRAME_SIZE: u64 = 1 << 28;
 
 /// The stream of a program under QEMU.
 pub struct QemuSource<R> {
@@ -72,7 +72,7 @@ impl<R: Read> QemuSource<R> {
         }
         let [kind, thread] = [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
         let size = word(&header, 8).unwrap_or(0);
-        let Some(kind) = FrameKind::from_number(kind).filter(|_| size <= LARGEST_FRAME) else {
+        let Some(kind) = FrameKind::from_number(kind).filter(|_| size <= MAX_FRAME_SIZE) else {
             return Err(self.bytes.damaged(offset, format!("a frame has the unknown kind {kind} or is too large ({size} bytes)")));
         };
         let mut frame = std::mem::take(&mut self.frame);

@@ -13,7 +13,7 @@ use trodden_binary::MappedFile;
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// Maximum size of a chunk in bytes.
-const LARGEST_CHUNK: usize = 1 << 28;
+const MAX_CHUNK_SIZE: usize = 1 << 28;
 
 /// An open recording.
 pub struct RecordedSource<R> {
@@ -93,7 +93,7 @@ impl<R: Read> RecordedSource<R> {
             other => return Err(self.bytes.damaged(offset, format!("a chunk has the unknown kind {other}"))),
         };
         let (packed, size) = (packed as usize, size as usize);
-        if packed > LARGEST_CHUNK || size > LARGEST_CHUNK {
+        if packed > MAX_CHUNK_SIZE || size > MAX_CHUNK_SIZE {
             return Err(self.bytes.damaged(offset, format!("a chunk is too large ({packed} bytes, {size} unpacked)")));
         }
         let mut content = vec![0; packed];
