@@ -62,7 +62,7 @@ pub enum TraceFileError {
     },
     /// A block is damaged.
     #[error("{}: the block at byte {offset} is damaged: {error}. Record the trace again", path.display())]
-    Broken {
+    Damaged {
         /// The file.
         path: PathBuf,
         /// Offset of the block.
@@ -72,7 +72,7 @@ pub enum TraceFileError {
     },
     /// The contents of a block contradict the rest of the file.
     #[error("{}: the block at byte {offset} is damaged: {what}. Record the trace again", path.display())]
-    Unsound {
+    Inconsistent {
         /// The file.
         path: PathBuf,
         /// Offset of the block.
@@ -109,7 +109,7 @@ pub struct Reader {
     file: File,
     path: PathBuf,
     heads: Vec<StoredBlock>,
-    cut: bool,
+    is_truncated: bool,
 }
 
 impl Writer {
@@ -162,7 +162,7 @@ impl Reader {
         let file = File::open(path).map_err(io)?;
         let size = file.metadata().map_err(io)?.len();
         if size == 0 {
-            return Err(TraceFileError::Unsound { path: path.to_owned(), offset: 0, what: "the file is empty" });
+            return Err(TraceFileError::Inconsistent { path: path.to_owned(), offset: 0, what: "the file is empty" });
         }
         let mut head = [0; HEAD_BYTES];
         let have = usize::try_from(size).map_or(HEAD_BYTES, |size| size.min(HEAD_BYTES));
@@ -174,8 +174,8 @@ impl Reader {
             offset += head.section.length();
             heads.push(head);
         }
-        let cut = offset != size || heads.last().is_none_or(|h: &StoredBlock| h.kind != TraceBlockKind::End);
-        Ok(Self { file, path: path.to_owned(), heads, cut })
+        let is_truncated = offset != size || heads.last().is_none_or(|h: &StoredBlock| h.kind != TraceBlockKind::End);
+        Ok(Self { file, path: path.to_owned(), heads, is_truncated })
     }
 
     /// Reads the description in the first block.
@@ -184,8 +184,8 @@ impl Reader {
     /// The file ends before it, or it is damaged.
     pub fn about<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
         let what = "the file ends before the description of the program";
-        let broken = || TraceFileError::Unsound { path: self.path.clone(), offset: HEAD_BYTES as u64, what };
-        self.value(self.heads.first().filter(|h| h.kind == TraceBlockKind::About).ok_or_else(broken)?)
+        let inconsistent = || TraceFileError::Inconsistent { path: self.path.clone(), offset: HEAD_BYTES as u64, what };
+        self.value(self.heads.first().filter(|h| h.kind == TraceBlockKind::About).ok_or_else(inconsistent)?)
     }
 
     /// All blocks, in the order of writing.
@@ -194,8 +194,8 @@ impl Reader {
     }
 
     /// Returns true if the file is truncated.
-    pub fn is_cut(&self) -> bool {
-        self.cut
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     /// Reads the index of a block.
@@ -216,12 +216,12 @@ impl Reader {
     /// Reads the symbols of a block.
     pub fn symbols(&self, head: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
         let data = self.data(head)?;
-        unpack(&data, head.count as usize).ok_or_else(|| self.broken(head, "its symbols are malformed"))
+        unpack(&data, head.count as usize).ok_or_else(|| self.inconsistent(head, "its symbols are malformed"))
     }
 
     /// The error for a block whose contents contradict the rest of the file.
-    pub fn broken(&self, head: &StoredBlock, what: &'static str) -> TraceFileError {
-        TraceFileError::Unsound { path: self.path.clone(), offset: head.offset, what }
+    pub fn inconsistent(&self, head: &StoredBlock, what: &'static str) -> TraceFileError {
+        TraceFileError::Inconsistent { path: self.path.clone(), offset: head.offset, what }
     }
 
     /// Reads the encoded value in a block.
@@ -230,7 +230,7 @@ impl Reader {
     }
 
     fn damaged(&self, head: &StoredBlock, error: SectionError) -> TraceFileError {
-        TraceFileError::Broken { path: self.path.clone(), offset: head.offset, error }
+        TraceFileError::Damaged { path: self.path.clone(), offset: head.offset, error }
     }
 
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), TraceFileError> {
@@ -244,20 +244,20 @@ fn read_head(path: &Path, file: &File, offset: u64, size: u64) -> Result<Option<
     if file.read_exact_at(&mut bytes, offset).is_err() {
         return Ok(None);
     }
-    let broken = |error| TraceFileError::Broken { path: path.to_owned(), offset, error };
-    let unsound = |what| TraceFileError::Unsound { path: path.to_owned(), offset, what };
-    let section = SectionHead::read(&bytes).map_err(broken)?;
+    let damaged = |error| TraceFileError::Damaged { path: path.to_owned(), offset, error };
+    let inconsistent = |what| TraceFileError::Inconsistent { path: path.to_owned(), offset, what };
+    let section = SectionHead::read(&bytes).map_err(damaged)?;
     let kind = [TraceBlockKind::About, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u32 == section.tag);
-    let kind = kind.ok_or_else(|| unsound("its kind is unknown"))?;
+    let kind = kind.ok_or_else(|| inconsistent("its kind is unknown"))?;
     let (count, raw) = (section.count, section.unpacked_length());
     let stream = u32::from_le_bytes(*section.subject.first_chunk().expect("four bytes"));
     match kind {
-        TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err(unsound("it has too many symbols")),
+        TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err(inconsistent("it has too many symbols")),
         // A symbol takes one to ten bytes.
         TraceBlockKind::Symbols if raw < u64::from(count) || raw > 10 * u64::from(count) => {
-            return Err(unsound("its size contradicts its number of symbols"));
+            return Err(inconsistent("its size contradicts its number of symbols"));
         }
-        TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err(unsound("its thread's number is too large")),
+        TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err(inconsistent("its thread's number is too large")),
         _ => {}
     }
     let is_whole = offset.checked_add(section.length()).is_some_and(|end| end <= size);
@@ -321,12 +321,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn blocks_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         let symbols = written(&path);
         let reader = Reader::open(&path, FORMAT).unwrap();
-        assert!(!reader.is_cut());
+        assert!(!reader.is_truncated());
         let blocks = reader.blocks();
         assert_eq!(reader.value::<(String, u32)>(&blocks[0]).unwrap(), ("a program".to_owned(), 7));
         assert_eq!((reader.symbols(&blocks[1]).unwrap(), reader.index(&blocks[1]).unwrap()), (symbols, vec![9]));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_is_read_up_to_there() {
+    fn truncated_file_is_read_up_to_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         let symbols = written(&path);
@@ -345,7 +345,7 @@ mod tests {
         for length in (HEAD_BYTES..bytes.len()).step_by(11) {
             std::fs::write(&path, &bytes[..length]).unwrap();
             let reader = Reader::open(&path, FORMAT).unwrap();
-            assert!(reader.is_cut());
+            assert!(reader.is_truncated());
             if let Some(block) = reader.blocks().get(1) {
                 assert_eq!(reader.symbols(block).unwrap(), symbols);
             }
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_block_is_named() {
+    fn damaged_block_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         written(&path);
@@ -364,12 +364,12 @@ mod tests {
         bytes[last] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         let reader = Reader::open(&path, FORMAT).unwrap();
-        assert!(matches!(reader.symbols(&block), Err(TraceFileError::Broken { error: SectionError::Content, .. })));
+        assert!(matches!(reader.symbols(&block), Err(TraceFileError::Damaged { error: SectionError::Content, .. })));
     }
 
     /// Any change to any byte of a file is detected.
     #[test]
-    fn every_changed_byte_is_found() {
+    fn every_changed_byte_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         written(&path);

@@ -134,16 +134,16 @@ impl KernelProbes {
     }
 
     /// Removes the probes. Recorded hits remain in the ring.
-    pub fn end(&mut self) {
+    pub fn detach(&mut self) {
         self.link = None;
     }
 
-    /// Calls `see` with each unread record, in order.
+    /// Calls `handle` with each unread record, in order.
     ///
     /// # Errors
-    /// The first error of `see`.
-    pub fn take(&self, mut see: impl FnMut(Hit) -> io::Result<()>) -> io::Result<()> {
-        self.ring.take(&mut see)
+    /// The first error of `handle`.
+    pub fn read_hits(&self, mut handle: impl FnMut(Hit) -> io::Result<()>) -> io::Result<()> {
+        self.ring.read_hits(&mut handle)
     }
 }
 
@@ -176,7 +176,7 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
-    fn take(&self, see: &mut dyn FnMut(Hit) -> io::Result<()>) -> io::Result<()> {
+    fn read_hits(&self, handle: &mut dyn FnMut(Hit) -> io::Result<()>) -> io::Result<()> {
         const BUSY: u32 = 1 << 31;
         const DISCARDED: u32 = 1 << 30;
         let (read, written) = (Self::position(self.read), Self::position(self.written));
@@ -199,7 +199,7 @@ impl Ring {
             if head & DISCARDED == 0 && length == 16 {
                 // SAFETY: the record has 16 bytes and is 8-byte aligned.
                 let [thread, cookie] = unsafe { words.read() };
-                see(Hit { thread: thread as u32 as i32, cookie })?;
+                handle(Hit { thread: thread as u32 as i32, cookie })?;
             }
             read.store(at + 8 + length.next_multiple_of(8), Ordering::Release);
         }

@@ -8,7 +8,7 @@ use crate::CollectError;
 use crate::displaced::{SLOT, displace};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::io;
 use std::ops::Range;
 
@@ -88,8 +88,8 @@ impl Breakpoints {
         addresses: &[(u32, u64)],
         jumps: &[u64],
     ) -> Result<(), CollectError> {
-        if FIRST_SLOT + addresses.len() as u64 * SLOT > AREA {
-            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA - FIRST_SLOT) / SLOT) as usize });
+        if FIRST_SLOT + addresses.len() as u64 * SLOT > AREA_SIZE {
+            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA_SIZE - FIRST_SLOT) / SLOT) as usize });
         }
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);

@@ -27,7 +27,7 @@ use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
 use crate::sleds;
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use crate::system::SignalWait;
 use crate::trampolines;
 use crate::uprobes;
@@ -96,7 +96,7 @@ pub trait Collector: Sync {
         }
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
             RunTarget::Start(program) => {
-                check_room(subject_limit(), self.name())?;
+                check_address_space(subject_limit(), self.name())?;
                 let subject = TracedProcess::start(*program, executable, &recipe)?;
                 let thread = subject.process;
                 // The receiver may be gone.
@@ -120,28 +120,28 @@ pub trait Collector: Sync {
             let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
             let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
             let mut calls = Repeater::new(recipe, first, shown);
-            for (library, start) in images::mapped_already(run.libraries, subject.process)? {
+            for (library, start) in images::find_already_mapped(run.libraries, subject.process)? {
                 watch_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
             }
             if !subject.fresh {
-                release_changed(&mut watch, &subject, &run, sink)?;
+                release_changed_pages(&mut watch, &subject, &run, sink)?;
             }
             Ok((watch, calls))
         })();
-        let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (is_over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
         let (followed, calls) = watched.map_err(|error| session.close_after(error)).and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
                 // The waker ends after a panic as well.
-                let _over = SetAtEnd(&over);
-                scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
+                let _over = SetOnDrop(&is_over);
+                scope.spawn(|| wake_at_end(waiting, stop, (&is_over, &ended), limit));
                 follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note)
             });
             followed.map(|followed| (followed, calls)).map_err(|error| session.close_after(error))
         })?;
         let (log, divergence) = {
-            let cut = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
-            calls.finish(followed.ending != FollowEnding::Detached, cut)
+            let is_truncated = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
+            calls.finish(followed.ending != FollowEnding::Detached, is_truncated)
         };
         Ok(RunOutcome { followed, log, divergence })
     }
@@ -153,9 +153,9 @@ fn subject_limit() -> Option<AddressLimit> {
 }
 
 /// Refuses to start a program whose limited address space has no room for the collector's mappings.
-fn check_room(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
+fn check_address_space(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
     let Some(limit) = limit else { return Ok(()) };
-    let needed = AREA + if collector == Trampolines.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
+    let needed = AREA_SIZE + if collector == Trampolines.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
     match limit.soft.saturating_add(needed) <= limit.hard || may_raise_limits() {
         true => Ok(()),
         false => Err(CollectError::NoRoom { limit: limit.soft, needed }),
@@ -170,7 +170,7 @@ fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
 }
 
 /// Stops watching those pages of a running process's code that differ from the file: the program has changed them earlier.
-fn release_changed(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
+fn release_changed_pages(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
     let executables = [run.executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
     for executable in executables {
         for range in watch.changed_pages(&subject.memory, executable)? {
@@ -187,9 +187,9 @@ fn in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>
 }
 
 /// Sets a flag when it is dropped.
-struct SetAtEnd<'a>(&'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for SetAtEnd<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -200,9 +200,9 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Sets `ended` and interrupts the thread that follows a subject, once its collection is to end: on request (`stop`) or after the time
 /// `limit`. `ended` belongs to this run alone, so that its limit does not end other runs.
-fn wake(waiting: SignalWait, stop: &AtomicBool, (over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
+fn wake_at_end(waiting: SignalWait, stop: &AtomicBool, (is_over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
     let begun = Instant::now();
-    while !over.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| begun.elapsed() >= limit) {
             ended.store(true, Ordering::Relaxed);
             waiting.interrupt();
@@ -311,34 +311,34 @@ impl Collector for Uprobes {
         }
         let path = &run.executable.path;
         let binary = Binary::read(path).map_err(|e| CollectError::Executable { path: path.clone(), fault: e.to_string() })?;
-        let slots = if subject.fresh { place_slots(subject, &binary)? } else { None };
-        let (mut probed, mut rest) = (Vec::new(), Vec::new());
+        let slots = if subject.fresh { place_kernel_page(subject, &binary)? } else { None };
+        let (mut probed, mut unprobed) = (Vec::new(), Vec::new());
         for (&site, number) in run.sites.iter().zip(0..) {
-            match uprobes::place(&binary, run.blocks, site).filter(|_| run.jumps.binary_search(&site).is_err()) {
+            match uprobes::probe_address(&binary, run.blocks, site).filter(|_| run.jumps.binary_search(&site).is_err()) {
                 Some(place) => probed.push((place, number)),
-                None => rest.push((number, site)),
+                None => unprobed.push((number, site)),
             }
         }
         // The uprobes come first: if the kernel refuses them, no breakpoint must be left behind.
-        let probes = uprobes::Uprobes::set(&binary, subject.process, &probed, slots)?;
+        let probes = uprobes::Uprobes::attach(&binary, subject.process, &probed, slots)?;
         let mut breakpoints = Breakpoints::new();
-        breakpoints.add(subject, run.executable, &rest, run.jumps)?;
+        breakpoints.add(subject, run.executable, &unprobed, run.jumps)?;
         Ok(Watched::Uprobes(probes, breakpoints))
     }
 }
 
 /// The kernel's page is placed below this address, far from the image, the heap and libraries.
-const BELOW: u64 = 0x6000_0000_0000;
+const PAGE_LIMIT: u64 = 0x6000_0000_0000;
 
 /// Makes the kernel map its page for displaced instructions where it does not move other mappings. The kernel takes the highest free
 /// address when it first displaces an instruction, which would move the program's later mappings relative to a run without probes. So all
 /// higher gaps are filled for a moment, while the program's first instruction is executed under a probe and then undone.
-fn place_slots(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
+fn place_kernel_page(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
     let thread = subject.process;
     let Some(first) = uprobes::offset(binary, binary.entry()) else { return Ok(None) };
     let mut filled = Vec::new();
-    let mut free = BELOW;
-    for mapping in mappings(thread)?.into_iter().filter(|m| m.end > BELOW) {
+    let mut free = PAGE_LIMIT;
+    for mapping in mappings(thread)?.into_iter().filter(|m| m.end > PAGE_LIMIT) {
         if mapping.start > free {
             let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
             let size = mapping.start - free;

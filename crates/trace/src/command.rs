@@ -57,7 +57,7 @@ struct State {
     /// The status with which the command is to end as soon as possible.
     ending: Option<i32>,
     /// Number of times the client has reported that all its signals are forwarded.
-    answers: u64,
+    synchronisations: u64,
 }
 
 /// The role of a run for the user.
@@ -75,10 +75,10 @@ struct Run {
     number: u64,
     role: RunRole,
     /// Receives the process id once the process runs.
-    begun: Receiver<u32>,
+    process_receiver: Receiver<u32>,
     process: Option<u32>,
     /// Signals that arrived before the process ran.
-    early: Vec<i32>,
+    early_signals: Vec<i32>,
     /// True if the process has changes to be undone.
     is_changed: bool,
     /// True if its output passes through this process.
@@ -127,7 +127,7 @@ fn set_up(launcher: Arc<Launcher>, client: Option<ClientLink>) {
     let tracer = Tracer { launcher, stop: AtomicBool::new(false), state: Mutex::default(), synchronised: Condvar::new(), client };
     let is_first = TRACER.set(tracer).is_ok();
     assert!(is_first, "a command splits once");
-    temporary::offer_signals(signal);
+    temporary::offer_signals(handle_signal);
 }
 
 fn tracer() -> &'static Tracer {
@@ -161,10 +161,10 @@ impl ActiveRun {
             std::thread::park();
             state = tracer().state();
         }
-        let (sender, begun) = channel();
+        let (sender, process_receiver) = channel();
         let number = state.next;
         state.next += 1;
-        state.runs.push(Run { number, role, begun, process: None, early: Vec::new(), is_changed: changes, has_pipes });
+        state.runs.push(Run { number, role, process_receiver, process: None, early_signals: Vec::new(), is_changed: changes, has_pipes });
         (ActiveRun { number, role }, sender)
     }
 
@@ -180,9 +180,9 @@ impl ActiveRun {
         if let Some(run) = state.runs.iter_mut().find(|run| run.number == self.number) {
             run.is_changed = false;
             let process = run.process();
-            run.early.drain(..).for_each(|signal| pass(process, signal));
+            run.early_signals.drain(..).for_each(|signal| forward(process, signal));
         }
-        state.end_if_free();
+        state.exit_if_possible();
     }
 }
 
@@ -194,7 +194,7 @@ impl Drop for ActiveRun {
         }
         let mut state = tracer().state();
         state.runs.retain(|run| run.number != self.number);
-        state.end_if_free();
+        state.exit_if_possible();
     }
 }
 
@@ -205,27 +205,27 @@ impl Tracer {
 
     fn synchronise(&self) {
         let Some(client) = &self.client else { return };
-        let before = self.state().answers;
+        let before = self.state().synchronisations;
         let asked = client.lock().unwrap_or_else(PoisonError::into_inner).synchronise();
         let mut state = self.state();
-        while asked.is_ok() && state.answers == before {
+        while asked.is_ok() && state.synchronisations == before {
             state = self.synchronised.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn signal(&self, signal: i32, from_terminal: bool) {
+    fn handle_signal(&self, signal: i32, from_terminal: bool) {
         let mut state = self.state();
         if state.runs.iter().any(|run| run.role == RunRole::Process) {
             if self.stop.swap(true, Ordering::SeqCst) {
                 state.ending.get_or_insert(128 + signal);
             }
-            state.end_if_free();
+            state.exit_if_possible();
             return;
         }
         for run in state.runs.iter_mut().filter(|_| !from_terminal) {
             match run.process() {
-                Some(process) => pass(Some(process), signal),
-                None => run.early.push(signal),
+                Some(process) => forward(Some(process), signal),
+                None => run.early_signals.push(signal),
             }
         }
         if state.runs.iter_mut().any(|run| run.role == RunRole::Program && run.process().is_some()) {
@@ -236,33 +236,33 @@ impl Tracer {
             // After a second signal, output is not waited for.
             state.runs.iter_mut().for_each(|run| run.has_pipes = false);
         }
-        state.end_if_free();
+        state.exit_if_possible();
     }
 
     /// Handles the end of the client.
-    fn abandon(&self) {
+    fn handle_client_end(&self) {
         let mut state = self.state();
         self.stop.store(true, Ordering::SeqCst);
         state.ending.get_or_insert(i32::from(FAILED));
-        state.end_if_free();
+        state.exit_if_possible();
     }
 }
 
 impl Run {
     fn process(&mut self) -> Option<u32> {
-        self.process = self.process.or_else(|| self.begun.try_recv().ok());
+        self.process = self.process.or_else(|| self.process_receiver.try_recv().ok());
         self.process
     }
 }
 
 /// Passes a signal to a process, which may just have ended.
-fn pass(process: Option<u32>, signal: i32) {
+fn forward(process: Option<u32>, signal: i32) {
     process.into_iter().for_each(|process| _ = send_signal(process as i32, signal));
 }
 
 impl State {
     /// Exits if that is requested and no process has changes or output left.
-    fn end_if_free(&self) {
+    fn exit_if_possible(&self) {
         if let Some(status) = self.ending
             && self.runs.iter().all(|run| !run.is_changed && !run.has_pipes)
         {
@@ -273,9 +273,9 @@ impl State {
 }
 
 /// Handles a signal sent to this process itself. Returns false if it is not a tracer.
-fn signal(signal: i32) -> bool {
+fn handle_signal(signal: i32) -> bool {
     let tracer = TRACER.get().filter(|tracer| tracer.client.is_some());
-    tracer.inspect(|tracer| tracer.signal(signal, false)).is_some()
+    tracer.inspect(|tracer| tracer.handle_signal(signal, false)).is_some()
 }
 
 /// Handles the client's messages until it ends.
@@ -283,15 +283,15 @@ fn listen(mut client: ClientLink) {
     while let Some(message) = client.receive() {
         match message {
             ClientMessage::Synchronised => {
-                tracer().state().answers += 1;
+                tracer().state().synchronisations += 1;
                 tracer().synchronised.notify_all();
             }
             // Commands that handle signals themselves, such as jobs for other machines, receive them.
             ClientMessage::Signal { signal, .. } if temporary::signals_are_taken() => {
-                pass(Some(std::process::id()), signal);
+                forward(Some(std::process::id()), signal);
             }
-            ClientMessage::Signal { signal, from_terminal } => tracer().signal(signal, from_terminal),
+            ClientMessage::Signal { signal, from_terminal } => tracer().handle_signal(signal, from_terminal),
         }
     }
-    tracer().abandon();
+    tracer().handle_client_end();
 }

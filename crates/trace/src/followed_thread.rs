@@ -15,7 +15,7 @@ pub enum Role {
 const MAX_HANDLERS: usize = 64;
 
 /// SIGTRAP as a signal set.
-pub const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+pub const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
 /// A followed thread.
 #[derive(Debug)]
@@ -23,28 +23,36 @@ pub struct Task {
     pub role: Role,
     /// Return addresses of the signal handlers it is in, each with the stack pointer there. The instruction at the address is recorded
     /// but was not executed.
-    interrupted: Vec<(u64, u64)>,
+    handler_returns: Vec<(u64, u64)>,
     /// True while the thread is in `rt_sigreturn`.
-    pub returning: bool,
+    pub is_returning: bool,
     /// True if the program has the thread block SIGTRAP, which the kernel unblocks on a trap.
     pub blocks_traps: bool,
     /// Address where a call of `rt_sigprocmask` stores the old mask, if SIGTRAP was blocked.
-    traps_said: Option<u64>,
+    old_mask: Option<u64>,
     /// The program's own values of `rdi` and `rsi` while a system call runs with others.
-    pub replaced: Option<[u64; 2]>,
+    pub original_arguments: Option<[u64; 2]>,
     /// True if it has reported that it is ending.
     pub is_ending: bool,
 }
 
 impl Task {
     pub fn new(role: Role) -> Self {
-        Self { role, interrupted: Vec::new(), returning: false, blocks_traps: false, traps_said: None, replaced: None, is_ending: false }
+        Self {
+            role,
+            handler_returns: Vec::new(),
+            is_returning: false,
+            blocks_traps: false,
+            old_mask: None,
+            original_arguments: None,
+            is_ending: false,
+        }
     }
 
     /// Handles the start of `rt_sigprocmask`. `set` is the new mask, if the call sets one, and `old` the address for the old mask.
-    pub fn enter_mask(&mut self, how: u64, set: Option<u64>, old: u64) {
-        self.traps_said = (self.blocks_traps && old != 0).then_some(old);
-        let Some(has_trap) = set.map(|set| set & TRAP != 0) else { return };
+    pub fn enter_sigprocmask(&mut self, how: u64, set: Option<u64>, old: u64) {
+        self.old_mask = (self.blocks_traps && old != 0).then_some(old);
+        let Some(has_trap) = set.map(|set| set & SIGTRAP_BIT != 0) else { return };
         self.blocks_traps = match how as i32 {
             libc::SIG_BLOCK => self.blocks_traps || has_trap,
             libc::SIG_UNBLOCK => self.blocks_traps && !has_trap,
@@ -54,25 +62,25 @@ impl Task {
 
     /// Handles the end of a system call. Returns the address of an old mask in which the kernel has left out SIGTRAP, though the program
     /// blocks it.
-    pub fn leave_mask(&mut self) -> Option<u64> {
-        self.traps_said.take()
+    pub fn leave_sigprocmask(&mut self) -> Option<u64> {
+        self.old_mask.take()
     }
 
     /// Notes that a signal handler is about to run before a recorded instruction. `place` is its address, with the stack pointer.
-    pub fn interrupt(&mut self, place: (u64, u64)) {
+    pub fn enter_handler(&mut self, place: (u64, u64)) {
         // A handler that was interrupted at the same place has never returned.
-        self.interrupted.retain(|other| *other != place);
-        if self.interrupted.len() == MAX_HANDLERS {
-            self.interrupted.remove(0);
+        self.handler_returns.retain(|other| *other != place);
+        if self.handler_returns.len() == MAX_HANDLERS {
+            self.handler_returns.remove(0);
         }
-        self.interrupted.push(place);
+        self.handler_returns.push(place);
     }
 
     /// Handles the return from a signal handler. Returns true if the instruction at `place` is recorded already. Handlers that were
     /// nested in this one are forgotten.
-    pub fn come_back(&mut self, place: (u64, u64)) -> bool {
-        let found = self.interrupted.iter().rposition(|other| *other == place);
-        self.interrupted.truncate(found.unwrap_or(self.interrupted.len()));
+    pub fn return_from_handler(&mut self, place: (u64, u64)) -> bool {
+        let found = self.handler_returns.iter().rposition(|other| *other == place);
+        self.handler_returns.truncate(found.unwrap_or(self.handler_returns.len()));
         found.is_some()
     }
 }

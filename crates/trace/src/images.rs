@@ -7,16 +7,16 @@
 use crate::CollectError;
 use crate::memory::mappings;
 use crate::ptrace::Tid;
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::ops::Range;
 use std::path::Path;
 use trodden_binary::Binary;
 use trodden_binary::linked::{first_address, in_file};
 
 /// Distance from a library to its area, in bytes: other libraries are mapped just below it, and a jump must reach the area.
-const BELOW: u64 = 1 << 30;
+const AREA_DISTANCE: u64 = 1 << 30;
 /// Number of addresses that are tried for an area.
-const AREAS: u64 = 8;
+const MAX_TRIES: u64 = 8;
 
 /// A shared library to watch.
 #[derive(Clone, Debug)]
@@ -91,11 +91,11 @@ impl Images {
 
     /// Translates an address in memory to a file address; relative to the program if it is not in any file's code.
     pub fn in_file(&self, address: u64) -> u64 {
-        address.wrapping_sub(self.at(address).unwrap_or(&self.0[0]).bias)
+        address.wrapping_sub(self.image_at(address).unwrap_or(&self.0[0]).bias)
     }
 
     /// The file whose code contains an address in memory.
-    pub fn at(&self, address: u64) -> Option<&Image> {
+    pub fn image_at(&self, address: u64) -> Option<&Image> {
         self.0.iter().find(|image| image.code.iter().any(|c| c.contains(&address)))
     }
 
@@ -110,7 +110,7 @@ impl Images {
 
     /// The areas that were mapped for libraries.
     pub fn areas(&self) -> impl Iterator<Item = Range<u64>> {
-        self.0[1..].iter().map(|image| image.area..image.area + AREA)
+        self.0[1..].iter().map(|image| image.area..image.area + AREA_SIZE)
     }
 
     /// Removes and returns the libraries whose code lies in unmapped memory.
@@ -136,8 +136,8 @@ impl Images {
         let Some(bias) = library.bias(start) else { return Ok(None) };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-        for place in (0..AREAS).map(|n| (start & !0xfff).wrapping_sub(BELOW + n * AREA)) {
-            let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, AREA, protection, flags, u64::MAX, 0])?;
+        for place in (0..MAX_TRIES).map(|n| (start & !0xfff).wrapping_sub(AREA_DISTANCE + n * AREA_SIZE)) {
+            let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, AREA_SIZE, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
                 self.0.push(Image::new(library.number, &library.executable, bias, place));
                 let (process, session, memory) = (subject.process, subject.session.clone(), subject.session.memory()?);
@@ -156,13 +156,13 @@ impl Image {
 }
 
 /// Finds the library whose code a process has just mapped from a file descriptor.
-pub fn mapped(libraries: &[Library], process: Tid, descriptor: u64, offset: u64) -> Option<&Library> {
+pub fn find_mapped(libraries: &[Library], process: Tid, descriptor: u64, offset: u64) -> Option<&Library> {
     let file = format!("/proc/{process}/fd/{}", descriptor as i32);
     libraries.iter().find(|library| library.is_mapped(Path::new(&file), offset))
 }
 
 /// Finds the libraries whose code a process has mapped already, with the addresses.
-pub fn mapped_already(libraries: &[Library], process: Tid) -> std::io::Result<Vec<(&Library, u64)>> {
+pub fn find_already_mapped(libraries: &[Library], process: Tid) -> std::io::Result<Vec<(&Library, u64)>> {
     let all = mappings(process)?;
     let of = |library: &Library| {
         let code = all.iter().filter(|m| m.executable && Path::new(&m.name) == library.executable.path);

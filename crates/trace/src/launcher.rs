@@ -52,16 +52,16 @@ impl ProgramStart {
     }
 
     /// Starts the process, which waits at its gate.
-    pub(crate) fn start(self, conditions: StartConditions) -> io::Result<Started> {
+    pub(crate) fn start(self, conditions: StartConditions) -> io::Result<WaitingProcess> {
         let (gate, opener) = io::pipe()?;
         let (errors, error) = io::pipe()?;
         let streams = self.streams.each_ref().map(Option::is_some);
         let Self { launcher, program, arguments, environment, variables, directory, folder, .. } = self;
         let request = Request { program, arguments, environment, variables, directory, streams, folder, conditions };
-        let given = self.streams.iter().flatten().map(AsRawFd::as_raw_fd);
-        let descriptors: Vec<RawFd> = [gate.as_raw_fd(), error.as_raw_fd()].into_iter().chain(given).collect();
+        let descriptors_of_streams = self.streams.iter().flatten().map(AsRawFd::as_raw_fd);
+        let descriptors: Vec<RawFd> = [gate.as_raw_fd(), error.as_raw_fd()].into_iter().chain(descriptors_of_streams).collect();
         let process = launcher.launch(&request, &descriptors)?;
-        Ok(Started { process, opener, errors })
+        Ok(WaitingProcess { process, opener, errors })
     }
 }
 
@@ -78,27 +78,27 @@ pub struct StartConditions {
 
 /// A process that waits at its gate.
 #[derive(Debug)]
-pub struct Started {
+pub struct WaitingProcess {
     /// Its process id.
     pub process: i32,
     opener: PipeWriter,
     errors: PipeReader,
 }
 
-impl Started {
+impl WaitingProcess {
     /// Lets the process execute its program. Returns the pipe that carries the error if it cannot.
-    pub fn open(mut self) -> StartErrors {
+    pub fn open_gate(mut self) -> ErrorPipe {
         // The process may have been killed.
         let _ = self.opener.write_all(&[1]);
-        StartErrors(self.errors)
+        ErrorPipe(self.errors)
     }
 }
 
 /// The pipe for the error of a program that could not be executed.
 #[derive(Debug)]
-pub struct StartErrors(PipeReader);
+pub struct ErrorPipe(PipeReader);
 
-impl StartErrors {
+impl ErrorPipe {
     /// Waits for the error; `None` if the program was executed or the process was killed.
     pub fn read(mut self) -> Option<io::Error> {
         let mut number = [0; 4];
@@ -252,7 +252,12 @@ fn execute(request: Request, descriptors: Vec<OwnedFd>, signals: InheritedSignal
 }
 
 impl Request {
-    fn execute(self, mut given: impl Iterator<Item = OwnedFd>, mut gate: PipeReader, signals: InheritedSignals) -> io::Error {
+    fn execute(
+        self,
+        mut descriptors_of_streams: impl Iterator<Item = OwnedFd>,
+        mut gate: PipeReader,
+        signals: InheritedSignals,
+    ) -> io::Error {
         let Self { program, arguments, environment, variables, directory, streams, folder, conditions } = self;
         let mut command = Command::new(program);
         let mut arguments = arguments.into_iter();
@@ -272,7 +277,9 @@ impl Request {
         if let Some(directory) = directory {
             command.current_dir(directory);
         }
-        let mut stream = |is_given: bool| if is_given { given.next().map_or_else(Stdio::null, Stdio::from) } else { Stdio::inherit() };
+        let mut stream = |has_descriptor: bool| {
+            if has_descriptor { descriptors_of_streams.next().map_or_else(Stdio::null, Stdio::from) } else { Stdio::inherit() }
+        };
         let [input, output, error] = streams.map(&mut stream);
         command.stdin(input).stdout(output).stderr(error);
         let prepare = move || {

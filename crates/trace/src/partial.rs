@@ -29,14 +29,14 @@ pub struct PartialEnd {
 pub struct PartialWriter {
     writer: Writer,
     buffers: Vec<Vec<u64>>,
-    most: Option<u64>,
+    max_size: Option<u64>,
     symbols: u64,
 }
 
 impl PartialWriter {
     /// Creates the file. The collection ends when the file has reached `max_size` bytes.
-    pub fn create(path: &Path, most: Option<u64>) -> Result<Self, TraceFileError> {
-        Ok(Self { writer: Writer::create(path, PARTIAL_TRACE_FORMAT)?, buffers: Vec::new(), most, symbols: 0 })
+    pub fn create(path: &Path, max_size: Option<u64>) -> Result<Self, TraceFileError> {
+        Ok(Self { writer: Writer::create(path, PARTIAL_TRACE_FORMAT)?, buffers: Vec::new(), max_size, symbols: 0 })
     }
 
     /// Number of symbols so far.
@@ -93,12 +93,12 @@ impl PartialWriter {
     fn flush_if_full(&mut self, thread: ThreadNumber) -> io::Result<SinkFlow> {
         let index = thread.0 as usize;
         // A packed symbol takes about a byte.
-        let full = |most: u64| self.writer.size() + self.buffers[index].len() as u64 >= most;
-        if self.buffers[index].len() < BLOCK && !self.most.is_some_and(full) {
+        let full = |max_size: u64| self.writer.size() + self.buffers[index].len() as u64 >= max_size;
+        if self.buffers[index].len() < BLOCK && !self.max_size.is_some_and(full) {
             return Ok(SinkFlow::GoOn);
         }
         self.flush(index).map_err(io::Error::other)?;
-        Ok(if self.most.is_some_and(|most| self.writer.size() >= most) { SinkFlow::Enough } else { SinkFlow::GoOn })
+        Ok(if self.max_size.is_some_and(|max_size| self.writer.size() >= max_size) { SinkFlow::Enough } else { SinkFlow::GoOn })
     }
 }
 

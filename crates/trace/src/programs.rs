@@ -101,32 +101,33 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
     let Follow { command, variable, begun, report } = follow;
     let root = start(command, StartConditions::default())?;
     begun(root as u32);
-    let mut followed = Followed { variable, report, next: 0, of: HashMap::new(), made_by: HashMap::new(), running: HashMap::new() };
-    followed.begin(root);
-    go_on(root, 0)?;
+    let mut tracker =
+        ProgramTracker { variable, report, next: 0, program_of: HashMap::new(), created_by: HashMap::new(), running: HashMap::new() };
+    tracker.begin_program(root);
+    resume(root, 0)?;
     while let Some((process, change)) = ptrace::wait(-1).map_err(TraceError::Lost)? {
         match change {
             PtraceStop::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
-                followed.leave(process, Some(status));
+                tracker.leave(process, Some(status));
                 if process == root {
-                    followed.finish();
+                    tracker.finish();
                     return Ok(status);
                 }
                 continue;
             }
             PtraceStop::Exec => {
-                followed.leave(process, None);
-                followed.begin(process);
+                tracker.leave(process, None);
+                tracker.begin_program(process);
             }
-            PtraceStop::Created { child, .. } => followed.fork(process, child),
-            PtraceStop::Interrupted => followed.join(process),
+            PtraceStop::Created { child, .. } => tracker.handle_fork(process, child),
+            PtraceStop::Interrupted => tracker.handle_first_stop(process),
             _ => {}
         }
         match change {
             PtraceStop::GroupStopped => unless_gone(ptrace::listen(process)).map_err(TraceError::Lost)?,
-            PtraceStop::Signal(signal) => go_on(process, signal)?,
-            _ => go_on(process, 0)?,
+            PtraceStop::Signal(signal) => resume(process, signal)?,
+            _ => resume(process, 0)?,
         }
     }
     Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)))
@@ -147,14 +148,14 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
         let _ = ptrace::wait_child(process);
         return Err(TraceError::Forbidden(error));
     }
-    let errors = started.open();
+    let errors = started.open_gate();
     loop {
         match ptrace::wait(process).map_err(TraceError::Lost)? {
             Some((_, PtraceStop::Exec)) => return Ok(process),
-            Some((_, PtraceStop::Signal(signal))) => go_on(process, signal)?,
+            Some((_, PtraceStop::Signal(signal))) => resume(process, signal)?,
             Some((_, PtraceStop::GroupStopped)) => unless_gone(ptrace::listen(process)).map_err(TraceError::Lost)?,
             Some((_, PtraceStop::Ended(status))) => return Err(TraceError::Start(errors.read().unwrap_or_else(|| killed(status)))),
-            Some(_) => go_on(process, 0)?,
+            Some(_) => resume(process, 0)?,
             None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD))),
         }
     }
@@ -220,7 +221,7 @@ fn killed(status: i32) -> io::Error {
 }
 
 /// Resumes a stopped process and delivers `signal`, unless that is 0. A process that is gone is not an error.
-fn go_on(process: i32, signal: i32) -> Result<(), TraceError> {
+fn resume(process: i32, signal: i32) -> Result<(), TraceError> {
     unless_gone(ptrace::resume(process, Resume::Continue, signal)).map_err(TraceError::Lost)
 }
 
@@ -232,66 +233,66 @@ struct Running {
     clock: Instant,
 }
 
-struct Followed<'a> {
+struct ProgramTracker<'a> {
     variable: &'a str,
     report: &'a mut dyn FnMut(ProcessEvent),
     next: u64,
     /// The program of each process.
-    of: HashMap<i32, ProgramId>,
+    program_of: HashMap<i32, ProgramId>,
     /// The parent's program of each new process or thread that has not stopped yet.
-    made_by: HashMap<i32, ProgramId>,
+    created_by: HashMap<i32, ProgramId>,
     running: HashMap<ProgramId, Running>,
 }
 
-impl Followed<'_> {
+impl ProgramTracker<'_> {
     /// Notes that a process has executed a program.
-    fn begin(&mut self, process: i32) {
+    fn begin_program(&mut self, process: i32) {
         let id = ProgramId(self.next);
         self.next += 1;
         let program = StartedProgram {
             id,
-            command: words(process, "cmdline"),
+            command: read_words(process, "cmdline"),
             directory: std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default().display().to_string(),
-            variable: value(&words(process, "environ"), self.variable),
+            variable: value(&read_words(process, "environ"), self.variable),
             started: SystemTime::now(),
             duration: Duration::ZERO,
             ending: None,
         };
         self.running.insert(id, Running { program, first: process, processes: 1, clock: Instant::now() });
-        self.of.insert(process, id);
+        self.program_of.insert(process, id);
     }
 
     /// Handles the stop of a process that has created another.
-    fn fork(&mut self, process: i32, made: i32) {
-        let maker = self.of.get(&process).copied().or_else(|| self.of.get(&leader(process)?.0).copied());
-        if let Some(program) = maker.filter(|_| !self.of.contains_key(&made)) {
-            self.made_by.insert(made, program);
+    fn handle_fork(&mut self, process: i32, created: i32) {
+        let creator = self.program_of.get(&process).copied().or_else(|| self.program_of.get(&leader(process)?.0).copied());
+        if let Some(program) = creator.filter(|_| !self.program_of.contains_key(&created)) {
+            self.created_by.insert(created, program);
         }
     }
 
     /// Handles the stop of a process or thread before its first instruction, or after an interrupt.
-    fn join(&mut self, process: i32) {
-        let maker = self.made_by.remove(&process);
-        if self.of.contains_key(&process) {
+    fn handle_first_stop(&mut self, process: i32) {
+        let creator = self.created_by.remove(&process);
+        if self.program_of.contains_key(&process) {
             return;
         }
         match leader(process) {
             // A thread that is not the first of its process.
             Some((leader, _)) if leader != process => {}
-            Some((_, parent)) => match maker.or_else(|| self.of.get(&parent).copied()) {
+            Some((_, parent)) => match creator.or_else(|| self.program_of.get(&parent).copied()) {
                 Some(program) => {
-                    self.of.insert(process, program);
+                    self.program_of.insert(process, program);
                     self.running.entry(program).and_modify(|r| r.processes += 1);
                 }
-                None => self.begin(process),
+                None => self.begin_program(process),
             },
             None => {}
         }
     }
 
     fn leave(&mut self, process: i32, ending: Option<ExitStatus>) {
-        self.made_by.remove(&process);
-        let Some(id) = self.of.remove(&process) else { return };
+        self.created_by.remove(&process);
+        let Some(id) = self.program_of.remove(&process) else { return };
         (self.report)(ProcessEvent::Left { program: id, process: process as u32 });
         let Some(running) = self.running.get_mut(&id) else { return };
         running.processes -= 1;
@@ -310,14 +311,14 @@ impl Followed<'_> {
 
     /// Handles the end of the command: whatever still runs is left alone.
     fn finish(&mut self) {
-        let mut left: Vec<i32> = self.of.keys().copied().collect();
+        let mut left: Vec<i32> = self.program_of.keys().copied().collect();
         left.sort_unstable();
         left.into_iter().for_each(|process| self.leave(process, None));
     }
 }
 
 /// Reads a file in a process's `/proc` folder as zero-terminated words.
-fn words(process: i32, file: &str) -> Vec<String> {
+fn read_words(process: i32, file: &str) -> Vec<String> {
     let bytes = std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
     let words = bytes.strip_suffix(&[0]).unwrap_or(&bytes).split(|b| *b == 0);
     words.map(|w| String::from_utf8_lossy(w).into_owned()).collect()

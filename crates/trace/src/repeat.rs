@@ -74,7 +74,7 @@ pub struct RunLog {
     /// The process id.
     process: Tid,
     /// True if the run was followed to its end.
-    whole: bool,
+    is_complete: bool,
 }
 
 /// The first difference between two runs.
@@ -92,7 +92,7 @@ pub struct RepeatDivergence {
 
 impl std::fmt::Display for RepeatDivergence {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let say = |call: &Option<RepeatedCall>| match call {
+        let describe = |call: &Option<RepeatedCall>| match call {
             Some(call) => format!("{} = {}", call_name(call.number), call.result),
             None => "no more system calls".to_owned(),
         };
@@ -101,8 +101,8 @@ impl std::fmt::Display for RepeatDivergence {
             "thread {}, system call {}: the first run did {}, this one {}",
             self.thread.0,
             self.position + 1,
-            say(&self.expected),
-            say(&self.found)
+            describe(&self.expected),
+            describe(&self.found)
         )?;
         match (self.expected, self.found) {
             (Some(a), Some(b)) if a.number == b.number && a.result == b.result => f.write_str(" with other data"),
@@ -120,19 +120,19 @@ pub struct Repeater {
     pub shown: ShownMappings,
     /// Indexes of the first run's unused answers by thread and call, in reverse order.
     next: HashMap<(ThreadNumber, u64), Vec<usize>>,
-    pending: HashMap<Tid, Pending>,
+    pending: HashMap<Tid, PendingCall>,
     /// Interrupted calls, which the kernel restarts when their threads resume.
-    interrupted: HashMap<Tid, Pending>,
+    interrupted: HashMap<Tid, PendingCall>,
     random_files: Vec<i64>,
     divergence: Option<RepeatDivergence>,
 }
 
-struct Pending {
+struct PendingCall {
     number: u64,
     arguments: [u64; 6],
     answer: Option<usize>,
     /// True if the call reads the subject's mappings.
-    mappings: bool,
+    reads_mappings: bool,
     hash: Xxh3,
 }
 
@@ -148,25 +148,25 @@ pub enum CallEntry {
 }
 
 /// A call, the aspect that it belongs to, and the indexes and lengths of the buffers that it writes.
-type Answered = (i64, Part, &'static [(usize, usize)]);
+type AnsweredCall = (i64, RecipePart, &'static [(usize, usize)]);
 
 /// The calls that are answered. A buffer length of 0 stands for the call's result.
-const ANSWERED: &[Answered] = &[
-    (libc::SYS_clock_gettime, Part::Time, &[(1, 16)]),
-    (libc::SYS_gettimeofday, Part::Time, &[(0, 16), (1, 8)]),
-    (libc::SYS_time, Part::Time, &[(0, 8)]),
-    (libc::SYS_times, Part::Time, &[(0, 32)]),
-    (libc::SYS_getrusage, Part::Time, &[(1, 144)]),
-    (libc::SYS_sysinfo, Part::Time, &[(0, 112)]),
-    (libc::SYS_getcpu, Part::Time, &[(0, 4), (1, 4)]),
-    (libc::SYS_getrandom, Part::Randomness, &[(0, 0)]),
-    (libc::SYS_getpid, Part::Processes, &[]),
-    (libc::SYS_gettid, Part::Processes, &[]),
-    (libc::SYS_getppid, Part::Processes, &[]),
+const ANSWERED_CALLS: &[AnsweredCall] = &[
+    (libc::SYS_clock_gettime, RecipePart::Time, &[(1, 16)]),
+    (libc::SYS_gettimeofday, RecipePart::Time, &[(0, 16), (1, 8)]),
+    (libc::SYS_time, RecipePart::Time, &[(0, 8)]),
+    (libc::SYS_times, RecipePart::Time, &[(0, 32)]),
+    (libc::SYS_getrusage, RecipePart::Time, &[(1, 144)]),
+    (libc::SYS_sysinfo, RecipePart::Time, &[(0, 112)]),
+    (libc::SYS_getcpu, RecipePart::Time, &[(0, 4), (1, 4)]),
+    (libc::SYS_getrandom, RecipePart::Randomness, &[(0, 0)]),
+    (libc::SYS_getpid, RecipePart::Processes, &[]),
+    (libc::SYS_gettid, RecipePart::Processes, &[]),
+    (libc::SYS_getppid, RecipePart::Processes, &[]),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum RecipePart {
     Time,
     Randomness,
     Processes,
@@ -200,15 +200,15 @@ impl Repeater {
 
     /// Returns the record of the run, and its divergence from the first run. Ending before the first run did counts as divergence, unless
     /// the run was `truncated`. `whole` says whether it was followed to its end.
-    pub fn finish(mut self, whole: bool, cut: bool) -> (RunLog, Option<RepeatDivergence>) {
-        if let (Some(first), None, true) = (&self.first, &self.divergence, !cut) {
+    pub fn finish(mut self, is_complete: bool, is_truncated: bool) -> (RunLog, Option<RepeatDivergence>) {
+        if let (Some(first), None, true) = (&self.first, &self.divergence, !is_truncated) {
             let longer = first.calls.iter().enumerate().find(|(t, calls)| self.log.calls.get(*t).map_or(0, Vec::len) < calls.len());
             self.divergence = longer.map(|(thread, calls)| {
                 let position = self.log.calls.get(thread).map_or(0, Vec::len);
                 RepeatDivergence { thread: ThreadNumber(thread as u32), position, expected: calls.get(position).copied(), found: None }
             });
         }
-        self.log.whole = whole;
+        self.log.is_complete = is_complete;
         (self.log, self.divergence)
     }
 
@@ -224,13 +224,13 @@ impl Repeater {
         crate::calls::hash_entry(number, &arguments, memory, &mut hash);
         let answered = self.first.is_some() && self.is_answered(number, &arguments);
         let answer = if answered { self.next.get_mut(&(thread, number)).and_then(Vec::pop) } else { None };
-        let mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
-        self.pending.insert(tid, Pending { number, arguments, answer, mappings, hash });
+        let reads_mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
+        self.pending.insert(tid, PendingCall { number, arguments, answer, reads_mappings, hash });
         match &self.first {
-            _ if answer.is_some() || mappings => CallEntry::Skip,
+            _ if answer.is_some() || reads_mappings => CallEntry::Skip,
             Some(first) if self.recipe.processes => {
                 let own = |id: u64| if id == first.process as u64 { self.log.process as u64 } else { id };
-                let named = match names_processes(number) {
+                let named = match process_arguments(number) {
                     0 => return CallEntry::Run,
                     1 => [own(arguments[0]), arguments[1]],
                     _ => [own(arguments[0]), own(arguments[1])],
@@ -256,42 +256,42 @@ impl Repeater {
                 for (argument, bytes) in &answer.written {
                     memory.write(call.arguments[*argument], bytes)?;
                 }
-                Replaced::Yes(answer.result)
+                CallResult::Replaced(answer.result)
             }
-            _ if call.mappings => {
+            _ if call.reads_mappings => {
                 let text =
                     self.shown.read(self.log.process, call.arguments[0], usize::try_from(call.arguments[2]).unwrap_or(usize::MAX))?;
                 // If the buffer is not mapped, the kernel would report that.
                 let written = memory.write(call.arguments[1], &text);
-                Replaced::Yes(written.map_or(-i64::from(libc::EFAULT), |()| text.len() as i64))
+                CallResult::Replaced(written.map_or(-i64::from(libc::EFAULT), |()| text.len() as i64))
             }
             _ if self.is_answered(call.number, &call.arguments) => {
                 self.record(thread, &call, result, memory);
-                Replaced::No(result)
+                CallResult::Kept(result)
             }
-            _ => self.translated(&call, thread, result),
+            _ => self.translate_result(&call, thread, result),
         };
-        self.note_files(&call, result.value());
+        self.track_files(&call, result.value());
         crate::calls::hash_exit(call.number, &call.arguments, result.value(), memory, &mut call.hash);
         self.compare(thread, &call, result.value());
         Ok(match result {
-            Replaced::Yes(result) => Some(result),
-            Replaced::No(_) => None,
+            CallResult::Replaced(result) => Some(result),
+            CallResult::Kept(_) => None,
         })
     }
 
     fn is_answered(&self, number: u64, arguments: &[u64; 6]) -> bool {
         let on = |part| match part {
-            Part::Time => self.recipe.time,
-            Part::Randomness => self.recipe.randomness,
-            Part::Processes => self.recipe.processes,
+            RecipePart::Time => self.recipe.time,
+            RecipePart::Randomness => self.recipe.randomness,
+            RecipePart::Processes => self.recipe.processes,
         };
         let random_read = number as i64 == libc::SYS_read && self.recipe.randomness && self.random_files.contains(&(arguments[0] as i64));
-        random_read || ANSWERED.iter().any(|(n, part, _)| *n as u64 == number && on(*part))
+        random_read || ANSWERED_CALLS.iter().any(|(n, part, _)| *n as u64 == number && on(*part))
     }
 
-    fn record(&mut self, thread: ThreadNumber, call: &Pending, result: i64, memory: &Memory) {
-        let pointers = ANSWERED.iter().find(|(n, ..)| *n as u64 == call.number).map_or(&[(1, 0)][..], |(_, _, pointers)| pointers);
+    fn record(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64, memory: &Memory) {
+        let pointers = ANSWERED_CALLS.iter().find(|(n, ..)| *n as u64 == call.number).map_or(&[(1, 0)][..], |(_, _, pointers)| pointers);
         let mut written = Vec::new();
         for (argument, length) in pointers {
             let length = if *length == 0 { usize::try_from(result).unwrap_or(0) } else { *length };
@@ -303,23 +303,23 @@ impl Repeater {
     }
 
     /// Replaces process ids in results.
-    fn translated(&mut self, call: &Pending, thread: ThreadNumber, result: i64) -> Replaced {
+    fn translate_result(&mut self, call: &PendingCall, thread: ThreadNumber, result: i64) -> CallResult {
         let is_id = matches!(call.number as i64, libc::SYS_set_tid_address | libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone);
         match (&self.first, is_id && self.recipe.processes && result > 0 && thread.0 == 0) {
-            (Some(first), true) if call.number as i64 == libc::SYS_set_tid_address => Replaced::Yes(i64::from(first.process)),
-            _ => Replaced::No(result),
+            (Some(first), true) if call.number as i64 == libc::SYS_set_tid_address => CallResult::Replaced(i64::from(first.process)),
+            _ => CallResult::Kept(result),
         }
     }
 
     /// Keeps track of the open files that yield random numbers.
-    fn note_files(&mut self, call: &Pending, result: i64) {
+    fn track_files(&mut self, call: &PendingCall, result: i64) {
         match call.number as i64 {
             libc::SYS_close => {
                 self.random_files.retain(|f| *f != call.arguments[0] as i64);
-                self.shown.closed(call.arguments[0]);
+                self.shown.note_close(call.arguments[0]);
             }
             libc::SYS_openat | libc::SYS_open | libc::SYS_openat2 if result >= 0 => {
-                self.shown.opened(self.log.process, result as u64);
+                self.shown.note_open(self.log.process, result as u64);
                 self.random_files.retain(|f| *f != result);
                 if [b"/dev/urandom".as_slice(), b"/dev/random"].iter().any(|path| crate::calls::path_hash(path) == call.hash.digest()) {
                     self.random_files.push(result);
@@ -329,7 +329,7 @@ impl Repeater {
         }
     }
 
-    fn compare(&mut self, thread: ThreadNumber, call: &Pending, result: i64) {
+    fn compare(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64) {
         let result = if crate::calls::has_process_id(call.number) && result > 0 { 1 } else { result };
         let record = RepeatedCall { number: call.number, result, data: call.hash.digest() };
         let index = thread.0 as usize;
@@ -341,7 +341,7 @@ impl Repeater {
         if let (Some(first), None) = (&self.first, &self.divergence) {
             let expected = first.calls.get(index).and_then(|calls| calls.get(position)).copied();
             // Calls after the end of a truncated record are not known.
-            if expected != Some(record) && (expected.is_some() || first.whole) {
+            if expected != Some(record) && (expected.is_some() || first.is_complete) {
                 self.divergence = Some(RepeatDivergence { thread, position, expected, found: Some(record) });
             }
         }
@@ -349,21 +349,21 @@ impl Repeater {
 }
 
 /// A result, and whether it replaces the kernel's.
-enum Replaced {
-    Yes(i64),
-    No(i64),
+enum CallResult {
+    Replaced(i64),
+    Kept(i64),
 }
 
-impl Replaced {
+impl CallResult {
     fn value(&self) -> i64 {
         match self {
-            Self::Yes(result) | Self::No(result) => *result,
+            Self::Replaced(result) | Self::Kept(result) => *result,
         }
     }
 }
 
 /// Number of leading arguments of a system call that are ids of processes or threads.
-fn names_processes(number: u64) -> usize {
+fn process_arguments(number: u64) -> usize {
     match number as i64 {
         libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => 2,
         libc::SYS_kill

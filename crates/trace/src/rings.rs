@@ -10,7 +10,7 @@ use crate::CollectError;
 use crate::block_copies::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
 use crate::memory::Memory;
 use crate::ptrace::Tid;
-use crate::subject::{AREA, TracedProcess};
+use crate::subject::{AREA_SIZE, TracedProcess};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -134,7 +134,7 @@ fn ring_address(area: u64) -> u64 {
     // Size in bytes of the reserved address range, which is more than all rings need.
     const RESERVED: u64 = 8 << 30;
     const { assert!(RINGS * STRIDE < RESERVED) };
-    if area > 4 * RESERVED { area - RESERVED } else { area + 2 * AREA }
+    if area > 4 * RESERVED { area - RESERVED } else { area + 2 * AREA_SIZE }
 }
 
 /// Reads the code of an image in memory: start address and bytes of each range.

@@ -310,7 +310,7 @@ impl Session {
             }
         }
         if self.code.borrow().spans().next().is_some() {
-            note(&"code", self.own_memory().and_then(|memory| self.restore_code(memory)).map_err(Into::into));
+            note(&"the code", self.own_memory().and_then(|memory| self.restore_code(memory)).map_err(Into::into));
         }
         if !threads.is_empty() {
             self.code.borrow_mut().clear();
@@ -389,7 +389,7 @@ impl Session {
         }
         let signals = match self.stop_threads() {
             Ok(signals) => signals,
-            Err(error) => return vec![format!("anything ({error})")],
+            Err(error) => return vec![format!("all changes ({error})")],
         };
         let threads: Vec<Tid> = self.state.borrow().threads.keys().copied().collect();
         let signal = |thread: &Tid| signals.get(thread).copied().unwrap_or(0);

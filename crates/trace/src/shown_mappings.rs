@@ -52,7 +52,7 @@ impl ShownMappings {
         let is_code = |line: &Line| line.protection.contains('x') && code.iter().any(|c| overlap(c, &line.range));
         let descriptors =
             std::fs::read_dir(format!("/proc/{process}/fd"))?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        let has_memory = descriptors.into_iter().any(|descriptor| is_own_file(process, descriptor, "mem"));
+        let has_memory = descriptors.into_iter().any(|descriptor| is_proc_file(process, descriptor, "mem"));
         Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), files: HashMap::new(), has_memory })
     }
 
@@ -72,17 +72,17 @@ impl ShownMappings {
     }
 
     /// Notes that the subject has opened a file.
-    pub fn opened(&mut self, process: Tid, descriptor: u64) {
-        self.has_memory |= is_own_file(process, descriptor, "mem");
-        match is_own_file(process, descriptor, "maps") {
+    pub fn note_open(&mut self, process: Tid, descriptor: u64) {
+        self.has_memory |= is_proc_file(process, descriptor, "mem");
+        match is_proc_file(process, descriptor, "maps") {
             true => drop(self.files.insert(descriptor, Position::default())),
-            false => self.closed(descriptor),
+            false => self.note_close(descriptor),
         }
     }
 
     /// If a descriptor is a file of the subject's memory (`/proc/self/mem`), returns its position.
     pub fn position_in_memory(&self, process: Tid, descriptor: u64) -> Option<u64> {
-        if !self.has_memory || !is_own_file(process, descriptor, "mem") {
+        if !self.has_memory || !is_proc_file(process, descriptor, "mem") {
             return None;
         }
         let information = std::fs::read_to_string(format!("/proc/{process}/fdinfo/{descriptor}")).ok()?;
@@ -90,7 +90,7 @@ impl ShownMappings {
     }
 
     /// Notes that the subject has closed a file.
-    pub fn closed(&mut self, descriptor: u64) {
+    pub fn note_close(&mut self, descriptor: u64) {
         self.files.remove(&descriptor);
     }
 
@@ -101,18 +101,18 @@ impl ShownMappings {
 
     /// Answers a read of up to `size` bytes.
     pub fn read(&mut self, process: Tid, descriptor: u64, size: usize) -> std::io::Result<Vec<u8>> {
-        let shown = self.shown(lines(process)?);
+        let shown = self.visible_lines(lines(process)?);
         Ok(self.files.get_mut(&descriptor).map(|position| position.read(&shown, size)).unwrap_or_default())
     }
 
     /// The lines that the program is to see.
-    fn shown(&self, lines: Vec<Line>) -> Vec<Line> {
+    fn visible_lines(&self, lines: Vec<Line>) -> Vec<Line> {
         let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| overlap(h, &line.range)));
-        visible.flat_map(|line| self.with_code(line)).collect()
+        visible.flat_map(|line| self.split_code_line(line)).collect()
     }
 
     /// Splits a line that contains code whose changed protection has made the kernel merge it with its neighbours.
-    fn with_code(&self, line: Line) -> Vec<Line> {
+    fn split_code_line(&self, line: Line) -> Vec<Line> {
         let mut shown = Vec::new();
         let mut rest = line;
         for code in &self.code {
@@ -175,7 +175,7 @@ fn lines(process: Tid) -> std::io::Result<Vec<Line>> {
 }
 
 /// Returns true if a descriptor refers to the file `name` in the `/proc` folder of the process or of one of its threads.
-fn is_own_file(process: Tid, descriptor: u64, name: &str) -> bool {
+fn is_proc_file(process: Tid, descriptor: u64, name: &str) -> bool {
     let path = std::fs::read_link(format!("/proc/{process}/fd/{descriptor}")).unwrap_or_default();
     let path = path.to_string_lossy();
     let Some(rest) = path.strip_prefix(&format!("/proc/{process}/")) else { return false };
@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_what_the_kernel_writes() {
+    fn formatted_lines_equal_the_kernels() {
         let text = std::fs::read_to_string("/proc/self/maps").unwrap();
         // No line is missing or different. Other threads may map memory meanwhile, so the number of lines is not compared.
         assert!(text.lines().all(|line| Line::parse(line).unwrap().text().trim_end_matches('\n') == line), "{text}");
     }
 
     /// A sleeping process, whose mappings do not change.
-    fn asleep() -> std::process::Child {
+    fn sleeping_process() -> std::process::Child {
         let child = std::process::Command::new("/usr/bin/sleep").arg("100").spawn().unwrap();
         while !std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default().contains("nanosleep") {
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -213,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_those_of_the_kernel() {
-        let mut child = asleep();
+    fn read_sizes_equal_the_kernels() {
+        let mut child = sleeping_process();
         let process = child.id() as Tid;
         for size in [1, 7, 100, 1000, 4095, 4096, 5000, 1 << 16] {
             let mut file = std::fs::File::open(format!("/proc/{process}/maps")).unwrap();
@@ -234,26 +234,26 @@ mod tests {
     }
 
     #[test]
-    fn files_are_known_by_what_they_are() {
+    fn maps_files_are_recognised_under_all_names() {
         let mut shown = ShownMappings::default();
         for (path, is) in
             [("/proc/self/maps", true), ("/proc/thread-self/maps", true), ("/proc/self/status", false), ("/proc/1/maps", false)]
         {
             let Ok(file) = std::fs::File::open(path) else { continue };
             let descriptor = file.as_raw_fd() as u64;
-            shown.opened(own(), descriptor);
+            shown.note_open(own(), descriptor);
             assert_eq!(shown.is_answered(descriptor), is, "{path}");
         }
     }
 
     #[test]
-    fn what_is_hidden_is_not_shown_and_code_is_restored() {
+    fn hidden_mappings_are_omitted_and_code_is_restored() {
         let line = |text: &str| Line::parse(text).unwrap();
         let code = line("1000-3000 r-xp 00001000 fe:00 12        /bin/x");
         let shown = ShownMappings { hidden: Vec::from([0x8000..0x9000; 1]), code: vec![code.clone()], ..ShownMappings::default() };
         let now = vec![line("0000-5000 r--p 00000000 fe:00 12        /bin/x"), line("8000-9000 r-xp 00000000 00:00 0 ")];
         let expected =
             [line("0000-1000 r--p 00000000 fe:00 12        /bin/x"), code, line("3000-5000 r--p 00003000 fe:00 12        /bin/x")];
-        assert_eq!(shown.shown(now), expected);
+        assert_eq!(shown.visible_lines(now), expected);
     }
 }

@@ -36,7 +36,7 @@ impl StackUnwinder {
     pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
         let registers = ptrace::registers(thread)?;
         let here = original(registers.rip);
-        self.read(subject.process)?;
+        self.load_tables(subject.process)?;
         let mut cache = CacheX86_64::new();
         let start = UnwindRegsX86_64::new(here, registers.rsp, registers.rbp);
         let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
@@ -45,7 +45,7 @@ impl StackUnwinder {
         for _ in 0..MAX_FRAMES {
             let Ok(Some(frame)) = frames.next() else { break };
             let address = frame.address();
-            if images.at(address).is_some() {
+            if images.image_at(address).is_some() {
                 found.push(images.in_file(address));
             }
         }
@@ -53,7 +53,7 @@ impl StackUnwinder {
     }
 
     /// Reads the tables of all mapped files, unless the mappings are unchanged.
-    fn read(&mut self, process: Tid) -> io::Result<()> {
+    fn load_tables(&mut self, process: Tid) -> io::Result<()> {
         let mappings = mappings(process)?;
         let code = mappings.iter().filter(|m| m.executable && m.name.starts_with('/'));
         let mapped: Vec<(String, u64)> = code.map(|m| (m.name.clone(), m.start)).collect();

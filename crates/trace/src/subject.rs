@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Size in bytes of the area for slots or copies near an image.
-pub const AREA: u64 = 32 << 20;
+pub const AREA_SIZE: u64 = 32 << 20;
 
 /// Number of addresses that are tried for it.
-const AREAS: u64 = 8;
+const MAX_TRIES: u64 = 8;
 
 const AT_NULL: u64 = 0;
 const AT_IGNORE: u64 = 1;
@@ -137,7 +137,7 @@ impl TracedProcess {
         recipe.fix_auxiliary(&memory, auxiliary.random, auxiliary.vdso)?;
         let bias = auxiliary.entry.wrapping_sub(executable.entry);
         let session = session.clone();
-        Self { process, session, memory, bias, area: 0, fresh: true, fixed_clock: recipe.time }.with_area(executable)
+        Self { process, session, memory, bias, area: 0, fresh: true, fixed_clock: recipe.time }.map_area(executable)
     }
 
     /// Takes control of a running process, all of whose threads are stopped.
@@ -149,10 +149,10 @@ impl TracedProcess {
         check_unshared(process)?;
         check_same_file(process, &executable.path)?;
         let session = Rc::new(Session::new(process));
-        Self::control(&session, executable).map_err(|error| session.close_after(error))
+        Self::take_control(&session, executable).map_err(|error| session.close_after(error))
     }
 
-    fn control(session: &Rc<Session>, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
+    fn take_control(session: &Rc<Session>, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
         let process = session.process();
         let threads = seize_all(session)?;
         let memory = session.memory()?;
@@ -165,20 +165,20 @@ impl TracedProcess {
         // Before any trap, since a trap may reset the action.
         session.set_trap_action(trap_action(session, &memory, process)?);
         let subject = Self { process, session: session.clone(), memory, bias, area: 0, fresh: false, fixed_clock: false };
-        Ok((subject.with_area(executable)?, threads))
+        Ok((subject.map_area(executable)?, threads))
     }
 
     /// Maps the area for slots. The process must be stopped outside a system call.
-    fn with_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
+    fn map_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
         let start = executable.span.start.wrapping_add(self.bias);
         // Below the image, since the heap grows above it. Programs at fixed low addresses have no room there.
-        let wanted = if start > 64 * AREA { (start & !0xfff) - 2 * AREA } else { 0x6000_0000 };
+        let wanted = if start > 64 * AREA_SIZE { (start & !0xfff) - 2 * AREA_SIZE } else { 0x6000_0000 };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
         let mut got = 0;
         // An earlier collection may have left its area mapped because a thread was executing there.
-        for place in (0..AREAS).map(|n| wanted - n * AREA) {
-            got = self.inject(self.process, None, libc::SYS_mmap, [place, AREA, protection, flags, u64::MAX, 0])?;
+        for place in (0..MAX_TRIES).map(|n| wanted - n * AREA_SIZE) {
+            got = self.inject(self.process, None, libc::SYS_mmap, [place, AREA_SIZE, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
                 self.area = place;
                 // The stub for later system calls.
@@ -191,7 +191,7 @@ impl TracedProcess {
     }
 
     pub fn mapped(&self) -> Range<u64> {
-        self.area..self.area + AREA
+        self.area..self.area + AREA_SIZE
     }
 
     /// Single-steps a stopped thread: see [`Session::step`].

@@ -334,15 +334,15 @@ impl TraceFile {
         let about = reader.about()?;
         let mut end =
             TraceEnd { cut: true, notes: vec!["the recording was killed before the trace was complete".to_owned()], ..TraceEnd::default() };
-        if let (Some(head), false) = (reader.blocks().last(), reader.is_cut()) {
+        if let (Some(head), false) = (reader.blocks().last(), reader.is_truncated()) {
             end = reader.value(head)?;
         }
         let about: TraceAbout = about;
-        about.check().map_err(|what| TraceFileError::Unsound { path: path.to_owned(), offset: HEAD_BYTES as u64, what })?;
+        about.check().map_err(|what| TraceFileError::Inconsistent { path: path.to_owned(), offset: HEAD_BYTES as u64, what })?;
         let mut pieces = Vec::new();
         for head in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
-            let broken = || reader.broken(head, "its index contradicts the description of the program");
-            pieces.push(piece(*head, &reader.index(head)?, about.functions.len()).ok_or_else(broken)?);
+            let inconsistent = || reader.inconsistent(head, "its index contradicts the description of the program");
+            pieces.push(piece(*head, &reader.index(head)?, about.functions.len()).ok_or_else(inconsistent)?);
         }
         // The sort is stable, so that the pieces of a thread stay in order.
         pieces.sort_by_key(|piece| piece.thread.0);
@@ -383,7 +383,7 @@ impl TraceFile {
         let symbols = self.reader.symbols(&piece.head)?;
         let events: Option<Vec<TraceEvent>> =
             symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.about.blocks.len())).collect();
-        events.ok_or_else(|| self.reader.broken(&piece.head, "it has an unknown block or event"))
+        events.ok_or_else(|| self.reader.inconsistent(&piece.head, "it has an unknown block or event"))
     }
 
     /// The events of a thread, read piece by piece.

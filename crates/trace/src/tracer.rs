@@ -46,7 +46,7 @@ pub struct ClientLink(UnixStream);
 /// The limit on processes or descriptors is reached.
 pub fn split() -> io::Result<TracerSplit> {
     let signals = InheritedSignals::now();
-    let set = forwarded();
+    let set = forwarded_signals();
     // SAFETY: the kernel reads a valid set, and the pointer for the old one is null.
     checked(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) })?;
     // If the parent ignored SIGCHLD, the ends of children would not be reported.
@@ -101,7 +101,7 @@ impl ClientLink {
 
 /// The signals that the client forwards, which would otherwise end it, and SIGCHLD, which reports the end of the tracer. Signals ignored
 /// from the start stay ignored, and the client's own faults are not forwarded.
-fn forwarded() -> libc::sigset_t {
+fn forwarded_signals() -> libc::sigset_t {
     const OTHERS: [i32; 20] = [
         libc::SIGKILL,
         libc::SIGSTOP,
@@ -144,48 +144,48 @@ fn forward(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Res
         checked(signals)?;
         OwnedFd::from_raw_fd(signals)
     };
-    let mut asks = true;
+    let mut polls_socket = true;
     loop {
         let waited = |descriptor: RawFd| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
         // Negative descriptors are ignored.
-        let mut all = [waited(signals.as_raw_fd()), waited(if asks { socket.as_raw_fd() } else { -1 })];
+        let mut all = [waited(signals.as_raw_fd()), waited(if polls_socket { socket.as_raw_fd() } else { -1 })];
         // SAFETY: the kernel reads and writes the array of the given length.
         match checked(unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, -1) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             waited => waited?,
         }
-        let is_asked = all[1].revents != 0;
-        while let Some(came) = next_signal(&signals)? {
-            if came.ssi_signo != libc::SIGCHLD as u32 {
+        let has_request = all[1].revents != 0;
+        while let Some(information) = next_signal(&signals)? {
+            if information.ssi_signo != libc::SIGCHLD as u32 {
                 // SI_KERNEL: no process has sent it.
-                let from_terminal = came.ssi_code == 0x80;
+                let from_terminal = information.ssi_code == 0x80;
                 // The tracer may just have ended.
-                let _ = socket.write_all(&[came.ssi_signo as u8, u8::from(from_terminal)]);
-            } else if let Some(status) = ended(tracer)? {
+                let _ = socket.write_all(&[information.ssi_signo as u8, u8::from(from_terminal)]);
+            } else if let Some(status) = end_status(tracer)? {
                 return Ok(ExitStatus::from_raw(status));
             }
         }
-        if is_asked {
+        if has_request {
             // All signals received before the request have been forwarded by now.
-            asks = socket.read_exact(&mut [0]).is_ok() && socket.write_all(&[0, 0]).is_ok();
+            polls_socket = socket.read_exact(&mut [0]).is_ok() && socket.write_all(&[0, 0]).is_ok();
         }
     }
 }
 
 fn next_signal(signals: &OwnedFd) -> io::Result<Option<libc::signalfd_siginfo>> {
     // SAFETY: the structure consists of integers, for which zero is valid.
-    let mut came: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    let mut information: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes at most one structure of this size.
-    let read = unsafe { libc::read(signals.as_raw_fd(), (&raw mut came).cast(), size_of_val(&came)) };
+    let read = unsafe { libc::read(signals.as_raw_fd(), (&raw mut information).cast(), size_of_val(&information)) };
     match (read, io::Error::last_os_error()) {
-        (1.., _) => Ok(Some(came)),
+        (1.., _) => Ok(Some(information)),
         (_, error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
         (_, error) => Err(error),
     }
 }
 
 /// Returns the wait status of a child, if it has ended.
-fn ended(child: i32) -> io::Result<Option<i32>> {
+fn end_status(child: i32) -> io::Result<Option<i32>> {
     let mut status = 0;
     // SAFETY: the kernel writes one integer.
     let found = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };

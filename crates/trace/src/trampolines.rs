@@ -15,7 +15,7 @@ use crate::rings::{Ring, Rings, code_bytes, thread_positions};
 use crate::run::TraceRun;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
@@ -128,8 +128,8 @@ impl Trampolines {
             thread_positions: &thread_positions,
         };
         let copies = copy_blocks(&request, subject.area + FIRST_COPY)?;
-        if FIRST_COPY + copies.code.len() as u64 > AREA {
-            let max = sites.len() * (AREA - FIRST_COPY) as usize / copies.code.len();
+        if FIRST_COPY + copies.code.len() as u64 > AREA_SIZE {
+            let max = sites.len() * (AREA_SIZE - FIRST_COPY) as usize / copies.code.len();
             return Err(CollectError::TooManySites { sites: sites.len(), max });
         }
         subject.memory.write(subject.area + FIRST_COPY, &copies.code)?;
@@ -145,7 +145,7 @@ impl Trampolines {
     /// Forgets the copies and patches of a library that is no longer mapped.
     pub fn forget(&mut self, image: &Image) {
         let is_gone = |address: u64| image.code.iter().any(|code| code.contains(&address));
-        self.areas.retain(|(area, _)| !(image.area..image.area + AREA).contains(&area.start));
+        self.areas.retain(|(area, _)| !(image.area..image.area + AREA_SIZE).contains(&area.start));
         self.patches.retain(|patch| !is_gone(patch.address));
         self.traps.retain(|address, _| !is_gone(*address));
     }

@@ -19,8 +19,8 @@ use trodden_binary::instruction::{BranchInstruction, branch, decode};
 /// `si_code` of a signal sent by the kernel (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
 /// Instruction prefixes that the kernel refuses to probe (`lock` and meaningless segment overrides), and all other prefixes.
-const REFUSED: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
-const OTHERS: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
+const REFUSED_PREFIXES: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
+const OTHER_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
 
 #[derive(Debug)]
 pub struct Uprobes {
@@ -36,7 +36,7 @@ impl Uprobes {
     ///
     /// # Errors
     /// An address is not code, this process may not set probes, or the kernel does not support them.
-    pub fn set(binary: &Binary, process: Tid, places: &[(u64, u32)], slots: Option<Range<u64>>) -> Result<Self, CollectError> {
+    pub fn attach(binary: &Binary, process: Tid, places: &[(u64, u32)], slots: Option<Range<u64>>) -> Result<Self, CollectError> {
         let no_code = |address: u64| CollectError::NoCode { address, path: binary.path().to_owned() };
         let offsets: Result<Vec<u64>, CollectError> =
             places.iter().map(|(place, _)| offset(binary, *place).ok_or_else(|| no_code(*place))).collect();
@@ -60,20 +60,20 @@ impl Uprobes {
     }
 
     /// Removes the probes, before the subject continues without them or is another program.
-    pub fn end(&mut self) {
-        self.probes.end();
+    pub fn detach(&mut self) {
+        self.probes.detach();
         // The page belongs to the kernel, and stays mapped.
         self.slots = None;
     }
 
-    /// Calls `see` with the thread number and the site of each unread hit.
+    /// Calls `handle` with the thread number and the site of each unread hit.
     ///
     /// # Errors
-    /// The first error of `see`, or a hit of an unknown thread.
-    pub fn take(&self, mut see: impl FnMut(u32, u64) -> io::Result<()>) -> io::Result<()> {
-        self.probes.take(|hit| {
+    /// The first error of `handle`, or a hit of an unknown thread.
+    pub fn read_hits(&self, mut handle: impl FnMut(u32, u64) -> io::Result<()>) -> io::Result<()> {
+        self.probes.read_hits(|hit| {
             let unknown = || io::Error::other(format!("unknown thread {} has hit a probe", hit.thread));
-            see(*self.threads.get(&hit.thread).ok_or_else(unknown)?, hit.cookie)
+            handle(*self.threads.get(&hit.thread).ok_or_else(unknown)?, hit.cookie)
         })
     }
 
@@ -84,14 +84,14 @@ impl Uprobes {
 }
 
 /// Returns the address to probe for a site, or `None` if no instruction there can be probed.
-pub fn place(binary: &Binary, blocks: &[Range<u64>], site: u64) -> Option<u64> {
-    probed(binary, block_of(blocks, site))
+pub fn probe_address(binary: &Binary, blocks: &[Range<u64>], site: u64) -> Option<u64> {
+    choose_instruction(binary, block_of(blocks, site))
 }
 
 /// The part of a site's block that starts at the site.
 fn block_of(blocks: &[Range<u64>], site: u64) -> Range<u64> {
-    let behind = blocks.partition_point(|b| b.start <= site);
-    match blocks[..behind].last() {
+    let end = blocks.partition_point(|b| b.start <= site);
+    match blocks[..end].last() {
         Some(block) if block.contains(&site) => site..block.end,
         _ => site..site + 1,
     }
@@ -99,8 +99,8 @@ fn block_of(blocks: &[Range<u64>], site: u64) -> Range<u64> {
 
 /// Returns the instruction to probe in a block: the first emulated one, else the first that can be probed. Instructions after a possible
 /// exit from the block are not considered.
-fn probed(binary: &Binary, block: Range<u64>) -> Option<u64> {
-    let (mut at, mut usual) = (block.start, None);
+fn choose_instruction(binary: &Binary, block: Range<u64>) -> Option<u64> {
+    let (mut at, mut fallback) = (block.start, None);
     while at < block.end {
         let code = binary.code_at(at)?;
         let instruction = decode(code, at)?;
@@ -113,19 +113,21 @@ fn probed(binary: &Binary, block: Range<u64>) -> Option<u64> {
         // With fixed time, these trap, and the tracer emulates them at their own address.
         let reads_time = matches!(instruction.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp);
         let refused = prefixed || traps || reads_time || instruction.is_privileged();
-        if usual.is_none() && !refused && !is_long_nop(&instruction) {
-            usual = Some(at);
+        if fallback.is_none() && !refused && !is_long_nop(&instruction) {
+            fallback = Some(at);
         }
         if branch(&instruction).is_some() {
             break;
         }
         at = instruction.next_ip();
     }
-    usual
+    fallback
 }
 
 fn has_refused_prefix(code: &[u8]) -> bool {
-    code.iter().take_while(|byte| REFUSED.contains(byte) || OTHERS.contains(byte)).any(|byte| REFUSED.contains(byte))
+    code.iter()
+        .take_while(|byte| REFUSED_PREFIXES.contains(byte) || OTHER_PREFIXES.contains(byte))
+        .any(|byte| REFUSED_PREFIXES.contains(byte))
 }
 
 /// Returns true if the kernel emulates the instruction instead of stepping a copy of it.

@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
 use crate::stack::StackUnwinder;
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
@@ -76,7 +76,7 @@ impl<'a> Watch<'a> {
 
     /// Returns true if an address in memory is watched code.
     pub fn is_code(&self, address: u64) -> bool {
-        self.images.at(address).is_some()
+        self.images.image_at(address).is_some()
     }
 
     /// Translates an address in memory to one in its file.
@@ -104,7 +104,7 @@ impl<'a> Watch<'a> {
         let gone = self.images.forget(unmapped);
         for image in &gone {
             match &mut self.means {
-                Watched::Breakpoints(breakpoints) => breakpoints.forget(&(image.area..image.area + AREA)),
+                Watched::Breakpoints(breakpoints) => breakpoints.forget(&(image.area..image.area + AREA_SIZE)),
                 Watched::Trampolines(trampolines) => trampolines.forget(image),
                 Watched::Steps(steps) => steps.forget(image),
                 Watched::Nothing | Watched::Hardware(_) | Watched::Uprobes(..) => {}
@@ -176,7 +176,7 @@ impl<'a> Watch<'a> {
             Watched::Uprobes(probes, rest) => {
                 record_probe_hits(probes, sink)?;
                 // The kernel removes all of them or none.
-                probes.end();
+                probes.detach();
                 rest.release(range, &subject.memory)
             }
             // These learn of it from the system call's effect, in [`Watch::handle_memory_change`].
@@ -399,7 +399,7 @@ impl<'a> Watch<'a> {
     /// Removes the uprobes: from now on the subject is another program, or is no longer followed.
     pub fn end_probes(&mut self) {
         if let Watched::Uprobes(probes, _) = &mut self.means {
-            probes.end();
+            probes.detach();
         }
     }
 
@@ -464,7 +464,7 @@ impl<'a> Watch<'a> {
 /// Records the hits that uprobes have collected.
 fn record_probe_hits(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
     let mut flow = SinkFlow::GoOn;
-    probes.take(|thread, site| {
+    probes.read_hits(|thread, site| {
         if sink.record(ThreadNumber(thread), site)? == SinkFlow::Enough {
             flow = SinkFlow::Enough;
         }

@@ -4,7 +4,7 @@
 use super::{Following, unless_killed};
 use crate::CollectError;
 use crate::breakpoints::SlotProgress;
-use crate::followed_thread::{Role, TRAP};
+use crate::followed_thread::{Role, SIGTRAP_BIT};
 use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::sink::SinkFlow;
 use std::collections::{HashMap, HashSet};
@@ -15,33 +15,33 @@ const MAX_STEPS: usize = 16;
 impl Following<'_, '_> {
     /// Ends the collection if that is possible now: stops all threads, undoes all changes and detaches. Returns false if the subject must
     /// still be followed, because a `vfork` is under way or because the ends of killed threads are still to be reported.
-    pub(super) fn let_go(&mut self) -> Result<bool, CollectError> {
+    pub(super) fn detach_all(&mut self) -> Result<bool, CollectError> {
         // A parent in `vfork` cannot be stopped until the child has executed another program.
         if self.is_undone || !self.in_vfork.is_empty() {
             return Ok(false);
         }
         let Some(all) = self.stop_all()? else { return Ok(false) };
         let mut signals = Vec::new();
-        let mut said = Vec::new();
+        let mut pending_information = Vec::new();
         for (thread, what) in all {
             let signal = self.signal_of(thread, what).or_else(|error| unless_killed(error).map(|_| 0));
-            let signal = self.or_unrestored("the signal of a thread", signal).unwrap_or(0);
+            let signal = self.note_unrestored("the pending signal of a thread", signal).unwrap_or(0);
             if signal != 0
                 && let Ok(information) = ptrace::signal_information(thread)
             {
-                said.push((thread, information));
+                pending_information.push((thread, information));
             }
             signals.push((thread, signal));
         }
-        self.leave(&signals);
-        for (thread, information) in said {
+        self.undo_changes(&signals);
+        for (thread, information) in pending_information {
             unless_gone(ptrace::set_signal_information(thread, &information))?;
         }
         self.is_undone = true;
         let mut is_free = false;
         for (thread, signal) in signals {
             if self.tasks.get(&thread).is_some_and(|task| task.blocks_traps) {
-                unless_gone(ptrace::signal_mask(thread).and_then(|mask| ptrace::set_signal_mask(thread, mask | TRAP)))?;
+                unless_gone(ptrace::signal_mask(thread).and_then(|mask| ptrace::set_signal_mask(thread, mask | SIGTRAP_BIT)))?;
             }
             if self.subject.session.detach(thread, signal)? {
                 self.tasks.remove(&thread);
@@ -55,8 +55,8 @@ impl Following<'_, '_> {
     /// Returns the signal to deliver when a thread that is stopped for `what` is detached.
     fn signal_of(&mut self, thread: Tid, what: PtraceStop) -> Result<i32, CollectError> {
         match what {
-            PtraceStop::Signal(libc::SIGSEGV) if self.is_time_stamp(thread)? => Ok(0),
-            PtraceStop::Signal(libc::SIGTRAP) if self.failed_at(thread) => {
+            PtraceStop::Signal(libc::SIGSEGV) if self.emulate_time_stamp(thread)? => Ok(0),
+            PtraceStop::Signal(libc::SIGTRAP) if self.has_failed_stop(thread) => {
                 let at = ptrace::instruction_pointer(thread)?;
                 // The thread had been moved to a slot or copy already.
                 let is_ours = self.watch.slot_progress(at).is_some() || self.watch.is_copy(at);
@@ -68,12 +68,12 @@ impl Following<'_, '_> {
     }
 
     /// Returns true if handling a thread's current stop has failed.
-    fn failed_at(&self, thread: Tid) -> bool {
+    fn has_failed_stop(&self, thread: Tid) -> bool {
         self.unhandled.contains_key(&thread)
     }
 
     /// Notes an error as a change that could not be undone.
-    fn or_unrestored<T>(&mut self, what: &str, result: Result<T, CollectError>) -> Option<T> {
+    fn note_unrestored<T>(&mut self, what: &str, result: Result<T, CollectError>) -> Option<T> {
         result.inspect_err(|error| self.followed.unrestored.push(format!("{what} ({error})"))).ok()
     }
 
@@ -121,7 +121,7 @@ impl Following<'_, '_> {
                     unless_gone(ptrace::interrupt(thread))?;
                     self.handle(thread, other);
                     if self.unhandled.contains_key(&thread) && session.is_stopped(thread) {
-                        self.go_on(thread, 0)?;
+                        self.resume(thread, 0)?;
                     }
                     if !self.in_vfork.is_empty() {
                         for (thread, what) in all {
@@ -144,7 +144,7 @@ impl Following<'_, '_> {
             what @ (PtraceStop::Signal(_) | PtraceStop::Interrupted | PtraceStop::GroupStopped) => Ok(Some(what)),
             _ => {
                 unless_gone(ptrace::interrupt(thread))?;
-                self.go_on(thread, 0)?;
+                self.resume(thread, 0)?;
                 Ok(None)
             }
         }
@@ -166,15 +166,15 @@ impl Following<'_, '_> {
     }
 
     /// Undoes all changes to the subject, whose threads are stopped, and notes what cannot be undone.
-    fn leave(&mut self, stopped: &[(Tid, i32)]) {
-        let is_gone = self.over || self.followed.status.is_some();
+    fn undo_changes(&mut self, stopped: &[(Tid, i32)]) {
+        let is_gone = self.is_image_gone || self.followed.status.is_some();
         let is_unrecorded = |thread: &Tid| is_gone || self.tasks.get(thread).is_none_or(|task| task.role == Role::Unrecorded);
         let (unrecorded, threads): (Vec<Tid>, Vec<Tid>) = stopped.iter().map(|p| p.0).partition(is_unrecorded);
         let quiet = stopped.iter().find(|(thread, signal)| *signal == 0 && threads.contains(thread)).map(|(thread, _)| *thread);
         for thread in &threads {
-            let left = self.watch.move_out_of_copy(self.subject, *thread, true, false).and_then(|_| self.move_out_of_slot(*thread));
-            let left = left.map(|()| SinkFlow::GoOn).or_else(unless_killed);
-            self.or_unrestored(&format!("where thread {thread} stands"), left);
+            let moved = self.watch.move_out_of_copy(self.subject, *thread, true, false).and_then(|_| self.move_out_of_slot(*thread));
+            let moved = moved.map(|()| SinkFlow::GoOn).or_else(unless_killed);
+            self.note_unrestored(&format!("the position of thread {thread}"), moved);
         }
         self.watch.end_probes();
         let unrestored = self.subject.session.undo(&threads, &unrecorded, quiet);

@@ -110,13 +110,13 @@ pub fn follow(
     let sink = &mut FallibleSink { sink, error: None };
     let mut state = Following::new(subject, watch, calls, sink, note);
     state.begin(threads);
-    let mut is_enough = state.failure.is_some();
+    let mut is_finished = state.failure.is_some();
     loop {
-        if (is_enough || stop.load(Ordering::Relaxed)) && state.let_go()? {
+        if (is_finished || stop.load(Ordering::Relaxed)) && state.detach_all()? {
             break;
         }
         match subject.session.next_event() {
-            Ok(Some((thread, what))) => is_enough |= state.handle(thread, what) == SinkFlow::Enough,
+            Ok(Some((thread, what))) => is_finished |= state.handle(thread, what) == SinkFlow::Enough,
             Ok(None) => break,
             // `stop` may have been set.
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
@@ -152,22 +152,22 @@ struct Following<'a, 'w> {
     note: fn(&str),
     tasks: HashMap<Tid, Task>,
     /// First stops of new tasks that arrived before the event of their parents.
-    early: HashMap<Tid, PtraceStop>,
+    early_stops: HashMap<Tid, PtraceStop>,
     /// Threads whose `vfork` child has not executed another program yet.
     in_vfork: HashSet<Tid>,
     /// Deferred system calls that install a filter, by thread.
-    filtering: HashMap<Tid, (u64, [u64; 6])>,
+    deferred_filters: HashMap<Tid, (u64, [u64; 6])>,
     /// Threads in a system call that limits the address space: the address of the limit, and the program's own value.
-    limited: HashMap<Tid, (u64, AddressLimit)>,
+    pending_limits: HashMap<Tid, (u64, AddressLimit)>,
     /// The effects on memory of system calls under way, by thread.
-    changing: HashMap<Tid, Vec<MemoryChange>>,
+    pending_changes: HashMap<Tid, Vec<MemoryChange>>,
     /// Threads in `clone3`: the address of the flags, and the program's own value.
-    cleared: HashMap<Tid, (u64, u64)>,
+    pending_clone_flags: HashMap<Tid, (u64, u64)>,
     followed: Followed,
     /// The counter from which `rdtsc` is answered.
     cycles: u64,
     /// True once the process has ended or executed another program, so that the image is gone.
-    over: bool,
+    is_image_gone: bool,
     /// The first error, which ends the collection.
     failure: Option<CollectError>,
     /// Threads that are stopped because handling this stop failed.
@@ -200,15 +200,15 @@ impl<'a, 'w> Following<'a, 'w> {
             sink,
             note,
             tasks: HashMap::new(),
-            early: HashMap::new(),
+            early_stops: HashMap::new(),
             in_vfork: HashSet::new(),
-            filtering: HashMap::new(),
-            limited: HashMap::new(),
-            changing: HashMap::new(),
-            cleared: HashMap::new(),
+            deferred_filters: HashMap::new(),
+            pending_limits: HashMap::new(),
+            pending_changes: HashMap::new(),
+            pending_clone_flags: HashMap::new(),
             followed,
             cycles: 0,
-            over: false,
+            is_image_gone: false,
             failure: None,
             unhandled: HashMap::new(),
             is_undone: false,
@@ -236,7 +236,7 @@ impl Following<'_, '_> {
         }
         // Only with all threads started is it known how each must be resumed.
         for thread in threads {
-            if let Err(error) = self.go_on(*thread, 0) {
+            if let Err(error) = self.resume(*thread, 0) {
                 self.failure.get_or_insert(error);
             }
         }
@@ -244,7 +244,7 @@ impl Following<'_, '_> {
 
     /// Handles an event. An error is kept until the subject has been detached.
     fn handle(&mut self, thread: Tid, what: PtraceStop) -> SinkFlow {
-        match self.stopped(thread, what).or_else(unless_killed) {
+        match self.handle_stop(thread, what).or_else(unless_killed) {
             Ok(flow) => flow,
             Err(error) => {
                 self.failure.get_or_insert(error);
@@ -260,65 +260,65 @@ impl Following<'_, '_> {
         (Task::new(Role::Recorded(number)), number)
     }
 
-    fn stopped(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
+    fn handle_stop(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
         let Some(task) = self.tasks.get(&thread) else {
             if !matches!(what, PtraceStop::Ended(_)) {
-                self.early.insert(thread, what);
+                self.early_stops.insert(thread, what);
             }
             return Ok(SinkFlow::GoOn);
         };
         let role = task.role;
         match (what, role) {
-            (PtraceStop::Ended(status), _) => self.ended(thread, status)?,
+            (PtraceStop::Ended(status), _) => self.handle_end(thread, status)?,
             // A thread that was killed while it was being detached; otherwise it can be detached now.
             _ if self.is_undone && what != PtraceStop::Ending => {
                 if self.subject.session.detach(thread, 0)? {
                     self.tasks.remove(&thread);
                 }
             }
-            (PtraceStop::GroupStopped, role) => self.group_stopped(thread, role)?,
+            (PtraceStop::GroupStopped, role) => self.handle_group_stop(thread, role)?,
             (PtraceStop::Created { child, kind }, _) => {
                 if kind == TaskKind::Vfork {
                     self.in_vfork.insert(thread);
                 }
-                self.made(thread, child, kind)?;
-                self.go_on(thread, 0)?;
+                self.handle_new_task(thread, child, kind)?;
+                self.resume(thread, 0)?;
             }
             // A request to stop was deferred.
             (PtraceStop::Interrupted, _) => {
                 unless_gone(restart_interrupted_call(thread))?;
-                self.go_on(thread, 0)?;
+                self.resume(thread, 0)?;
             }
             (PtraceStop::VforkDone, _) => {
                 self.in_vfork.remove(&thread);
-                self.go_on(thread, 0)?;
+                self.resume(thread, 0)?;
             }
             (PtraceStop::Exec, Role::Unrecorded) => {
                 restore_limit(&self.subject.session, thread);
-                self.go_on(thread, 0)?;
+                self.resume(thread, 0)?;
             }
             (PtraceStop::Exec, Role::Recorded(_)) => {
                 restore_limit(&self.subject.session, thread);
-                self.executed(thread);
-                self.begin_other(thread)?;
+                self.handle_exec(thread);
+                self.resume_after_exec(thread)?;
             }
-            (PtraceStop::Ending, role) => self.ending(thread, role)?,
-            (PtraceStop::SystemCall, Role::Recorded(number)) => return self.system_call(thread, number),
-            (PtraceStop::Signal(libc::SIGSEGV), _) if self.is_time_stamp(thread)? => self.go_on(thread, 0)?,
-            (PtraceStop::Signal(signal), Role::Recorded(number)) => return self.signal(thread, number, signal),
-            (PtraceStop::Signal(signal), Role::Unrecorded) => self.go_on(thread, signal)?,
-            _ => self.go_on(thread, 0)?,
+            (PtraceStop::Ending, role) => self.handle_ending(thread, role)?,
+            (PtraceStop::SystemCall, Role::Recorded(number)) => return self.handle_system_call(thread, number),
+            (PtraceStop::Signal(libc::SIGSEGV), _) if self.emulate_time_stamp(thread)? => self.resume(thread, 0)?,
+            (PtraceStop::Signal(signal), Role::Recorded(number)) => return self.handle_signal(thread, number, signal),
+            (PtraceStop::Signal(signal), Role::Unrecorded) => self.resume(thread, signal)?,
+            _ => self.resume(thread, 0)?,
         }
         Ok(SinkFlow::GoOn)
     }
 
-    fn go_on(&self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+    fn resume(&self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let recorded = self.tasks.get(&thread).is_some_and(|t| matches!(t.role, Role::Recorded(_)));
         let how = if recorded { self.watch.resume(thread) } else { Resume::Continue };
         Ok(self.subject.session.resume(thread, how, signal)?)
     }
 
-    fn ended(&mut self, thread: Tid, status: i32) -> io::Result<()> {
+    fn handle_end(&mut self, thread: Tid, status: i32) -> io::Result<()> {
         self.tasks.remove(&thread);
         self.in_vfork.remove(&thread);
         self.watch.end_thread(thread, self.sink)?;
@@ -326,7 +326,7 @@ impl Following<'_, '_> {
             return Ok(());
         }
         self.followed.status = Some(status);
-        if !self.over {
+        if !self.is_image_gone {
             self.followed.ending = match libc::WIFSIGNALED(status) {
                 true => FollowEnding::Killed(libc::WTERMSIG(status)),
                 false => FollowEnding::Exited(libc::WEXITSTATUS(status)),
@@ -338,7 +338,7 @@ impl Following<'_, '_> {
     }
 
     /// Handles a stop of the process by a signal.
-    fn group_stopped(&mut self, thread: Tid, role: Role) -> io::Result<()> {
+    fn handle_group_stop(&mut self, thread: Tid, role: Role) -> io::Result<()> {
         let process = self.subject.process;
         if thread == process && role != Role::Unrecorded {
             (self.note)(&format!("process {process} is stopped by a signal. Nothing is recorded until you run `kill -CONT {process}`"));
@@ -347,7 +347,7 @@ impl Following<'_, '_> {
     }
 
     /// Notes where a thread stands that is about to end. Its memory still exists.
-    fn ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
+    fn handle_ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
         self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
         if let Role::Recorded(number) = role {
             let stack = self.watch.stack(self.subject, thread);
@@ -356,18 +356,18 @@ impl Following<'_, '_> {
             }
             self.followed.stacks.insert(number.0, stack);
         }
-        self.go_on(thread, 0)
+        self.resume(thread, 0)
     }
 
     /// Handles `execve` of a recorded thread. If it belongs to the process itself, all other threads and the image are gone.
-    fn executed(&mut self, thread: Tid) {
+    fn handle_exec(&mut self, thread: Tid) {
         if thread != self.subject.process {
             // A `vfork` child has stopped sharing the memory.
             self.tasks.insert(thread, Task::new(Role::Unrecorded));
             self.followed.untraced_children += 1;
             return;
         }
-        self.over = true;
+        self.is_image_gone = true;
         self.watch.end_probes();
         self.subject.session.forget_program();
         self.followed.ending = FollowEnding::Executed;
@@ -377,39 +377,39 @@ impl Following<'_, '_> {
 
     /// Resumes a thread that has executed another program. The stop precedes the return from `execve`, before which no system call can be
     /// injected.
-    fn begin_other(&mut self, thread: Tid) -> Result<(), CollectError> {
+    fn resume_after_exec(&mut self, thread: Tid) -> Result<(), CollectError> {
         if self.subject.fixed_clock {
             self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
             match self.subject.session.wait_for(thread)? {
                 PtraceStop::SystemCall => self.subject.enable_time_stamps_after_exec(thread)?,
-                other => return self.stopped(thread, other).map(drop),
+                other => return self.handle_stop(thread, other).map(drop),
             }
         }
-        self.go_on(thread, 0)
+        self.resume(thread, 0)
     }
 
-    fn made(&mut self, parent: Tid, child: Tid, kind: TaskKind) -> Result<(), CollectError> {
+    fn handle_new_task(&mut self, parent: Tid, child: Tid, kind: TaskKind) -> Result<(), CollectError> {
         let from_unrecorded = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Unrecorded);
         let shares = !from_unrecorded && shares_memory(self.subject.process, child)?;
-        let mut task = match shares && !self.over {
+        let mut task = match shares && !self.is_image_gone {
             true => self.new_thread().0,
             false => Task::new(Role::Unrecorded),
         };
         task.blocks_traps = self.tasks.get(&parent).is_some_and(|parent| parent.blocks_traps);
-        let copied = !shares && !from_unrecorded && !self.over;
+        let copied = !shares && !from_unrecorded && !self.is_image_gone;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
         if kind != TaskKind::Clone || !shares {
             self.followed.untraced_children += u32::from(recorded.is_none());
         }
         self.tasks.insert(child, task);
-        if self.early.remove(&child).is_none() {
+        if self.early_stops.remove(&child).is_none() {
             // Its first stop follows at once. If the task was killed, its end is reported instead.
             match self.subject.session.wait_for(child) {
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
                 other => other?,
             };
         }
-        if let (true, Some((place, flags))) = (copied, self.cleared.get(&parent)) {
+        if let (true, Some((place, flags))) = (copied, self.pending_clone_flags.get(&parent)) {
             Memory::open(child)?.write(*place, &flags.to_le_bytes())?;
         }
         if copied && let Err(error) = self.clean_child(child).map(|()| SinkFlow::GoOn).or_else(unless_killed) {
@@ -419,7 +419,7 @@ impl Following<'_, '_> {
         if let Some(number) = recorded {
             self.watch.begin_thread(self.subject, child, number, self.sink)?;
         }
-        self.go_on(child, 0)
+        self.resume(child, 0)
     }
 
     /// Undoes all changes in a child with a copy of the memory.

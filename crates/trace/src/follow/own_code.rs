@@ -33,21 +33,21 @@ impl Following<'_, '_> {
             ranges.extend(self.watch.watched_in(&change.pages, call as i64 == libc::SYS_munmap));
         }
         if !changes.is_empty() {
-            self.changing.insert(thread, changes);
+            self.pending_changes.insert(thread, changes);
         }
         if ranges.is_empty() {
             return Ok(());
         }
         let mut others = Vec::new();
         while self.watch.patches_code() {
-            let made;
-            (made, others) = self.stop_others(thread)?.into_iter().partition(|(_, what)| matches!(what, PtraceStop::Created { .. }));
-            if made.is_empty() {
+            let created;
+            (created, others) = self.stop_others(thread)?.into_iter().partition(|(_, what)| matches!(what, PtraceStop::Created { .. }));
+            if created.is_empty() {
                 break;
             }
             // Tasks with a copy of the memory must be cleaned while the patches are still known.
             others.drain(..).for_each(|event| self.subject.session.requeue_event(event));
-            made.into_iter().for_each(|(other, what): (Tid, PtraceStop)| _ = self.handle(other, what));
+            created.into_iter().for_each(|(other, what): (Tid, PtraceStop)| _ = self.handle(other, what));
         }
         let released = self.release(&ranges, &others, thread);
         // The events are reported again, and then handled as usual.
@@ -56,8 +56,8 @@ impl Following<'_, '_> {
     }
 
     /// Handles the end of a system call that was to change memory.
-    pub(super) fn note_changes(&mut self, thread: Tid, is_done: bool) -> Result<(), CollectError> {
-        for change in self.changing.remove(&thread).into_iter().flatten().filter(|_| is_done) {
+    pub(super) fn handle_memory_changes(&mut self, thread: Tid, is_done: bool) -> Result<(), CollectError> {
+        for change in self.pending_changes.remove(&thread).into_iter().flatten().filter(|_| is_done) {
             self.watch.handle_memory_change(self.subject, thread, &change.pages, change.effect)?;
         }
         Ok(())
@@ -74,8 +74,8 @@ impl Following<'_, '_> {
             let information = if let PtraceStop::Signal(_) = what { ptrace::signal_information(*other).ok() } else { None };
             // Otherwise the thread is in the middle of a system call.
             let can_step = matches!(what, PtraceStop::Signal(_) | PtraceStop::Interrupted);
-            let left = self.watch.move_out_of_released(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
-            left.map(|()| SinkFlow::GoOn).or_else(unless_killed)?;
+            let moved = self.watch.move_out_of_released(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
+            moved.map(|()| SinkFlow::GoOn).or_else(unless_killed)?;
             if let Some(information) = information {
                 unless_gone(ptrace::set_signal_information(*other, &information))?;
             }

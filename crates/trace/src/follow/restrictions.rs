@@ -48,7 +48,7 @@ impl Following<'_, '_> {
         let (Ok(soft), Ok(hard)) = (memory.word(place), memory.word(place.wrapping_add(8))) else { return Ok(()) };
         let own = AddressLimit { soft, hard };
         if memory.write(place, &own.raised(self.subject.session.mapped_bytes()).bytes()).is_ok() {
-            self.limited.insert(thread, (place, own));
+            self.pending_limits.insert(thread, (place, own));
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Following<'_, '_> {
         let Some((_, old)) = self.limits_of(call.orig_rax, &arguments) else { return Ok(()) };
         let session = &self.subject.session;
         let before = session.address_limit();
-        if let Some((place, own)) = self.limited.remove(&thread) {
+        if let Some((place, own)) = self.pending_limits.remove(&thread) {
             self.subject.memory.write(place, &own.bytes())?;
             if result == 0 {
                 session.set_address_limit(own);

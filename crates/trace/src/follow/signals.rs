@@ -12,15 +12,15 @@ use crate::sink::{SinkFlow, ThreadNumber, Trap};
 const MAX_PLACES: usize = 4096;
 
 impl Following<'_, '_> {
-    pub(super) fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
+    pub(super) fn handle_signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
         match self.watch.handle_trap(self.subject, thread, number, signal, self.sink)? {
             Trap::Recorded(flow) => {
-                self.go_on(thread, 0)?;
+                self.resume(thread, 0)?;
                 Ok(flow)
             }
             Trap::Foreign => {
                 self.before_delivery(thread, signal)?;
-                self.go_on(thread, signal)?;
+                self.resume(thread, signal)?;
                 Ok(SinkFlow::GoOn)
             }
         }
@@ -70,13 +70,13 @@ impl Following<'_, '_> {
         }
         if is_recorded && disposition == Disposition::Caught {
             let registers = ptrace::registers(thread)?;
-            self.tasks.get_mut(&thread).expect("the thread is known").interrupt((registers.rip, registers.rsp));
+            self.tasks.get_mut(&thread).expect("the thread is known").enter_handler((registers.rip, registers.rsp));
         }
         Ok(())
     }
 
     /// If the thread has stopped at `rdtsc` or `rdtscp`, which trap when the recipe fixes the time, emulates it and returns true.
-    pub(super) fn is_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
+    pub(super) fn emulate_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
         if !self.subject.fixed_clock {
             return Ok(false);
         }
