@@ -224,7 +224,7 @@ mod tests {
 
     /// Between the start of a session and the stop of its threads, a process may execute another program.
     #[test]
-    fn memory_is_that_of_the_program_that_was_stopped() {
+    fn memory_is_opened_after_exec() {
         let mut command = Command::new("sh");
         command.args(["-c", "read word; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();

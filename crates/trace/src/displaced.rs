@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_push_the_address_behind_themselves() {
+    fn calls_push_their_own_return_address() {
         // call +0x100
         let moved = displace(&[0xe8, 0, 1, 0, 0], 0x1000, 0x9000).unwrap();
         let instructions = decoded(&moved.code, 0x9000);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instruction_is_named() {
+    fn invalid_instructions_are_rejected() {
         assert!(matches!(displace(&[0x06], 0x1000, 0x9000), Err(DisplaceError::Undecodable(0x1000))));
     }
 }

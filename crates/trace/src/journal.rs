@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_bytes_that_are_as_written_are_undone() {
+    fn only_bytes_still_as_written_are_undone() {
         let mut changes = CodeChanges::default();
         changes.enter(0x1ffe, &[1, 2, 3, 4], &[9, 2, 9, 9]);
         assert_eq!(changes.spans().collect::<Vec<_>>(), [0x1ffe..0x1fff, 0x2000..0x2002]);

@@ -195,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn own_mappings_have_this_code() {
+    fn own_code_is_found_in_a_mapping() {
         let mappings = mappings(std::process::id() as i32).unwrap();
-        let here = own_mappings_have_this_code as *const () as u64;
+        let here = own_code_is_found_in_a_mapping as *const () as u64;
         let mapping = mappings.iter().find(|m| (m.start..m.end).contains(&here)).unwrap();
         assert!(mapping.executable && mapping.name.starts_with('/'));
     }

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn branch_stacks_of_several_versions_of_perf() {
+    fn branch_stacks_of_several_perf_versions_are_parsed() {
         let thread = ScriptThread { process: 12, thread: 13 };
         let expected = Ok(ScriptLine::Window(thread, vec![record(0x10, 0x20), record(0x24, 0x401136)]));
         for line in [
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_of_traces() {
+    fn branches_and_errors_of_traces_are_parsed() {
         let thread = ScriptThread { process: 7, thread: 8 };
         assert_eq!(
             parse("    7/8     1.000002:   call       401136 =>   401106"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_forks_and_exits() {
+    fn mappings_forks_and_exits_are_parsed() {
         let mapping = |build_id: Option<&str>| {
             Ok(ScriptLine::Mapping(MappedFile {
                 process: 5,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_said() {
+    fn malformed_lines_are_reported() {
         for (line, word) in [
             ("main+0x4/f+0x0/P/-/-/0", "brstacksym"),
             ("0x12/zz/P/-/-/0", "not a branch"),

@@ -74,7 +74,7 @@ pub struct RunLog {
     /// The process id.
     process: Tid,
     /// True if the run was followed to its end.
-    is_complete: bool,
+    whole: bool,
 }
 
 /// The first difference between two runs.
@@ -199,7 +199,7 @@ impl Repeater {
     }
 
     /// Returns the record of the run, and its divergence from the first run. Ending before the first run did counts as divergence, unless
-    /// the run was `truncated`. `whole` says whether it was followed to its end.
+    /// the run was truncated. `is_complete` says whether it was followed to its end.
     pub fn finish(mut self, is_complete: bool, is_truncated: bool) -> (RunLog, Option<RepeatDivergence>) {
         if let (Some(first), None, true) = (&self.first, &self.divergence, !is_truncated) {
             let longer = first.calls.iter().enumerate().find(|(t, calls)| self.log.calls.get(*t).map_or(0, Vec::len) < calls.len());
@@ -208,7 +208,7 @@ impl Repeater {
                 RepeatDivergence { thread: ThreadNumber(thread as u32), position, expected: calls.get(position).copied(), found: None }
             });
         }
-        self.log.is_complete = is_complete;
+        self.log.whole = is_complete;
         (self.log, self.divergence)
     }
 
@@ -341,7 +341,7 @@ impl Repeater {
         if let (Some(first), None) = (&self.first, &self.divergence) {
             let expected = first.calls.get(index).and_then(|calls| calls.get(position)).copied();
             // Calls after the end of a truncated record are not known.
-            if expected != Some(record) && (expected.is_some() || first.is_complete) {
+            if expected != Some(record) && (expected.is_some() || first.whole) {
                 self.divergence = Some(RepeatDivergence { thread, position, expected, found: Some(record) });
             }
         }

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn any_place_is_found_with_its_frames() {
+    fn any_position_is_found_with_its_frames() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.trace");
         let mut writer = TraceWriter::create(&path, &about()).unwrap();

@@ -62,11 +62,11 @@ fn jumped_to(steps: &[u64]) -> BTreeSet<u64> {
     steps.windows(2).filter(|w| w[1] < w[0] || w[1] > w[0] + 15).map(|w| w[1]).collect()
 }
 
-fn agrees(line: &[&str], input: &str) {
-    agrees_with(&PtraceBreakpoints, line, input);
+fn check_against_stepping(line: &[&str], input: &str) {
+    check_collector_against_stepping(&PtraceBreakpoints, line, input);
 }
 
-fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
+fn check_collector_against_stepping(collector: &dyn Collector, line: &[&str], input: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("input");
     std::fs::write(&file, input).unwrap();
@@ -83,13 +83,13 @@ fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
 }
 
 #[test]
-fn gzip() {
-    agrees(&["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+fn breakpoints_agree_with_stepping_on_gzip() {
+    check_against_stepping(&["/usr/bin/gzip", "-c"], "a small text, a small text\n");
 }
 
 #[test]
-fn sed() {
-    agrees(&["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
+fn breakpoints_agree_with_stepping_on_sed() {
+    check_against_stepping(&["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
 }
 
 /// Setting probes requires root.
@@ -103,15 +103,15 @@ fn may_probe() -> bool {
 }
 
 #[test]
-fn uprobes_see_what_stepping_sees() {
+fn uprobes_agree_with_stepping() {
     if may_probe() {
-        agrees_with(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
-        agrees_with(&Uprobes, &["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
+        check_collector_against_stepping(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+        check_collector_against_stepping(&Uprobes, &["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
     }
 }
 
 #[test]
-fn a_child_that_is_killed_says_so() {
+fn signal_that_killed_the_program_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("input");
     std::fs::write(&file, "").unwrap();
@@ -131,7 +131,7 @@ impl Sink for Panics {
 }
 
 #[test]
-fn a_program_outlives_a_collector_that_panics() {
+fn program_survives_a_panicking_collector() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("input");
     std::fs::write(&file, "a small text\n").unwrap();

@@ -62,14 +62,14 @@ fn signals_reach_their_processes() {
 }
 
 #[test]
-fn who_is_stopped_stays_stopped() {
+fn stopped_process_stays_stopped() {
     let script = "sleep 0.1 & p=$!; kill -STOP $p; sleep 0.3; read _ _ state _ </proc/$p/stat; kill -CONT $p; wait $p; echo $state $? \
         >&2; case $state in T|t) exit 0;; *) exit 1;; esac";
     assert_eq!(programs(script).0.code(), Some(0));
 }
 
 #[test]
-fn many_at_a_time_are_distinguished() {
+fn concurrent_programs_are_distinguished() {
     let (status, all) =
         programs("for i in 1 2 3 4 5 6 7 8; do (for j in 1 2 3 4 5; do sh -c \"exit $j\" & done; wait) & done; wait; exit 0");
     assert!(status.success());
@@ -80,7 +80,7 @@ fn many_at_a_time_are_distinguished() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_an_error() {
+fn missing_program_is_an_error() {
     let launcher = Launcher::fork(&InheritedSignals::now()).unwrap();
     let command = ProgramStart::new(&launcher, &Command::new("./missing"));
     let run = || follow(Follow { command, variable: "", begun: &mut |_| {}, report: &mut |_| {} });

@@ -37,11 +37,11 @@ fn blocks(program: &Path) -> Vec<Range<u64>> {
 
 fn collect(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>]) -> (Vec<Vec<u64>>, RunOutcome) {
     let sites: Vec<u64> = blocks.iter().map(|b| b.start).collect();
-    collect_some(collector, command, blocks, &sites)
+    collect_sites(collector, command, blocks, &sites)
 }
 
 /// Records the hits of some sites.
-fn collect_some(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
+fn collect_sites(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
     let executable = Executable::read(Path::new(&command.program)).unwrap();
     let mut streams = Streams::default();
     let recipe = RepeatRecipe { core: trodden_trace::cores().first().copied(), ..RepeatRecipe::ALL };
@@ -80,11 +80,11 @@ fn command(line: &[&str], input: &Path) -> ProgramStart {
     program
 }
 
-fn agrees(line: &[&str], input: &str) {
-    agrees_with(&Trampolines, line, input);
+fn check_against_stepping(line: &[&str], input: &str) {
+    check_collector_against_stepping(&Trampolines, line, input);
 }
 
-fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
+fn check_collector_against_stepping(collector: &dyn Collector, line: &[&str], input: &str) {
     if !Path::new(line[0]).exists() {
         eprintln!("skipped: {} is not installed", line[0]);
         return;
@@ -112,33 +112,33 @@ fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
 const TEXT: &str = "a small text, a small text\nof two lines\n";
 
 #[test]
-fn gzip() {
-    agrees(&["/usr/bin/gzip", "-c"], TEXT);
+fn trampolines_agree_with_stepping_on_gzip() {
+    check_against_stepping(&["/usr/bin/gzip", "-c"], TEXT);
 }
 
 #[test]
-fn sed() {
-    agrees(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g"], TEXT);
+fn trampolines_agree_with_stepping_on_sed() {
+    check_against_stepping(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g"], TEXT);
 }
 
 #[test]
-fn sort() {
-    agrees(&["/usr/bin/sort", "-r"], TEXT);
+fn trampolines_agree_with_stepping_on_sort() {
+    check_against_stepping(&["/usr/bin/sort", "-r"], TEXT);
 }
 
 #[test]
-fn grep() {
-    agrees(&["/usr/bin/grep", "-c", "t[ex]*t"], TEXT);
+fn trampolines_agree_with_stepping_on_grep() {
+    check_against_stepping(&["/usr/bin/grep", "-c", "t[ex]*t"], TEXT);
 }
 
 #[test]
-fn a_shell_that_gets_a_signal() {
-    agrees(&["/usr/bin/dash", "-c", "for i in 1 2 3; do echo $i; done; trap 'echo t' TERM; kill $$; exit 3"], "");
+fn trampolines_agree_with_stepping_on_a_shell_with_a_signal_handler() {
+    check_against_stepping(&["/usr/bin/dash", "-c", "for i in 1 2 3; do echo $i; done; trap 'echo t' TERM; kill $$; exit 3"], "");
 }
 
 #[test]
-fn mawk() {
-    agrees(&["/usr/bin/mawk", "{ n += length($0); print substr($0, 2) } END { print n }"], TEXT);
+fn trampolines_agree_with_stepping_on_mawk() {
+    check_against_stepping(&["/usr/bin/mawk", "{ n += length($0); print substr($0, 2) } END { print n }"], TEXT);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn children_run_untraced() {
 }
 
 #[test]
-fn a_program_in_cxx_with_exceptions_and_signals() {
+fn trampolines_agree_with_stepping_on_cxx_with_exceptions_and_signals() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
         #include <cstdio>
@@ -204,11 +204,11 @@ fn a_program_in_cxx_with_exceptions_and_signals() {
     std::fs::write(folder.path().join("a.cc"), source).unwrap();
     let status = Command::new("c++").current_dir(folder.path()).args(["-O2", "a.cc", "-o", "app"]).status().unwrap();
     assert!(status.success());
-    agrees(&[folder.path().join("app").to_str().unwrap()], "");
+    check_against_stepping(&[folder.path().join("app").to_str().unwrap()], "");
 }
 
 #[test]
-fn rings_that_are_full_lose_nothing() {
+fn full_rings_lose_no_hits() {
     // More hits than a ring holds. The known number of iterations tells how many.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
@@ -242,12 +242,12 @@ fn entries(collector: &dyn Collector, source: &str, options: &[&str], function: 
     let blocks = blocks(&app);
     let entry = Binary::read(&app).unwrap().functions().iter().find(|f| f.name == function).unwrap().address;
     let command = command(&[app.to_str().unwrap()], &folder.path().join("a.c"));
-    let (found, outcome) = collect_some(collector, command, &blocks, &[entry]);
+    let (found, outcome) = collect_sites(collector, command, &blocks, &[entry]);
     (found.iter().map(|stream| stream.iter().filter(|block| **block == entry).count()).collect(), outcome)
 }
 
 #[test]
-fn hundreds_of_threads_at_a_time() {
+fn hundreds_of_concurrent_threads_are_recorded() {
     let source = r#"
         #include <pthread.h>
         static pthread_barrier_t all;
@@ -280,15 +280,15 @@ fn may_probe() -> bool {
 }
 
 #[test]
-fn probes_of_all_blocks() {
+fn uprobes_on_all_blocks_agree_with_stepping() {
     if may_probe() {
-        agrees_with(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
-        agrees_with(&Uprobes, &["/usr/bin/mawk", "{ n += NF } END { print n }"], "a b\nc d e\n");
+        check_collector_against_stepping(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+        check_collector_against_stepping(&Uprobes, &["/usr/bin/mawk", "{ n += NF } END { print n }"], "a b\nc d e\n");
     }
 }
 
 #[test]
-fn a_ring_of_probes_that_is_half_full_stops_its_thread() {
+fn half_full_probe_ring_loses_no_hits() {
     if !may_probe() {
         return;
     }
@@ -300,7 +300,7 @@ fn a_ring_of_probes_that_is_half_full_stops_its_thread() {
 }
 
 #[test]
-fn threads_and_timers() {
+fn threads_with_timer_signals_are_recorded() {
     // Signals arrive at any time. Apart from the handlers' blocks, each thread's blocks are those of a run with breakpoints.
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
@@ -346,7 +346,7 @@ fn threads_and_timers() {
     }
     let again = |collector: &dyn Collector| {
         let command = command(&[app.to_str().unwrap()], &folder.path().join("a.c"));
-        let (found, _) = collect_some(collector, command, &blocks, &[work.start]);
+        let (found, _) = collect_sites(collector, command, &blocks, &[work.start]);
         found.iter().flatten().filter(|block| **block == work.start).count()
     };
     assert_eq!((again(&Trampolines), again(&PtraceBreakpoints)), (3, 3));

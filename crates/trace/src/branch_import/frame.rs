@@ -10,7 +10,7 @@ pub struct FramePath {
     /// The sum of the increments on its edges so far.
     pub sum: i64,
     /// The stretch in which it began.
-    pub since: u64,
+    pub first_stretch: u64,
     /// Numbers of the paths ending at calls that it has reached.
     pub reached: Vec<i64>,
     /// Number of its blocks that were seen.
@@ -23,33 +23,33 @@ pub struct BranchFrame {
     pub image: usize,
     pub function: ProbedFunction,
     /// The last block that was seen, and its stretch.
-    pub at: Option<(u32, u64)>,
+    pub last_block: Option<(u32, u64)>,
     /// True if it was called and no block was seen yet.
-    pub fresh: bool,
+    pub is_fresh: bool,
     /// The current path, if its start was seen.
     pub path: Option<FramePath>,
     /// True if the path has ended, and the frame has no other.
-    pub done: bool,
+    pub is_done: bool,
     /// If control is elsewhere, the addresses to which it may return.
-    pub left: Option<(u64, u64)>,
+    pub return_range: Option<(u64, u64)>,
 }
 
 impl BranchFrame {
     /// A frame of which nothing was seen yet.
     pub fn unknown(image: usize, function: ProbedFunction) -> BranchFrame {
-        BranchFrame { image, function, at: None, fresh: false, path: None, done: false, left: None }
+        BranchFrame { image, function, last_block: None, is_fresh: false, path: None, is_done: false, return_range: None }
     }
 
     /// Counts the current path as lost, since what follows is unknown.
     pub fn cut_off(&self, tally: &mut Tally) {
-        if !self.done {
+        if !self.is_done {
             tally.losses.cut_off += 1;
         }
     }
 }
 
 /// An update of a frame by the next event in its code.
-pub struct Seeing<'a> {
+pub struct FrameUpdate<'a> {
     /// The frame.
     pub frame: &'a mut BranchFrame,
     /// The function's graph.
@@ -62,12 +62,12 @@ pub struct Seeing<'a> {
     pub window: Option<u64>,
 }
 
-impl Seeing<'_> {
+impl FrameUpdate<'_> {
     /// Handles the start of a block.
-    pub fn block(&mut self, block: u32) {
-        match self.frame.at {
-            None if self.frame.fresh && self.frame.path.is_none() => match block {
-                0 => self.frame.path = Some(FramePath { sum: 0, since: self.stretch, reached: Vec::new(), blocks: 0 }),
+    pub fn enter_block(&mut self, block: u32) {
+        match self.frame.last_block {
+            None if self.frame.is_fresh && self.frame.path.is_none() => match block {
+                0 => self.frame.path = Some(FramePath { sum: 0, first_stretch: self.stretch, reached: Vec::new(), blocks: 0 }),
                 _ => self.lose(&Connection::None),
             },
             None => {}
@@ -76,8 +76,8 @@ impl Seeing<'_> {
                 self.follow(&connection);
             }
         }
-        self.frame.fresh = false;
-        self.frame.at = Some((block, self.stretch));
+        self.frame.is_fresh = false;
+        self.frame.last_block = Some((block, self.stretch));
         self.tally.losses.blocks += 1;
         if let Some(path) = &mut self.frame.path {
             path.blocks += 1;
@@ -93,21 +93,21 @@ impl Seeing<'_> {
             _ => self.tally.losses.inconsistent += 1,
         }
         self.frame.path = None;
-        self.frame.done = false;
+        self.frame.is_done = false;
     }
 
     fn follow(&mut self, connection: &Connection) {
         match connection {
-            Connection::Unique(edges) => self.go(edges),
+            Connection::Unique(edges) => self.advance(edges),
             Connection::Inferred(edges) => {
                 self.tally.losses.inferred += 1;
-                self.go(edges);
+                self.advance(edges);
             }
             Connection::Ambiguous | Connection::None => self.lose(connection),
         }
     }
 
-    fn go(&mut self, edges: &[Edge]) {
+    fn advance(&mut self, edges: &[Edge]) {
         for &edge in edges {
             match self.flow.step(edge) {
                 NumberStep::Add(value) => {
@@ -117,12 +117,12 @@ impl Seeing<'_> {
                 }
                 NumberStep::End(value) => {
                     self.finish(value);
-                    self.frame.done = true;
+                    self.frame.is_done = true;
                 }
                 NumberStep::Cut(leave, enter) => {
                     self.finish(leave);
-                    let since = self.frame.at.map_or(self.stretch, |(_, stretch)| stretch);
-                    self.frame.path = Some(FramePath { sum: enter, since, reached: Vec::new(), blocks: 0 });
+                    let first_stretch = self.frame.last_block.map_or(self.stretch, |(_, stretch)| stretch);
+                    self.frame.path = Some(FramePath { sum: enter, first_stretch, reached: Vec::new(), blocks: 0 });
                 }
                 NumberStep::Dead => self.lose(&Connection::None),
             }
@@ -135,11 +135,11 @@ impl Seeing<'_> {
             self.frame.cut_off(self.tally);
             return;
         };
-        let weight = weight(self.window, self.stretch, path.since);
+        let weight = weight(self.window, self.stretch, path.first_stretch);
         let key = |id: i64| (self.frame.image, self.frame.function, id);
         self.tally.count(key(path.sum.wrapping_add(value)), weight);
         path.reached.iter().for_each(|id| self.tally.count(key(*id), weight));
-        self.tally.whole += 1;
+        self.tally.whole_paths += 1;
         self.tally.losses.blocks_counted += path.blocks;
     }
 
@@ -152,14 +152,14 @@ impl Seeing<'_> {
 
     /// Handles a path that ends within its block.
     pub fn end(&mut self, block: u32, marked: bool) {
-        if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.done) {
-            self.go(&[edge]);
+        if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.is_done) {
+            self.advance(&[edge]);
         }
     }
 
     /// Handles a return or tail call.
     pub fn leave(&mut self, by_condition: bool) {
-        let Some((block, _)) = self.frame.at.filter(|_| !self.frame.done) else {
+        let Some((block, _)) = self.frame.last_block.filter(|_| !self.frame.is_done) else {
             self.frame.cut_off(self.tally);
             return;
         };
@@ -173,9 +173,9 @@ impl Seeing<'_> {
 
 /// Returns the number of executions that one observation of a path represents. The path spans the records from the one before its first
 /// stretch to the one after its last.
-pub fn weight(window: Option<u64>, stretch: u64, since: u64) -> f64 {
+pub fn weight(window: Option<u64>, stretch: u64, first_stretch: u64) -> f64 {
     let Some(window) = window else { return 1.0 };
-    let spanned = stretch.saturating_sub(since) + 2;
+    let spanned = stretch.saturating_sub(first_stretch) + 2;
     let positions = (window + 1).saturating_sub(spanned).max(1);
     window as f64 / positions as f64
 }

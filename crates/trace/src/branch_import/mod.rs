@@ -20,7 +20,7 @@ use tally::{Tally, TallyPath};
 use trodden_binary::{AddressSpace, BinaryError, ProbedFunction, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, ImageProfile, ObservedBranches, Profile, Run, Sampling, UnitProfile};
 use trodden_unit::UnitCache;
-use walk::{AddressPlace, ThreadWalk, World};
+use walk::{AddressPlace, ImportState, ThreadWalk};
 
 /// Why branches yield no profile.
 #[derive(Debug, thiserror::Error)]
@@ -72,16 +72,16 @@ pub fn import(
     run: Run,
 ) -> Result<BranchImport, ImportError> {
     let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
-    let world = World { images: &images, graphs: ProbeGraphs::new(&images), tally: Tally::default() };
-    let mut reader = Reader { world, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
+    let state = ImportState { images: &images, graphs: ProbeGraphs::new(&images), tally: Tally::default() };
+    let mut reader = Reader { state, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
     let failed = |line: u64| move |what: String| ImportError::Text { path: name.to_owned(), line, what };
     for (number, line) in text.split(b'\n').enumerate() {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
         let line = perf_script::parse(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
-        reader.take(line)?.map_err(failed(number as u64 + 1))?;
+        reader.handle_line(line)?.map_err(failed(number as u64 + 1))?;
     }
-    let Reader { world, counts, source, .. } = reader.finish();
-    let (tally, source) = (world.tally, source.unwrap_or(BranchSource::BranchRecords));
+    let Reader { state, counts, source, .. } = reader.finish();
+    let (tally, source) = (state.tally, source.unwrap_or(BranchSource::BranchRecords));
     if counts.records > 0 && counts.in_programs == 0 {
         let what = format!(
             "none of the {} branches lies in it. Position-independent programs and shared libraries need `perf script --show-mmap-events`, \
@@ -105,7 +105,7 @@ struct Counts {
 }
 
 struct Reader<'a> {
-    world: World<'a>,
+    state: ImportState<'a>,
     space: AddressSpace<'a, ProbedImage>,
     walks: HashMap<ScriptThread, ThreadWalk>,
     source: Option<BranchSource>,
@@ -114,20 +114,20 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Handles a line. The inner error is for a line that contradicts earlier ones.
-    fn take(&mut self, line: ScriptLine) -> Result<Result<(), String>, BinaryError> {
+    fn handle_line(&mut self, line: ScriptLine) -> Result<Result<(), String>, BinaryError> {
         match line {
             ScriptLine::Nothing => {}
             ScriptLine::Mapping(mapping) => self.space.map(&mapping)?,
             ScriptLine::Fork { process, parent } => self.space.fork(process, parent),
             ScriptLine::Exit(thread) => {
                 if let Some(mut walk) = self.walks.remove(&thread) {
-                    walk.end(&mut self.world);
+                    walk.end(&mut self.state);
                 }
             }
             ScriptLine::Lost(thread) => {
-                self.world.tally.losses.gaps += 1;
+                self.state.tally.losses.gaps += 1;
                 for (_, walk) in self.walks.iter_mut().filter(|(t, _)| thread.is_none_or(|thread| **t == thread)) {
-                    walk.cut_off(&mut self.world);
+                    walk.cut_off(&mut self.state);
                     self.counts.windows += 1;
                 }
             }
@@ -146,7 +146,7 @@ impl Reader<'_> {
                     self.counts.windows += 1;
                     self.counts.samples += 1;
                 }
-                self.walks.entry(thread).or_insert_with(|| ThreadWalk::new(None)).take(&mut self.world, from, to)?;
+                self.walks.entry(thread).or_insert_with(|| ThreadWalk::new(None)).handle_branch(&mut self.state, from, to)?;
             }
         }
         Ok(Ok(()))
@@ -158,9 +158,9 @@ impl Reader<'_> {
         let mut walk = ThreadWalk::new(Some(records.len() as u64));
         for &record in records {
             let (from, to) = self.places(thread, record);
-            walk.take(&mut self.world, from, to)?;
+            walk.handle_branch(&mut self.state, from, to)?;
         }
-        walk.cut_off(&mut self.world);
+        walk.cut_off(&mut self.state);
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Reader<'_> {
     /// Locates an address of a process.
     fn place(&self, process: u32, address: Option<u64>) -> AddressPlace {
         let Some(address) = address else { return AddressPlace::Outside };
-        let images = self.world.images;
+        let images = self.state.images;
         let mut found = self.space.resolve(process, address);
         let code = found.find_map(|(image, in_file)| Some(AddressPlace::Code(image, images[image].range_at(in_file)?, in_file)));
         code.unwrap_or(AddressPlace::Elsewhere)
@@ -182,7 +182,7 @@ impl Reader<'_> {
 
     fn finish(mut self) -> Self {
         for (_, mut walk) in std::mem::take(&mut self.walks) {
-            walk.cut_off(&mut self.world);
+            walk.cut_off(&mut self.state);
         }
         self
     }
@@ -197,14 +197,14 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: Branc
     };
     let observed = match source {
         BranchSource::BranchTrace => Vec::new(),
-        _ => by_unit.iter().map(|(place, paths)| observed(*place, paths)).collect(),
+        _ => by_unit.iter().map(|(place, paths)| observed_counts(*place, paths)).collect(),
     };
     let sampling = BranchSampling {
         source,
         samples: counts.samples,
         windows: counts.windows,
         records: counts.records,
-        whole_paths: tally.whole,
+        whole_paths: tally.whole_paths,
         losses: tally.losses,
         observed,
     };
@@ -248,6 +248,6 @@ pub(crate) fn image_profiles(images: &[ProbedImage], executions: impl Fn((usize,
 }
 
 /// The raw counts of a unit's paths.
-fn observed((image, unit): (usize, usize), paths: &BTreeMap<u64, TallyPath>) -> ObservedBranches {
+fn observed_counts((image, unit): (usize, usize), paths: &BTreeMap<u64, TallyPath>) -> ObservedBranches {
     ObservedBranches { image: image as u32, unit: unit as u32, counts: paths.iter().map(|(at, seen)| (*at, seen.times)).collect() }
 }

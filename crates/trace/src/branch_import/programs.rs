@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_program_the_reason_is_named() {
+    fn missing_program_is_reported_with_the_reason() {
         let none = marked_programs(&b"1/1\n"[..], Path::new("text"), None).unwrap_err().to_string();
         assert!(none.contains("was mapped"), "{none}");
         let mapping = "a 1 PERF_RECORD_MMAP2 1/1: [0x400000(0x1000) @ 0 00:00 0 0]: r-xp";

@@ -21,7 +21,7 @@ pub struct Tally {
     /// The counts by path.
     pub paths: HashMap<TallyPathKey, TallyPath>,
     /// Number of whole paths.
-    pub whole: u64,
+    pub whole_paths: u64,
     /// What was not counted.
     pub losses: Losses,
     /// Number of inconsistent or ambiguous block sequences by function.

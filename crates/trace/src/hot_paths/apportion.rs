@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_add_up_and_are_near() {
+    fn parts_add_up_and_are_near_their_shares() {
         assert_eq!(apportion(10, &[1.0, 1.0, 1.0]), [4, 3, 3]);
         assert_eq!(apportion(7, &[0.0, 2.0, 5.0]), [0, 2, 5]);
         assert_eq!(apportion(1, &[0.3, 0.4, 0.3]), [0, 1, 0]);

@@ -5,7 +5,7 @@
 //! are whole numbers, so that rounding loses nothing.
 
 use super::apportion::{apportion, apportion_within};
-use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, NumberAction, actions_of, lost};
+use super::fragment::{Exit, FirstProbe, Fragment, FragmentFunction, FragmentStart, NumberAction, actions_of, lost_path_actions};
 use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +17,7 @@ const MAX_PASSES: usize = 60;
 
 /// A fragment's successor.
 #[derive(Clone, Debug)]
-pub struct Join {
+pub struct Successor {
     /// The following fragment.
     pub next: usize,
     /// How often it follows.
@@ -30,8 +30,8 @@ pub struct Join {
 ///
 /// # Errors
 /// A map is damaged.
-pub fn joins(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec<Join>>, ImportError> {
-    let mut joins: Vec<Vec<Join>> = vec![Vec::new(); fragments.len()];
+pub fn successors(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec<Successor>>, ImportError> {
+    let mut joins: Vec<Vec<Successor>> = vec![Vec::new(); fragments.len()];
     let mut direct: BTreeMap<(FragmentFunction, u64), Group> = BTreeMap::new();
     let mut indirect: BTreeMap<FragmentFunction, Group> = BTreeMap::new();
     for (number, fragment) in fragments.iter().enumerate() {
@@ -42,7 +42,7 @@ pub fn joins(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec
         match fragment.exit {
             Exit::At(address) => direct.entry((fragment.function, address)).or_default().end.push(number),
             Exit::Indirect => indirect.entry(fragment.function).or_default().end.push(number),
-            Exit::Over | Exit::Leaves(_) => {}
+            Exit::End | Exit::LeavesFunction(_) => {}
         }
     }
     // Counts of starts that direct jumps do not account for.
@@ -70,17 +70,23 @@ struct Group {
 
 impl Group {
     /// Adds the successors within the group. `counts` has the number of starts of each fragment in `begin`.
-    fn join(&self, graphs: &mut ProbeGraphs, fragments: &[Fragment], counts: &[u64], joins: &mut [Vec<Join>]) -> Result<(), ImportError> {
+    fn join(
+        &self,
+        graphs: &mut ProbeGraphs,
+        fragments: &[Fragment],
+        counts: &[u64],
+        joins: &mut [Vec<Successor>],
+    ) -> Result<(), ImportError> {
         let mut rows = self.rows(graphs, fragments, counts)?;
         fit(&mut rows, counts);
         let mut limits = limits(&rows, counts.len());
         for row in rows {
             let flows: Vec<f64> = row.cells.iter().map(|cell| cell.flow).collect();
-            let most: Vec<u64> = row.cells.iter().map(|cell| limits[cell.column]).collect();
-            for (cell, count) in row.cells.into_iter().zip(apportion_within(row.count, &flows, &most)) {
+            let row_limits: Vec<u64> = row.cells.iter().map(|cell| limits[cell.column]).collect();
+            for (cell, count) in row.cells.into_iter().zip(apportion_within(row.count, &flows, &row_limits)) {
                 limits[cell.column] = limits[cell.column].saturating_sub(count);
                 if count > 0 {
-                    joins[row.from].push(Join { next: self.begin[cell.column], count, actions: cell.link.actions });
+                    joins[row.from].push(Successor { next: self.begin[cell.column], count, actions: cell.link.actions });
                 }
             }
         }
@@ -89,7 +95,7 @@ impl Group {
 
     /// Builds the table of possible successors.
     fn rows(&self, graphs: &mut ProbeGraphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
-        let mut known: HashMap<(u32, First, FragmentStart), Option<Link>> = HashMap::new();
+        let mut known: HashMap<(u32, FirstProbe, FragmentStart), Option<Link>> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
         for number in &self.end {
             let from = &fragments[*number];
@@ -99,7 +105,7 @@ impl Group {
                 let next = &fragments[*next];
                 let link = match known.entry((block, next.first, next.start)) {
                     std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-                    std::collections::hash_map::Entry::Vacant(new) => new.insert(between(graphs, from, block, next)?),
+                    std::collections::hash_map::Entry::Vacant(new) => new.insert(link_between(graphs, from, block, next)?),
                 };
                 if let Some(link) = link {
                     row.cells.push(Cell { column, flow: counts[column] as f64, link: link.clone() });
@@ -107,7 +113,7 @@ impl Group {
             }
             rows.push(row);
         }
-        drop_unsure(&mut rows, counts.len());
+        drop_uncertain(&mut rows, counts.len());
         rows.retain(|row| !row.cells.is_empty());
         Ok(rows)
     }
@@ -139,50 +145,50 @@ pub struct Link {
     /// The actions on the way.
     actions: Rc<[NumberAction]>,
     /// True if the way passes no block with code of its own.
-    is_sure: bool,
+    is_certain: bool,
 }
 
 impl Link {
     /// Creates a link that is certain.
-    pub fn sure(actions: impl Into<Rc<[NumberAction]>>) -> Link {
-        Link { actions: actions.into(), is_sure: true }
+    pub fn certain(actions: impl Into<Rc<[NumberAction]>>) -> Link {
+        Link { actions: actions.into(), is_certain: true }
     }
 }
 
 /// Returns the link from a block to what a fragment comes to first; `None` if one cannot follow the other.
-fn between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Link>, ImportError> {
+fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Link>, ImportError> {
     let to = match next.first {
-        First::Within(to) if to == block => return Ok(Some(Link::sure([]))),
-        First::Within(to) | First::Begin(to) => to,
-        First::Nothing => return Ok(None),
+        FirstProbe::InsideBlock(to) if to == block => return Ok(Some(Link::certain([]))),
+        FirstProbe::InsideBlock(to) | FirstProbe::BlockStart(to) => to,
+        FirstProbe::NoProbe => return Ok(None),
     };
     let images = graphs.images;
     let graph = graphs.of(from.function)?;
     let connection = graph.connect(block, Some(to));
     let is_indirect = from.exit == Exit::Indirect;
     Ok(match connection {
-        Connection::Unique(_) => Some(Link::sure(actions_of(graph, &connection))),
-        Connection::Inferred(_) if !is_indirect => Some(Link::sure(actions_of(graph, &connection))),
+        Connection::Unique(_) => Some(Link::certain(actions_of(graph, &connection))),
+        Connection::Inferred(_) if !is_indirect => Some(Link::certain(actions_of(graph, &connection))),
         // An indirect jump may lead anywhere, so a block on the way should have no code of its own.
         Connection::Inferred(_) => {
             let FragmentStart::At(address) = next.start else { return Ok(None) };
             let probes = images[from.function.0].probes_in(address, address).iter().filter(|m| m.function == from.function.1);
-            let mut found = probes.filter_map(|probe| through(graph, block, probe.probe.block, to));
+            let mut found = probes.filter_map(|probe| actions_through(graph, block, probe.probe.block, to));
             match (found.next(), found.next()) {
-                (Some(one), None) => Some(Link::sure(one)),
-                _ => Some(Link { actions: actions_of(graph, &connection).into(), is_sure: false }),
+                (Some(one), None) => Some(Link::certain(one)),
+                _ => Some(Link { actions: actions_of(graph, &connection).into(), is_certain: false }),
             }
         }
         // Control did take this way, but the path's number is no longer known.
-        Connection::Ambiguous if !is_indirect => Some(Link::sure(lost(graph, block, to))),
+        Connection::Ambiguous if !is_indirect => Some(Link::certain(lost_path_actions(graph, block, to))),
         // The block continues after another of the branches that end it.
-        _ if to == block && !is_indirect => Some(Link::sure([])),
+        _ if to == block && !is_indirect => Some(Link::certain([])),
         _ => None,
     })
 }
 
 /// Returns the actions from a block through another to a third, if exactly one path does that.
-fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<NumberAction>> {
+fn actions_through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<NumberAction>> {
     match (graph.connect(from, Some(by)), graph.connect(by, Some(to))) {
         (first @ Connection::Unique(_), second @ Connection::Unique(_)) => {
             Some(actions_of(graph, &first).into_iter().chain(actions_of(graph, &second)).collect())
@@ -192,12 +198,12 @@ fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<Nu
 }
 
 /// Drops uncertain links, except where nothing else precedes or follows.
-fn drop_unsure(rows: &mut [Row], columns: usize) {
-    let mut is_sure = vec![false; columns];
-    rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_sure[cell.column] |= cell.link.is_sure);
+fn drop_uncertain(rows: &mut [Row], columns: usize) {
+    let mut is_certain = vec![false; columns];
+    rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_certain[cell.column] |= cell.link.is_certain);
     for row in rows {
-        let has_sure = row.cells.iter().any(|cell| cell.link.is_sure);
-        row.cells.retain(|cell| cell.link.is_sure || !has_sure || !is_sure[cell.column]);
+        let has_certain = row.cells.iter().any(|cell| cell.link.is_certain);
+        row.cells.retain(|cell| cell.link.is_certain || !has_certain || !is_certain[cell.column]);
     }
 }
 
@@ -245,22 +251,25 @@ mod tests {
     use super::*;
 
     fn row(count: u64, cells: &[(usize, bool)]) -> Row {
-        let cell =
-            |(column, is_sure): &(usize, bool)| Cell { column: *column, flow: 1.0, link: Link { is_sure: *is_sure, ..Link::sure([]) } };
+        let cell = |(column, is_certain): &(usize, bool)| Cell {
+            column: *column,
+            flow: 1.0,
+            link: Link { is_certain: *is_certain, ..Link::certain([]) },
+        };
         Row { from: 0, count, cells: cells.iter().map(cell).collect() }
     }
 
     #[test]
-    fn a_jump_of_which_no_target_is_sure_keeps_those_that_may_be() {
+    fn uncertain_links_are_kept_if_a_jump_has_no_others() {
         // The second row stands for a block that only leads to the first.
         let mut rows = [row(60, &[(0, true), (1, true)]), row(40, &[(0, false), (1, false)]), row(5, &[(0, false), (2, true)])];
-        drop_unsure(&mut rows, 3);
+        drop_uncertain(&mut rows, 3);
         let columns = rows.each_ref().map(|row| row.cells.iter().map(|cell| cell.column).collect::<Vec<_>>());
         assert_eq!(columns, [vec![0, 1], vec![0, 1], vec![2]]);
     }
 
     #[test]
-    fn what_only_one_jump_can_come_to_is_its_own() {
+    fn columns_with_one_source_take_their_whole_count_from_it() {
         let mut rows = [row(30, &[(0, true), (1, true), (2, true)]), row(20, &[(2, true)])];
         fit(&mut rows, &[10, 15, 25]);
         let flows: Vec<u64> = rows.iter().flat_map(|row| &row.cells).map(|cell| cell.flow.round() as u64).collect();

@@ -42,27 +42,27 @@ pub enum FragmentStart {
 
 /// What the code of a fragment that starts in the middle of a function comes to first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum First {
+pub enum FirstProbe {
     /// The start of this block.
-    Begin(u32),
+    BlockStart(u32),
     /// A probe inside this block.
-    Within(u32),
+    InsideBlock(u32),
     /// No probe at all: the code is the remainder of the block before it, such as the jump after a backward branch that was not taken.
-    Nothing,
+    NoProbe,
 }
 
 /// Where a fragment ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// With the function, or where the code is not known.
-    Over,
+    End,
     /// After its last block; the function continues at this file address.
     At(u64),
     /// After its last block; the function continues at one of the block's successors.
     Indirect,
     /// At this instruction, which returns or makes a tail call. Only fragments without blocks have this exit, since the edge depends on
     /// the block before them.
-    Leaves(u64),
+    LeavesFunction(u64),
 }
 
 /// The part of a detector's path that lies in one function.
@@ -73,7 +73,7 @@ pub struct Fragment {
     /// Where it starts.
     pub start: FragmentStart,
     /// What it comes to first.
-    pub first: First,
+    pub first: FirstProbe,
     /// Its last block; `None` if it has no block.
     pub last: Option<u32>,
     /// The actions along it.
@@ -99,80 +99,80 @@ pub fn fragments(
     found: &mut Vec<Fragment>,
 ) -> Result<(), ImportError> {
     let images = graphs.images;
-    let mut under_way: Option<Follower> = None;
+    let mut current: Option<FragmentBuilder> = None;
     for (number, (first, last)) in path.runs.iter().enumerate() {
         let Some((image, range, address)) = place(*first) else {
-            finish(&mut under_way, found, Exit::Over);
+            finish(&mut current, found, Exit::End);
             continue;
         };
         let here = images[image].ranges[range];
         let (function, end) = ((image, here.function), address + (last - first));
-        if under_way.as_ref().is_some_and(|f| f.function != function || number > 0 && address == here.start) {
-            leave(graphs, &mut under_way, found)?;
+        if current.as_ref().is_some_and(|f| f.function != function || number > 0 && address == here.start) {
+            leave(graphs, &mut current, found)?;
         }
         let is_entry = address == here.start;
-        let follower = under_way.get_or_insert_with(|| Follower::new(function, address, is_entry, path.count));
+        let builder = current.get_or_insert_with(|| FragmentBuilder::new(function, address, is_entry, path.count));
         let graph = graphs.of(function)?;
         let probes: Vec<&ProbeAt> = images[image].probes_in(address, end).iter().filter(|m| m.function == function.1).collect();
-        for probe in probes.iter().skip(follower.passed_over(graph, &probes, address, number > 0)) {
-            follower.see(graph, probe, losses);
+        for probe in probes.iter().skip(builder.skipped_blocks(graph, &probes, address, number > 0)) {
+            builder.handle_probe(graph, probe, losses);
         }
-        follower.last = end;
+        builder.last = end;
     }
     match path.exit {
-        HotPathExit::Returned => leave(graphs, &mut under_way, found)?,
-        HotPathExit::At(address) => match (place(address), &under_way) {
+        HotPathExit::Returned => leave(graphs, &mut current, found)?,
+        HotPathExit::At(address) => match (place(address), &current) {
             (Some((image, range, at)), Some(f)) if (image, images[image].ranges[range].function) == f.function => {
                 // A jump to the function's start is a tail call to itself.
                 if at == images[image].ranges[range].start {
-                    leave(graphs, &mut under_way, found)?;
+                    leave(graphs, &mut current, found)?;
                 }
-                finish(&mut under_way, found, Exit::At(at));
+                finish(&mut current, found, Exit::At(at));
             }
-            _ => leave(graphs, &mut under_way, found)?,
+            _ => leave(graphs, &mut current, found)?,
         },
-        HotPathExit::Indirect => finish(&mut under_way, found, Exit::Indirect),
-        HotPathExit::Unknown => finish(&mut under_way, found, Exit::Over),
+        HotPathExit::Indirect => finish(&mut current, found, Exit::Indirect),
+        HotPathExit::Unknown => finish(&mut current, found, Exit::End),
     }
     Ok(())
 }
 
-fn finish(under_way: &mut Option<Follower>, found: &mut Vec<Fragment>, exit: Exit) {
-    let Some(follower) = under_way.take() else { return };
-    let start = if follower.is_entry { FragmentStart::Entry } else { FragmentStart::At(follower.start) };
-    let Follower { function, first, at, actions, count, .. } = follower;
+fn finish(current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>, exit: Exit) {
+    let Some(builder) = current.take() else { return };
+    let start = if builder.is_entry { FragmentStart::Entry } else { FragmentStart::At(builder.start) };
+    let FragmentBuilder { function, first, at, actions, count, .. } = builder;
     found.push(Fragment { function, start, first, last: at, actions, exit, count });
 }
 
 /// Ends the current fragment with a return or tail call.
-fn leave(graphs: &mut ProbeGraphs, under_way: &mut Option<Follower>, found: &mut Vec<Fragment>) -> Result<(), ImportError> {
-    let Some(follower) = under_way else { return Ok(()) };
-    let Some(block) = follower.at else {
-        let exit = Exit::Leaves(follower.last);
-        finish(under_way, found, exit);
+fn leave(graphs: &mut ProbeGraphs, current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>) -> Result<(), ImportError> {
+    let Some(builder) = current else { return Ok(()) };
+    let Some(block) = builder.at else {
+        let exit = Exit::LeavesFunction(builder.last);
+        finish(current, found, exit);
         return Ok(());
     };
-    if !follower.is_done {
-        let connection = leaving(graphs, follower.function, block, follower.last)?;
-        follower.go(graphs.of(follower.function)?, &connection);
+    if !builder.is_done {
+        let connection = connect_to_exit(graphs, builder.function, block, builder.last)?;
+        builder.advance(graphs.of(builder.function)?, &connection);
     }
-    finish(under_way, found, Exit::Over);
+    finish(current, found, Exit::End);
     Ok(())
 }
 
 /// Returns the connection of a block with the function's exit, for the exit through the instruction at `address`.
-pub fn leaving(graphs: &mut ProbeGraphs, function: FragmentFunction, block: u32, address: u64) -> Result<Connection, ImportError> {
+pub fn connect_to_exit(graphs: &mut ProbeGraphs, function: FragmentFunction, block: u32, address: u64) -> Result<Connection, ImportError> {
     let by_condition = matches!(graphs.images[function.0].branch(address), Some(BranchInstruction::Conditional(_)));
     let graph = graphs.of(function)?;
     Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
 }
 
 /// A fragment under construction.
-struct Follower {
+struct FragmentBuilder {
     function: FragmentFunction,
     start: u64,
     is_entry: bool,
-    first: First,
+    first: FirstProbe,
     /// The last block that was seen.
     at: Option<u32>,
     /// True if the path ended before the end of its block.
@@ -183,14 +183,14 @@ struct Follower {
     count: u64,
 }
 
-impl Follower {
-    fn new(function: FragmentFunction, start: u64, is_entry: bool, count: u64) -> Follower {
+impl FragmentBuilder {
+    fn new(function: FragmentFunction, start: u64, is_entry: bool, count: u64) -> FragmentBuilder {
         let actions = if is_entry { vec![NumberAction::Begin(0)] } else { Vec::new() };
-        Follower { function, start, is_entry, first: First::Nothing, at: None, is_done: false, last: start, actions, count }
+        FragmentBuilder { function, start, is_entry, first: FirstProbe::NoProbe, at: None, is_done: false, last: start, actions, count }
     }
 
     /// If several blocks start at the target of a jump, all but the last are empty. Returns how many of them were skipped.
-    fn passed_over(&self, graph: &mut ProbeGraph, probes: &[&ProbeAt], address: u64, is_jumped_to: bool) -> usize {
+    fn skipped_blocks(&self, graph: &mut ProbeGraph, probes: &[&ProbeAt], address: u64, is_jumped_to: bool) -> usize {
         let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         match self.at {
             _ if here <= 1 || !is_jumped_to && self.at.is_some() => 0,
@@ -209,13 +209,13 @@ impl Follower {
         }
     }
 
-    fn see(&mut self, graph: &mut ProbeGraph, probe: &ProbeAt, losses: &mut Losses) {
+    fn handle_probe(&mut self, graph: &mut ProbeGraph, probe: &ProbeAt, losses: &mut Losses) {
         let block = probe.probe.block;
         match probe.probe.event {
             ProbeEvent::Reach | ProbeEvent::End => {
                 // The start of the block was not seen, so the fragment starts inside it.
                 if self.at.is_none() && !self.is_entry {
-                    (self.first, self.at) = (First::Within(block), Some(block));
+                    (self.first, self.at) = (FirstProbe::InsideBlock(block), Some(block));
                 }
                 match probe.probe.event {
                     ProbeEvent::Reach => self.reach(graph, block, true),
@@ -227,20 +227,20 @@ impl Follower {
                 match self.at {
                     Some(before) => {
                         let connection = graph.connect(before, Some(block));
-                        self.note(&connection, losses);
-                        self.go(graph, &connection);
+                        self.count_loss(&connection, losses);
+                        self.advance(graph, &connection);
                         if connection == Connection::Ambiguous {
-                            self.actions.extend(lost(graph, before, block).into_iter().skip(1));
+                            self.actions.extend(lost_path_actions(graph, before, block).into_iter().skip(1));
                         }
                     }
                     None if self.is_entry && block != 0 => {
-                        self.note(&Connection::None, losses);
+                        self.count_loss(&Connection::None, losses);
                         self.actions.push(NumberAction::Lose);
                     }
                     None => {}
                 }
                 if self.at.is_none() {
-                    self.first = First::Begin(block);
+                    self.first = FirstProbe::BlockStart(block);
                 }
                 self.at = Some(block);
                 self.reach(graph, block, false);
@@ -249,7 +249,7 @@ impl Follower {
         }
     }
 
-    fn note(&self, connection: &Connection, losses: &mut Losses) {
+    fn count_loss(&self, connection: &Connection, losses: &mut Losses) {
         let place = match connection {
             Connection::Unique(_) => return,
             Connection::Inferred(_) => &mut losses.inferred,
@@ -259,10 +259,10 @@ impl Follower {
         *place = place.saturating_add(self.count);
     }
 
-    fn go(&mut self, graph: &ProbeGraph, connection: &Connection) {
+    fn advance(&mut self, graph: &ProbeGraph, connection: &Connection) {
         match connection {
             Connection::Unique(edges) | Connection::Inferred(edges) => {
-                edges.iter().for_each(|edge| self.is_done |= take(graph, *edge, &mut self.actions));
+                edges.iter().for_each(|edge| self.is_done |= push_action(graph, *edge, &mut self.actions));
             }
             _ => {
                 self.actions.push(NumberAction::Lose);
@@ -277,7 +277,7 @@ impl Follower {
 
     fn end(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
         if let Some(edge) = graph.end(block, is_marked).filter(|_| !self.is_done) {
-            self.is_done |= take(graph, edge, &mut self.actions);
+            self.is_done |= push_action(graph, edge, &mut self.actions);
         }
     }
 }
@@ -286,19 +286,21 @@ impl Follower {
 pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberAction> {
     let mut actions = Vec::new();
     match connection {
-        Connection::Unique(edges) | Connection::Inferred(edges) => edges.iter().for_each(|edge| _ = take(graph, *edge, &mut actions)),
+        Connection::Unique(edges) | Connection::Inferred(edges) => {
+            edges.iter().for_each(|edge| _ = push_action(graph, *edge, &mut actions))
+        }
         Connection::Ambiguous | Connection::None => actions.push(NumberAction::Lose),
     }
     actions
 }
 
 /// The actions if several paths connect two blocks: the current path is lost, but the next one may begin.
-pub fn lost(graph: &ProbeGraph, from: u32, to: u32) -> Vec<NumberAction> {
+pub fn lost_path_actions(graph: &ProbeGraph, from: u32, to: u32) -> Vec<NumberAction> {
     std::iter::once(NumberAction::Lose).chain(graph.begins_behind(from, to).map(NumberAction::Begin)).collect()
 }
 
 /// Appends the action of an edge. Returns true if it ends the path by leaving the function.
-fn take(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<NumberAction>) -> bool {
+fn push_action(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<NumberAction>) -> bool {
     match graph.step(edge) {
         NumberStep::Add(value) => actions.push(NumberAction::Add(value)),
         NumberStep::End(value) => {

@@ -16,7 +16,7 @@ use crate::branch_import::{ImportError, by_unit, image_profiles};
 use crate::probe_graphs::ProbeGraphs;
 use fragment::{Fragment, fragments};
 use join::{Joined, join};
-use rests::place_rests;
+use rests::place_remainders;
 use trodden_binary::{AddressSpace, MappedFile, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampling};
 
@@ -89,7 +89,7 @@ pub fn import_hot_paths(
         let image = images.first().map(|i| i.path.clone()).unwrap_or_default();
         return Err(trodden_binary::BinaryError::Addresses { image, what }.into());
     }
-    let found = place_rests(&mut graphs, found)?;
+    let found = place_remainders(&mut graphs, found)?;
     let joined = join(&mut graphs, &found)?;
     losses.ambiguous = losses.ambiguous.saturating_add(joined.ambiguous);
     // A path that lacks only its middle is in both counts.

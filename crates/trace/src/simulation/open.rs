@@ -107,15 +107,15 @@ pub fn open_file_or_trace(path: &Path, format: SourceFormat) -> Result<OpenedSou
     open(path, format, &[], true)
 }
 
-fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], takes_traces: bool) -> Result<OpenedSource> {
+fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], accepts_traces: bool) -> Result<OpenedSource> {
     let mut reader = BufReader::with_capacity(1 << 16, decompress::open(path)?);
     let beginning = reader.fill_buf().with_context(|| format!("cannot read {}", path.display()))?;
     if beginning.is_empty() {
         bail!("{} is empty", path.display());
     }
-    let format = if format == SourceFormat::Auto { recognised(path, beginning)? } else { format };
+    let format = if format == SourceFormat::Auto { recognise_format(path, beginning)? } else { format };
     ensure!(
-        takes_traces || !format.is_of_another_simulator(),
+        accepts_traces || !format.is_of_another_simulator(),
         "{0} is a trace of another simulator. Convert it by `trodden-lab convert {0} -o FILE`, and pass that file to --from",
         path.display()
     );
@@ -135,7 +135,7 @@ fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], takes_traces: b
 }
 
 /// Recognises the format of a file by its first bytes.
-fn recognised(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
+fn recognise_format(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
     let head = &beginning[..beginning.len().min(1024)];
     let is_text = !head.is_empty() && head.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
     Ok(match head {

@@ -14,7 +14,7 @@
 //! A node is a branch instruction; node 0 stands for the start of the trace. An edge is an outcome of a branch and the next branch, with
 //! `inst_cnt` non-branch instructions between them. Memory grows with the numbers of nodes and edges, not with the sequence.
 
-use super::bt9_opcode::{Node, never_taken};
+use super::bt9_opcode::{Node, find_untaken_targets};
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
 use std::collections::HashMap;
@@ -65,10 +65,10 @@ impl<R: BufRead> Bt9Source<R> {
             let Some(line) = self.lines.next()? else { return Err(self.lines.truncated("BT9_EDGE_SEQUENCE is missing")) };
             let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
             let taken = match words.first() {
-                Some(&"NODE") => self.take_node(&words),
-                Some(&"EDGE") => self.take_edge(&words),
+                Some(&"NODE") => self.add_node(&words),
+                Some(&"EDGE") => self.add_edge(&words),
                 Some(&"BT9_EDGE_SEQUENCE") => {
-                    self.unknown = never_taken(&mut self.nodes);
+                    self.unknown = find_untaken_targets(&mut self.nodes);
                     return Ok(());
                 }
                 _ => Some(()),
@@ -77,7 +77,7 @@ impl<R: BufRead> Bt9Source<R> {
         }
     }
 
-    fn take_node(&mut self, words: &[&str]) -> Option<()> {
+    fn add_node(&mut self, words: &[&str]) -> Option<()> {
         let [_, id, address, _physical, opcode, size, ..] = words else { return None };
         let class = words.iter().position(|w| *w == "class:").and_then(|at| words.get(at + 1));
         let kind = class.map_or(Some(BranchKind::Jump), |class| kind_of(class))?;
@@ -85,7 +85,7 @@ impl<R: BufRead> Bt9Source<R> {
         Some(())
     }
 
-    fn take_edge(&mut self, words: &[&str]) -> Option<()> {
+    fn add_edge(&mut self, words: &[&str]) -> Option<()> {
         let [_, id, from, _to, taken, target, _physical, instructions, ..] = words else { return None };
         let edge = Edge {
             from: number(from)?,
@@ -102,7 +102,7 @@ impl<R: BufRead> Bt9Source<R> {
         Some(())
     }
 
-    fn take_step(&mut self, edge: Edge, batch: &mut Batch) -> Option<()> {
+    fn follow_edge(&mut self, edge: Edge, batch: &mut Batch) -> Option<()> {
         const THREAD: ThreadId = ThreadId(0);
         let node = *self.nodes.get(&edge.from)?;
         if !self.has_begun {
@@ -113,12 +113,12 @@ impl<R: BufRead> Bt9Source<R> {
         }
         // Node 0 is not an instruction.
         if edge.from != 0 {
-            let behind = node.address + node.size;
-            let target = if edge.is_taken { edge.target } else { node.target.unwrap_or(behind) };
+            let fall_through = node.address + node.size;
+            let target = if edge.is_taken { edge.target } else { node.target.unwrap_or(fall_through) };
             let branch = RetiredBranch {
                 address: Address(node.address),
                 target: Address(target),
-                fall_through: Address(behind),
+                fall_through: Address(fall_through),
                 kind: node.kind,
                 is_taken: edge.is_taken,
                 instructions: self.pending + 1,
@@ -150,7 +150,7 @@ impl<R: BufRead> BranchSource for Bt9Source<R> {
                     batch.events.push((ThreadId(0), StreamEvent::End(self.pending)));
                 }
                 id => {
-                    let step = number(id).and_then(|id| self.edges.get(&id).copied()).and_then(|edge| self.take_step(edge, batch));
+                    let step = number(id).and_then(|id| self.edges.get(&id).copied()).and_then(|edge| self.follow_edge(edge, batch));
                     step.ok_or_else(|| self.lines.damaged(format!("there is no edge `{id}`")))?;
                 }
             }

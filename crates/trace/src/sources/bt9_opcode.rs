@@ -21,7 +21,7 @@ pub(super) struct Node {
 }
 
 /// Finds the missing targets. Returns the number of branches whose target remains unknown.
-pub(super) fn never_taken(nodes: &mut HashMap<u64, Node>) -> usize {
+pub(super) fn find_untaken_targets(nodes: &mut HashMap<u64, Node>) -> usize {
     let encodings: [fn(&Node) -> Option<u64>; 3] = [aarch64, |node| x86(node, false), |node| x86(node, true)];
     let is_conditional = |node: &&Node| node.kind == BranchKind::Conditional;
     let known: Vec<&Node> = nodes.values().filter(is_conditional).filter(|node| node.target.is_some()).collect();

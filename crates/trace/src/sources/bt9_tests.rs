@@ -53,7 +53,7 @@ fn edges_are_branches() {
 }
 
 #[test]
-fn damage_is_named_with_its_place() {
+fn damage_is_reported_with_its_offset() {
     let text = |text: &str| read(text).unwrap_err().to_string();
     assert!(text("BT9\n").contains("not a BT9 trace"));
     assert!(text(TRACE.strip_suffix("EOF\n").unwrap()).contains(&format!("truncated at offset {}", TRACE.len() - 4)));
@@ -73,8 +73,8 @@ fn conditionals(branches: &[(u64, u64, &str, Option<u64>, u64)]) -> String {
         text += &format!("NODE {} {address:#x} - {opcode} {size} class: JMP+DIR+CND\n", number + 1);
     }
     text += "BT9_EDGES\n";
-    for (number, (.., taken, behind)) in branches.iter().enumerate() {
-        let (outcome, target) = taken.map_or(("N", *behind), |target| ("T", target));
+    for (number, (.., taken, fall_through)) in branches.iter().enumerate() {
+        let (outcome, target) = taken.map_or(("N", *fall_through), |target| ("T", target));
         text += &format!("EDGE {number} {} 0 {outcome} {target:#x} - 0\n", number + 1);
     }
     text += "BT9_EDGE_SEQUENCE\n";
@@ -91,7 +91,7 @@ fn targets(text: &str) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn opcodes_say_where_branches_lead_that_are_never_taken() {
+fn targets_of_untaken_branches_are_decoded_from_opcodes() {
     // jz +5, jz -16 (short), jnz -256 (near); then the same with the bytes in the other order.
     let printed =
         [(0x1000, 2, "0x7405", Some(0x1007), 0), (0x2000, 2, "0x74f0", None, 0x2002), (0x3000, 6, "0x0f8500ffffff", None, 0x3006)];

@@ -52,7 +52,7 @@ impl<R: Read> Cbp2025Source<R> {
         };
         let mut instruction = Instruction { address: Address(address), class: unit, ..Instruction::default() };
         self.read_memory(class, &mut instruction)?;
-        let behind = address.wrapping_add(SIZE);
+        let next_address = address.wrapping_add(SIZE);
         let mut branch = None;
         if let Some(kind) = branch_kind(class) {
             let is_taken = match self.byte()? {
@@ -61,10 +61,10 @@ impl<R: Read> Cbp2025Source<R> {
                 other => return Err(self.bytes.damaged(offset, format!("the outcome of a branch is {other} instead of 0 or 1"))),
             };
             let target = if is_taken { self.word()? } else { 0 };
-            branch = Some(BranchRecord { kind, is_taken, target, fall_through: behind });
+            branch = Some(BranchRecord { kind, is_taken, target, fall_through: next_address });
         }
         self.read_registers(&mut instruction)?;
-        self.records.take(&instruction, branch, Some(behind), batch);
+        self.records.add(&instruction, branch, Some(next_address), batch);
         Ok(true)
     }
 
@@ -104,13 +104,13 @@ impl<R: Read> Cbp2025Source<R> {
 
     fn byte(&mut self) -> Result<u8, SourceError> {
         let mut byte = [0];
-        self.bytes.exactly(&mut byte, "the rest of a record")?;
+        self.bytes.read_exact(&mut byte, "the rest of a record")?;
         Ok(byte[0])
     }
 
     fn word(&mut self) -> Result<u64, SourceError> {
         let mut word = [0; 8];
-        self.bytes.exactly(&mut word, "the rest of a record")?;
+        self.bytes.read_exact(&mut word, "the rest of a record")?;
         Ok(u64::from_le_bytes(word))
     }
 }

@@ -77,7 +77,7 @@ fn records_are_instructions_and_branches() {
 }
 
 #[test]
-fn cuts_and_damage_are_named_with_their_offset() {
+fn truncation_and_damage_are_reported_with_their_offset() {
     let records = trace();
     let whole = records.concat();
     let mut ends = vec![0];

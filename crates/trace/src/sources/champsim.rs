@@ -28,13 +28,13 @@ pub struct ChampSimSource<R> {
     /// The previous record, whose successor is not known yet.
     before: Option<[u8; RECORD]>,
     /// Fall-through addresses of conditional branches that were seen not taken.
-    behind: HashMap<u64, u64>,
+    fall_throughs: HashMap<u64, u64>,
 }
 
 impl<R: Read> ChampSimSource<R> {
     /// Creates a source. `path` identifies the trace in messages.
     pub fn new(reader: R, path: &Path) -> ChampSimSource<R> {
-        ChampSimSource { bytes: Bytes::new(reader, path), records: Records::default(), before: None, behind: HashMap::new() }
+        ChampSimSource { bytes: Bytes::new(reader, path), records: Records::default(), before: None, fall_throughs: HashMap::new() }
     }
 
     /// Reads a record. Returns false at the end.
@@ -69,12 +69,12 @@ impl<R: Read> ChampSimSource<R> {
             let kind = kind_of(record);
             let is_taken = record[9] == 1 || kind != BranchKind::Conditional;
             if let Some(next) = next.filter(|_| !is_taken) {
-                self.behind.insert(address, next);
+                self.fall_throughs.insert(address, next);
             }
-            let fall_through = self.behind.get(&address).copied().unwrap_or(address.wrapping_add(1));
+            let fall_through = self.fall_throughs.get(&address).copied().unwrap_or(address.wrapping_add(1));
             branch = Some(BranchRecord { kind, is_taken, target: next.unwrap_or(address), fall_through });
         }
-        self.records.take(&instruction, branch, None, batch);
+        self.records.add(&instruction, branch, None, batch);
     }
 }
 

@@ -42,7 +42,7 @@ fn read(bytes: &[u8]) -> (Batch, Result<SourceNotes, SourceError>) {
 }
 
 #[test]
-fn kinds_follow_from_registers_and_targets_from_what_comes_next() {
+fn kinds_follow_from_registers_and_targets_from_the_next_record() {
     let (batch, notes) = read(&trace());
     let branches: Vec<RetiredBranch> =
         batch.events.iter().filter_map(|(_, e)| if let StreamEvent::Branch(b) = e { Some(*b) } else { None }).collect();
@@ -64,7 +64,7 @@ fn kinds_follow_from_registers_and_targets_from_what_comes_next() {
 }
 
 #[test]
-fn cuts_and_damage_are_named_with_their_offset() {
+fn truncation_and_damage_are_reported_with_their_offset() {
     let whole = trace();
     let (batch, result) = read(&whole[..200]);
     assert!(result.unwrap_err().to_string().contains("truncated at offset 200"));

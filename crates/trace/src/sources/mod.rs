@@ -201,7 +201,7 @@ impl<R: Read> Bytes<R> {
     }
 
     /// Fills the buffer, and fails if the stream ends.
-    pub fn exactly(&mut self, buffer: &mut [u8], what: &str) -> Result<(), SourceError> {
+    pub fn read_exact(&mut self, buffer: &mut [u8], what: &str) -> Result<(), SourceError> {
         if buffer.is_empty() || self.fill(buffer, what)? {
             return Ok(());
         }
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_are_read_with_blanks_in_names() {
+    fn maps_with_spaces_in_names_are_parsed() {
         let text = "10001000-10003000 r-xp 00001000 fe:00 12 /usr/bin/my prog\n7f00-7f10 rw-p 00000000 00:00 0 \n7ffe00-7fff00 rw-p 0 \
             00:00 0 [stack]\n";
         let expected =
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_and_a_cut_differ() {
+    fn end_and_truncation_are_distinguished() {
         let mut bytes = Bytes::new(&b"abcd"[..], Path::new("f"));
         let mut two = [0; 3];
         assert!(bytes.fill(&mut two, "x").unwrap());

@@ -264,11 +264,11 @@ impl Code {
         let mut instructions = 0;
         for _ in 0..MAX_WALK {
             let instruction = decode(self.at(process, address)?, address)?;
-            let behind = address.checked_add(instruction.len() as u64)?;
+            let fall_through = address.checked_add(instruction.len() as u64)?;
             instructions += 1;
             let what = branch(&instruction);
             let mut push = |kind, target: u64, is_taken| {
-                let (address, target, fall_through) = (Address(address), Address(target), Address(behind));
+                let (address, target, fall_through) = (Address(address), Address(target), Address(fall_through));
                 branches.push(RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack: None });
             };
             match what {
@@ -284,7 +284,7 @@ impl Code {
                 // A taken jump would have been recorded.
                 Some(_) => return None,
             }
-            address = behind;
+            address = fall_through;
         }
         None
     }

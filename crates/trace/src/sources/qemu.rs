@@ -40,7 +40,7 @@ impl<R: Read> QemuSource<R> {
     pub fn new(reader: R, path: &Path, level: Level) -> Result<QemuSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
         let mut hello = [0; 16];
-        bytes.exactly(&mut hello, "the start of the plugin's stream")?;
+        bytes.read_exact(&mut hello, "the start of the plugin's stream")?;
         if hello[..8] != MAGIC {
             return Err(bytes.foreign("not a stream of trodden's plugin for QEMU"));
         }
@@ -77,7 +77,7 @@ impl<R: Read> QemuSource<R> {
         };
         let mut frame = std::mem::take(&mut self.frame);
         frame.resize(size as usize, 0);
-        self.bytes.exactly(&mut frame, "a frame's content")?;
+        self.bytes.read_exact(&mut frame, "a frame's content")?;
         let taken = self.take(kind, thread, &frame, batch);
         self.frame = frame;
         taken.map_err(|what| self.bytes.damaged(offset, what))?;
@@ -278,7 +278,7 @@ impl Thread {
                 context.instructions += self.count(block, block.instructions(), skipped);
                 let (address, fall_through) = (Address(block.last()), Address(block.end));
                 let instructions = std::mem::take(&mut self.instructions);
-                let stack = self.return_address_place(kind, block);
+                let stack = self.return_address_slot(kind, block);
                 let branch = RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack };
                 context.batch.instructions.append(&mut self.details);
                 context.batch.events.push((self.id, StreamEvent::Branch(branch)));
@@ -293,7 +293,7 @@ impl Thread {
     }
 
     /// Returns the stack address at which the call or return at the end of a block accessed its return address.
-    fn return_address_place(&self, kind: BranchKind, block: &TranslatedBlock) -> Option<Address> {
+    fn return_address_slot(&self, kind: BranchKind, block: &TranslatedBlock) -> Option<Address> {
         let last = block.instructions() as u64 - 1;
         let is_it = |access: &&MemoryAccess| access.instruction == last && access.is_store == kind.is_call();
         let access = self.accesses.iter().find(is_it).filter(|_| kind.is_call() || kind == BranchKind::Return)?;
@@ -352,8 +352,8 @@ fn word(content: &[u8], at: usize) -> Option<u64> {
 /// Parses the description of a block, and returns its number and the block.
 fn parse_block(content: &[u8], level: Level) -> Option<(usize, TranslatedBlock)> {
     let (number, address, count) = (word(content, 0)?, word(content, 8)?, word(content, 16)?);
-    let behind = 24usize.checked_add(usize::try_from(count).ok()?)?;
-    let (sizes, code) = (content.get(24..behind)?, &content[behind..]);
+    let code_start = 24usize.checked_add(usize::try_from(count).ok()?)?;
+    let (sizes, code) = (content.get(24..code_start)?, &content[code_start..]);
     // A block without a valid instruction faults when it is executed.
     let block = TranslatedBlock::new(address, sizes, code, level == Level::Instructions).unwrap_or(TranslatedBlock {
         start: address,

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_instruction_did() {
+    fn transitions_follow_from_the_last_instruction() {
         let conditional = block(0x1000, &[&[0x90], &[0x74, 0x10]]);
         assert_eq!((conditional.instructions(), conditional.end, conditional.last()), (2, 0x1003, 0x1001));
         assert_eq!(conditional.transition(0x1003), BlockTransition::Branch(BranchKind::Conditional, Address(0x1013), false));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn string_instructions_iterate() {
+    fn repeated_string_instructions_are_iterations() {
         let repeated = block(0x1000, &[&[0x90], &[0xf3, 0xa4]]);
         assert_eq!(repeated.transition(0x1001), BlockTransition::Iteration);
         assert_eq!(repeated.transition(0x1003), BlockTransition::Straight);
@@ -139,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn an_instruction_that_crosses_a_page_is_not_executed() {
-        let cut = block(0x1ffc, &[&[0x90], &[0x90], &[0xe8, 0x01]]);
-        assert_eq!((cut.instructions(), cut.end, cut.branch), (2, 0x1ffe, None));
-        assert_eq!(cut.transition(0x1ffe), BlockTransition::Straight);
+    fn instruction_across_a_page_boundary_is_not_part_of_the_block() {
+        let truncated = block(0x1ffc, &[&[0x90], &[0x90], &[0xe8, 0x01]]);
+        assert_eq!((truncated.instructions(), truncated.end, truncated.branch), (2, 0x1ffe, None));
+        assert_eq!(truncated.transition(0x1ffe), BlockTransition::Straight);
         assert!(TranslatedBlock::new(0x1fff, &[1], &[0xe8], false).is_none());
     }
 
     #[test]
-    fn blocks_may_be_left_in_their_middle() {
+    fn blocks_can_be_left_in_the_middle() {
         let left = block(0x1000, &[&[0x90], &[0x90], &[0xc3]]);
         // Anything may follow a return, so leaving the block early is not recognised.
         assert_eq!(left.transition(0x1001), BlockTransition::Branch(BranchKind::Return, Address(0x1001), true));

@@ -73,7 +73,7 @@ fn jump() -> StreamEvent {
 }
 
 #[test]
-fn branches_of_threads_are_separated_and_string_instructions_count_once() {
+fn threads_are_separated_and_string_instructions_count_once() {
     let stream = Stream::with_blocks().executed(0, &[0, 1]).executed(1, &[0]).executed(0, &[0, 2, 2, 2, 5]).executed(1, &[1, 0]).frame(
         FrameKind::End,
         0,
@@ -97,7 +97,7 @@ fn branches_of_threads_are_separated_and_string_instructions_count_once() {
 }
 
 #[test]
-fn what_a_handler_interrupts_goes_on_behind_it() {
+fn interrupted_transitions_complete_after_the_handler() {
     let stream = Stream::with_blocks()
         .frame(FrameKind::Handler, 0, &0x2000u64.to_le_bytes())
         .executed(0, &[0, 3, 4, LEAVES_HANDLER, 1, 0])
@@ -127,14 +127,14 @@ fn what_a_handler_interrupts_goes_on_behind_it() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_a_gap() {
+fn unexplained_transitions_are_gaps() {
     let (events, notes) = Stream::with_blocks().executed(0, &[0, 3]).events();
     assert_eq!(events[1], (0, StreamEvent::Gap(Address(0x2000))));
     assert!(notes.notes.iter().any(|n| n.contains("killed")) && notes.notes.iter().any(|n| n.ends_with("allows: 1")));
 }
 
 #[test]
-fn damage_is_named_with_its_offset() {
+fn damage_is_reported_with_its_offset() {
     let failure = |stream: Stream| {
         let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), Level::Branches)?;
         let mut batch = Batch::default();
@@ -143,10 +143,10 @@ fn damage_is_named_with_its_offset() {
     };
     let text = |stream: Stream| failure(stream).unwrap_err().to_string();
     assert!(text(Stream::with_blocks().executed(0, &[9])).contains("block 9"));
-    let mut cut = Stream::with_blocks().executed(0, &[0, 1]);
-    cut.0.truncate(cut.0.len() - 3);
-    let end = cut.0.len();
-    assert!(text(cut).contains(&format!("truncated at offset {end}")));
+    let mut truncated = Stream::with_blocks().executed(0, &[0, 1]);
+    truncated.0.truncate(truncated.0.len() - 3);
+    let end = truncated.0.len();
+    assert!(text(truncated).contains(&format!("truncated at offset {end}")));
     let mut wrong = Stream::new().frame(FrameKind::Fork, 0, &[]);
     wrong.0[16] = 99;
     assert!(text(wrong).contains("damaged at offset 16"));

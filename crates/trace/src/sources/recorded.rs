@@ -37,12 +37,12 @@ impl<R: Read> RecordedSource<R> {
     pub fn new(reader: R, path: &Path) -> Result<RecordedSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
         let mut magic = [0; 8];
-        bytes.exactly(&mut magic, "the start of a recording")?;
+        bytes.read_exact(&mut magic, "the start of a recording")?;
         if magic != MAGIC {
             return Err(bytes.foreign("not a recording of `trodden simulate --record`"));
         }
         let mut version = [0; 4];
-        bytes.exactly(&mut version, "the version")?;
+        bytes.read_exact(&mut version, "the version")?;
         let version = u32::from_le_bytes(version);
         if version != VERSION && version != VERSION_WITH_PROPERTIES {
             let read = format!("{VERSION} and {VERSION_WITH_PROPERTIES}");
@@ -97,7 +97,7 @@ impl<R: Read> RecordedSource<R> {
             return Err(self.bytes.damaged(offset, format!("a chunk is too large ({packed} bytes, {size} unpacked)")));
         }
         let mut content = vec![0; packed];
-        self.bytes.exactly(&mut content, "a chunk's content")?;
+        self.bytes.read_exact(&mut content, "a chunk's content")?;
         if xxhash_rust::xxh3::xxh3_64(&content).to_le_bytes() != header[12..] {
             return Err(self.bytes.damaged(offset, "a chunk has a wrong checksum"));
         }

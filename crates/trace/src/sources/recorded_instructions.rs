@@ -60,9 +60,9 @@ impl InstructionEncoder {
         let carried = std::mem::take(&mut self.carried);
         let mut used = 0;
         for number in events.iter().map(|(_, event)| counted(event)).filter(|number| *number > 0) {
-            let behind = (used + number).min(carried.len());
-            self.run(&carried[used..behind]);
-            used = behind;
+            let end = (used + number).min(carried.len());
+            self.run(&carried[used..end]);
+            used = end;
         }
         self.carried.extend_from_slice(&carried[used..]);
     }

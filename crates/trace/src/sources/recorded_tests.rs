@@ -82,7 +82,7 @@ fn wandering(numbers: &mut Numbers) -> u64 {
 }
 
 #[test]
-fn instructions_come_back() {
+fn instructions_are_read_back() {
     for (seed, number) in [(7, 0), (8, 3), (9, 50_000)] {
         // Branches have fewer than 200 instructions; ends with more are dropped.
         let events: Vec<_> = events(seed, number).into_iter().filter(|(_, e)| !matches!(e, StreamEvent::End(n) if *n > 200)).collect();
@@ -119,7 +119,7 @@ fn read(bytes: &[u8]) -> (Vec<(ThreadId, StreamEvent)>, Result<SourceNotes, Sour
 }
 
 #[test]
-fn a_recording_comes_back() {
+fn events_and_notes_are_read_back() {
     for (seed, number) in [(1, 0), (2, 1), (3, 5000), (4, 600_000)] {
         let events = events(seed, number);
         let (back, notes_back) = read(&recording(&events));
@@ -130,7 +130,7 @@ fn a_recording_comes_back() {
 }
 
 #[test]
-fn a_cut_recording_keeps_what_came_before() {
+fn truncated_recording_keeps_its_events() {
     let events = events(5, 300_000);
     let whole = recording(&events);
     for end in (0..whole.len()).step_by(whole.len() / 23).chain([11, 12, whole.len() - 1, whole.len() - 20]) {
@@ -142,7 +142,7 @@ fn a_cut_recording_keeps_what_came_before() {
 }
 
 #[test]
-fn a_changed_byte_is_noticed() {
+fn every_changed_byte_is_detected() {
     let events = events(6, 300);
     let whole = recording(&events);
     for at in 0..whole.len() {

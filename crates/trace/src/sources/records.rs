@@ -35,7 +35,7 @@ pub(crate) struct BranchRecord {
 
 impl Records {
     /// Handles an instruction. `next_address` is the address after it in memory, if known.
-    pub fn take(&mut self, instruction: &Instruction, branch: Option<BranchRecord>, behind: Option<u64>, batch: &mut Batch) {
+    pub fn add(&mut self, instruction: &Instruction, branch: Option<BranchRecord>, next_address: Option<u64>, batch: &mut Batch) {
         let address = instruction.address;
         match self.expected {
             Some(expected) if expected != address.0 => {
@@ -48,7 +48,7 @@ impl Records {
         batch.instructions.push(*instruction);
         self.instructions += 1;
         self.pending += 1;
-        self.expected = behind;
+        self.expected = next_address;
         let Some(branch) = branch else { return };
         if branch.is_taken {
             self.targets.insert(address.0, branch.target);
@@ -63,7 +63,7 @@ impl Records {
             instructions: std::mem::take(&mut self.pending),
             stack: None,
         };
-        self.expected = behind.map(|_| retired.next().0);
+        self.expected = next_address.map(|_| retired.next().0);
         batch.events.push((THREAD, StreamEvent::Branch(retired)));
     }
 

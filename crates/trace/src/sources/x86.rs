@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_registers() {
+    fn units_and_registers_of_instructions() {
         let add = described(&[0x01, 0xd8]);
         assert_eq!((add.class, add.destinations[0]), (InstructionClass::Integer, FLAGS));
         let jump = described(&[0x74, 0x10]);
