@@ -84,7 +84,7 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
         if user != own_user {
             return refuse(format!("it belongs to user {}. Run as that user or as root", user.unwrap_or_default()));
         }
-        // The second number is the effective one.
+        // Each field has the real, effective, saved and file-system id.
         let has_others = ["Uid", "Gid"].iter().any(|ids| field(&its, ids) != field(&own, ids));
         if has_others || capabilities(&its, "CapPrm") & !capabilities(&own, "CapPrm") != 0 {
             return refuse("its file gives it privileges that this user lacks (setuid, setgid or setcap). Run as root".to_owned());

@@ -3,7 +3,7 @@
 //! Each site gets a copy of its block, preceded by a head that appends the site's number to the thread's ring:
 //!
 //! ```text
-//!        int3                       ring full: the tracer drains it, and the thread goes on at the head
+//!        int3                       ring full: the tracer drains it, and the thread resumes at `head`
 //! head:  mov gs:[SAVED], rcx
 //!        mov rcx, gs:[CURSOR]       counts up to zero
 //!        jrcxz head - 1
@@ -26,8 +26,8 @@
 //! - A witness sled has a jump to a head, which jumps back to the image: there is nothing to copy.
 //! - An indirect jump whose target is to be recorded has a breakpoint, and a copy without a head.
 //!
-//! The block encoder of iced-x86 relocates the instructions. Takes and returns bytes and addresses only; linear in the code's size, apart
-//! from sorting.
+//! The block encoder of iced-x86 relocates the instructions. This module works on bytes and addresses only, in time linear in the code's
+//! size apart from sorting.
 
 use crate::CollectError;
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};

@@ -166,7 +166,7 @@ impl Breakpoints {
         }
     }
 
-    /// Returns the site of the breakpoint after which a trapped thread's instruction pointer stands.
+    /// Returns the site that a thread has hit, from its instruction pointer after the trap.
     pub fn site_hit(&self, instruction_pointer: u64) -> Option<BreakpointSite> {
         self.site_at(instruction_pointer.wrapping_sub(1))
     }

@@ -113,7 +113,7 @@ impl Images {
         self.0[1..].iter().map(|image| image.area..image.area + AREA_SIZE)
     }
 
-    /// Removes and returns the libraries whose code lies in unmapped memory.
+    /// Removes and returns the libraries whose code overlaps unmapped memory.
     pub fn forget(&mut self, unmapped: &Range<u64>) -> Vec<Image> {
         let gone = |image: &Image| image.number > 0 && image.code.iter().any(|c| c.start < unmapped.end && unmapped.start < c.end);
         let (gone, left) = std::mem::take(&mut self.0).into_iter().partition(gone);

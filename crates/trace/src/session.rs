@@ -1,7 +1,7 @@
 //! The session of a traced process: its threads and their stops, system calls injected into it, and the journal of all changes to it.
 //! Closing a session undoes the changes and lets the process continue untraced, also after errors. Dropping it is the last resort.
 //!
-//! Invariant: waits never exclude other threads. The end of a killed process's first thread is reported only after all other threads have
+//! Invariant: no wait is for one thread alone. The end of a killed process's first thread is reported only after all other threads have
 //! ended, and these end only once they are resumed. So events of other threads are accepted and queued.
 
 use crate::CollectError;

@@ -99,7 +99,7 @@ impl<'a> Watch<'a> {
         Ok(Some(image))
     }
 
-    /// Stops watching what lies in unmapped memory, and returns the libraries that are gone entirely.
+    /// Stops watching the libraries whose code overlaps unmapped memory, and returns them.
     pub fn unmap(&mut self, unmapped: &Range<u64>) -> Vec<Image> {
         let gone = self.images.forget(unmapped);
         for image in &gone {
@@ -139,7 +139,7 @@ impl<'a> Watch<'a> {
         let binary = Binary::read(&path).map_err(|e| CollectError::Executable { path, fault: e.to_string() })?;
         let mut changed = Vec::new();
         for code in &executable.code {
-            // A file's own addresses belong to image 0 of that file.
+            // `binary` was read by itself, so its addresses have no library number.
             let Some(image) = self.images.all().iter().find(|image| image.number == in_file(code.start).0) else { continue };
             let mut at = code.start;
             while let Some(expected) = binary.code_at(in_file(at).1).filter(|expected| at < code.end && !expected.is_empty()) {
@@ -343,7 +343,7 @@ impl<'a> Watch<'a> {
             },
         };
         if let Trap::Recorded(_) = trap {
-            // After a trap that was blocked or ignored, the kernel has reset the program's action for the signal.
+            // If SIGTRAP was blocked or ignored, the kernel has reset the program's action for it.
             if !self.session.is_filtered() {
                 self.session.restore_trap_action(thread)?;
             }

@@ -54,7 +54,7 @@ pub struct FrameUpdate<'a> {
     pub frame: &'a mut BranchFrame,
     /// The function's graph.
     pub flow: &'a mut ProbeGraph,
-    /// Counts whole paths.
+    /// The counts to update.
     pub tally: &'a mut Tally,
     /// Number of the current stretch.
     pub stretch: u64,

@@ -270,7 +270,7 @@ impl Following<'_, '_> {
         let role = task.role;
         match (what, role) {
             (PtraceStop::Ended(status), _) => self.handle_end(thread, status)?,
-            // A thread that was killed while it was being detached; otherwise it can be detached now.
+            // If the thread was killed while it was being detached, its end follows; otherwise it can be detached now.
             _ if self.is_undone && what != PtraceStop::Ending => {
                 if self.subject.session.detach(thread, 0)? {
                     self.tasks.remove(&thread);

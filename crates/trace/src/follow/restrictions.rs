@@ -2,7 +2,7 @@
 //! their address space, which must also hold the trace's own mappings.
 //!
 //! - Before a filter takes effect, everything is done that would need an injected call later. The call that installs the filter is
-//! deferred until then.
+//!   deferred until then.
 //! - The limit in force is the program's own plus the size of the trace's mappings. The program reads back its own.
 
 use super::Following;

@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn uncertain_links_are_kept_if_a_jump_has_no_others() {
-        // The second row stands for a block that only leads to the first.
+        // The second jump is a duplicate of the first, in a block that only leads to that jump.
         let mut rows = [row(60, &[(0, true), (1, true)]), row(40, &[(0, false), (1, false)]), row(5, &[(0, false), (2, true)])];
         drop_uncertain(&mut rows, 3);
         let columns = rows.each_ref().map(|row| row.cells.iter().map(|cell| cell.column).collect::<Vec<_>>());
