@@ -134,9 +134,6 @@ pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
 }
 
 /// Refuses a file if the process has another file under this path because of its mounts (a container, a bind mount).
-///
-/// # Errors
-/// The files differ.
 pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
     let of = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
     let seen = Path::new("/proc").join(process.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path));
@@ -151,9 +148,6 @@ pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
 }
 
 /// Refuses a process that can change the code of a file by a plain store.
-///
-/// # Errors
-/// The code is writable.
 pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError> {
     let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mappings = mappings(process).unwrap_or_default().into_iter();

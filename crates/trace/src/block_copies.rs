@@ -79,14 +79,12 @@ pub struct CopyRequest<'a> {
 pub enum CopiedPlace {
     /// Part of a head, before the site is recorded.
     Head {
-        /// The site.
         site: u32,
         /// True if the program's `rcx` is in the ring.
         saved: bool,
     },
     /// After the site is recorded and before its first instruction is executed.
     Recorded {
-        /// The site.
         site: u32,
         /// True if the program's `rcx` is in the ring.
         saved: bool,
@@ -105,7 +103,6 @@ pub enum CopiedPlace {
 pub enum Patch {
     /// A jump to this address in the copies.
     Jump(u64),
-    /// A breakpoint.
     Breakpoint {
         /// Where threads resume.
         to: u64,

@@ -36,7 +36,6 @@ const AVAILABLE: i32 = 0;
 /// A record of a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// The thread.
     pub thread: i32,
     /// The number given to the probe.
     pub cookie: u64,
@@ -139,15 +138,11 @@ impl KernelProbes {
     }
 
     /// Calls `handle` with each unread record, in order.
-    ///
-    /// # Errors
-    /// The first error of `handle`.
     pub fn read_hits(&self, mut handle: impl FnMut(Hit) -> io::Result<()>) -> io::Result<()> {
         self.ring.read_hits(&mut handle)
     }
 }
 
-/// A mapped ring.
 #[derive(Debug)]
 struct Ring {
     /// The page with the read position.

@@ -77,9 +77,6 @@ pub trait Collector: Sync {
     }
 
     /// Sets up the watching of a run's sites in a stopped subject.
-    ///
-    /// # Errors
-    /// A site cannot be watched.
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
     /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and it is

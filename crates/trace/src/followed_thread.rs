@@ -17,7 +17,6 @@ const MAX_HANDLERS: usize = 64;
 /// SIGTRAP as a signal set.
 pub const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
-/// A followed thread.
 #[derive(Debug)]
 pub struct Task {
     pub role: Role,

@@ -6,7 +6,6 @@ use trodden_binary::{BinaryError, ProbeGraph, ProbedFunction, ProbedImage};
 
 #[derive(Debug)]
 pub struct ProbeGraphs<'a> {
-    /// The images.
     pub images: &'a [ProbedImage],
     known: HashMap<(usize, ProbedFunction), ProbeGraph>,
 }
@@ -17,9 +16,6 @@ impl<'a> ProbeGraphs<'a> {
     }
 
     /// Returns the graph of a function of an image, which is built at the first request.
-    ///
-    /// # Errors
-    /// The image's map is damaged.
     pub fn of(&mut self, function: (usize, ProbedFunction)) -> Result<&mut ProbeGraph, BinaryError> {
         match self.known.entry(function) {
             Entry::Occupied(known) => Ok(known.into_mut()),

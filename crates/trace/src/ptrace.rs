@@ -41,7 +41,6 @@ pub enum PtraceStop {
     Created {
         /// The new thread or process.
         child: Tid,
-        /// Its kind.
         kind: TaskKind,
     },
     /// Its `vfork` child has released the memory.
@@ -239,12 +238,7 @@ pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io:
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStop {
     /// It is about to start.
-    Entry {
-        /// Its number.
-        number: u64,
-        /// Its arguments.
-        arguments: [u64; 6],
-    },
+    Entry { number: u64, arguments: [u64; 6] },
     /// It has ended.
     Exit {
         /// Its result; small negative numbers are errors.

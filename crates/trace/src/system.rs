@@ -42,9 +42,6 @@ impl SignalWait {
 }
 
 /// Binds the calling thread to one core.
-///
-/// # Errors
-/// The process may not run on this core.
 pub fn pin(core: usize) -> io::Result<()> {
     // SAFETY: zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

@@ -73,9 +73,6 @@ pub fn split() -> io::Result<TracerSplit> {
 
 impl ClientLink {
     /// Duplicates the handle.
-    ///
-    /// # Errors
-    /// The limit on descriptors is reached.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }

@@ -100,9 +100,6 @@ impl Trampolines {
     }
 
     /// Installs the copies and patches of one file.
-    ///
-    /// # Errors
-    /// See [`Trampolines::install`].
     pub fn add(&mut self, subject: &TracedProcess, run: &TraceRun, executable: &Executable, file: usize) -> Result<(), CollectError> {
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let sites = sites_of(file, run.sites);

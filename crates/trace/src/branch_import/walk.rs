@@ -58,11 +58,9 @@ pub struct ThreadWalk {
 
 /// The state shared by all threads.
 pub struct ImportState<'a> {
-    /// The images.
     pub images: &'a [ProbedImage],
     /// The graphs of their functions.
     pub graphs: ProbeGraphs<'a>,
-    /// The counted paths.
     pub tally: Tally,
 }
 
@@ -73,9 +71,6 @@ impl ThreadWalk {
     }
 
     /// Handles a taken branch.
-    ///
-    /// # Errors
-    /// A map is damaged.
     pub fn handle_branch(&mut self, state: &mut ImportState, from: AddressPlace, to: AddressPlace) -> Result<(), BinaryError> {
         match (self.position, from) {
             (Position::InFunction { image, range, address, unseen, jumped }, AddressPlace::Code(i, r, last))

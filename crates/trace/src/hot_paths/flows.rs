@@ -15,10 +15,8 @@ use trodden_binary::{Connection, ProbeGraph};
 /// Maximum number of passes when fitting a table to its sums, which does not converge if the sums contradict each other.
 const MAX_PASSES: usize = 60;
 
-/// A fragment's successor.
 #[derive(Clone, Debug)]
 pub struct Successor {
-    /// The following fragment.
     pub next: usize,
     /// How often it follows.
     pub count: u64,
@@ -27,9 +25,6 @@ pub struct Successor {
 }
 
 /// Returns the successors of each fragment, with counts.
-///
-/// # Errors
-/// A map is damaged.
 pub fn successors(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec<Successor>>, ImportError> {
     let mut joins: Vec<Vec<Successor>> = vec![Vec::new(); fragments.len()];
     let mut direct: BTreeMap<(FragmentFunction, u64), Group> = BTreeMap::new();
@@ -125,13 +120,10 @@ pub struct Row {
     pub from: usize,
     /// How often it ended.
     pub count: u64,
-    /// The possible successors.
     pub cells: Vec<Cell>,
 }
 
-/// A possible successor.
 pub struct Cell {
-    /// Its column.
     pub column: usize,
     /// Estimate of how often it follows.
     pub flow: f64,

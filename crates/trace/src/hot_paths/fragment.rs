@@ -68,9 +68,7 @@ pub enum Exit {
 /// The part of a detector's path that lies in one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
-    /// The function.
     pub function: FragmentFunction,
-    /// Where it starts.
     pub start: FragmentStart,
     /// What it comes to first.
     pub first: FirstProbe,
@@ -78,7 +76,6 @@ pub struct Fragment {
     pub last: Option<u32>,
     /// The actions along it.
     pub actions: Vec<NumberAction>,
-    /// Where it ends.
     pub exit: Exit,
     /// Number of executions.
     pub count: u64,
@@ -88,9 +85,6 @@ pub struct Fragment {
 type Place = (usize, usize, u64);
 
 /// Appends the fragments of a path to `found`.
-///
-/// # Errors
-/// A map is damaged.
 pub fn fragments(
     graphs: &mut ProbeGraphs,
     place: &impl Fn(u64) -> Option<Place>,

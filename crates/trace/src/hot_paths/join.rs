@@ -37,9 +37,6 @@ pub struct Joined {
 }
 
 /// Joins the fragments.
-///
-/// # Errors
-/// A map is damaged.
 pub fn join(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Joined, ImportError> {
     let joins = successors(graphs, fragments)?;
     let ends =

@@ -19,9 +19,6 @@ const MAX_REMAINDERS: usize = 16;
 type Arrivals = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 
 /// Assigns a block to each fragment without one. Those with no block before them are dropped.
-///
-/// # Errors
-/// A map is damaged.
 pub fn place_remainders(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();

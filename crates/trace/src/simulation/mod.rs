@@ -64,9 +64,6 @@ pub fn simulate(
 }
 
 /// Reads a source to its end, and optionally into a recording. Each batch is passed to `take`.
-///
-/// # Errors
-/// See [`simulate`].
 pub fn read_all(
     opened: &mut OpenedSource,
     keeps_partial: bool,
