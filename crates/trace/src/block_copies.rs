@@ -68,9 +68,7 @@ pub struct CopyRequest<'a> {
     pub jumps: &'a HashSet<u64>,
     /// Starts of blocks of which only the first byte may be replaced.
     pub guarded: &'a HashSet<u64>,
-    /// Sites that are witness sleds.
     pub sleds: &'a HashSet<u64>,
-    /// The current instruction pointers of all threads.
     pub thread_positions: &'a [u64],
 }
 
@@ -104,7 +102,6 @@ pub enum Patch {
     /// A jump to this address in the copies.
     Jump(u64),
     Breakpoint {
-        /// Where threads resume.
         to: u64,
         /// True if the site is an indirect jump whose target is to be recorded.
         jump: bool,
@@ -113,7 +110,6 @@ pub enum Patch {
 
 #[derive(Debug)]
 pub struct Copies {
-    /// The code of all copies.
     pub code: Vec<u8>,
     /// Addresses of instructions in the copies, ascending.
     pub places: Vec<(u64, CopiedPlace)>,

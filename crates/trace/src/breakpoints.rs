@@ -37,9 +37,7 @@ struct FileBreakpoints {
     site_indexes: Vec<u32>,
     /// The address range of its slots.
     area: Range<u64>,
-    /// Index of its first site.
     first_site: usize,
-    /// Number of its sites.
     site_count: usize,
 }
 

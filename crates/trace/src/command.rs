@@ -239,7 +239,6 @@ impl Tracer {
         state.exit_if_possible();
     }
 
-    /// Handles the end of the client.
     fn handle_client_end(&self) {
         let mut state = self.state();
         self.stop.store(true, Ordering::SeqCst);
@@ -278,7 +277,6 @@ fn handle_signal(signal: i32) -> bool {
     tracer.inspect(|tracer| tracer.handle_signal(signal, false)).is_some()
 }
 
-/// Handles the client's messages until it ends.
 fn listen(mut client: ClientLink) {
     while let Some(message) = client.receive() {
         match message {

@@ -2,7 +2,6 @@
 
 use crate::sink::ThreadNumber;
 
-/// The role of a followed thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Its hits are recorded.

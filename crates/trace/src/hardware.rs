@@ -11,12 +11,10 @@ use crate::session::Session;
 use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
 use std::ops::Range;
 
-/// Maximum number of hardware breakpoints.
 pub const MAX_BREAKPOINTS: usize = 4;
 const STATUS: usize = 6;
 const CONTROL: usize = 7;
 
-/// Addresses in debug registers.
 #[derive(Clone, Debug)]
 pub struct HardwareBreakpoints {
     addresses: Vec<u64>,

@@ -71,7 +71,6 @@ impl Library {
 pub struct Image {
     /// The file's number; 0 is the program.
     pub number: usize,
-    /// Its code in memory.
     pub code: Vec<Range<u64>>,
     /// What is added to numbered file addresses, with wrap-around.
     pub bias: u64,
@@ -103,7 +102,6 @@ impl Images {
         &self.0
     }
 
-    /// The file that was mapped last.
     pub fn last(&self) -> &Image {
         &self.0[self.0.len() - 1]
     }

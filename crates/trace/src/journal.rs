@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Size of a page in bytes.
 const PAGE: usize = 4096;
 
 /// The kernel's `struct sigaction`.
@@ -70,9 +69,7 @@ pub enum JournalEntry {
     Protection(Range<u64>, i32),
     /// A thread's registers were replaced for an injected system call or a step.
     Registers(Tid, Box<Registers>),
-    /// The signal mask of a thread was replaced.
     SignalMask(Tid, u64),
-    /// The debug registers of a thread were set.
     DebugRegisters(Tid),
     /// Reading the time-stamp counter traps in every thread.
     TimeStampCounter,

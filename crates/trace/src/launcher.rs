@@ -79,7 +79,6 @@ pub struct StartConditions {
 /// A process that waits at its gate.
 #[derive(Debug)]
 pub struct WaitingProcess {
-    /// Its process id.
     pub process: i32,
     opener: PipeWriter,
     errors: PipeReader,

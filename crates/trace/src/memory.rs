@@ -7,7 +7,6 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// The memory of a stopped process.
 #[derive(Debug)]
 pub struct Memory {
     file: File,
@@ -17,7 +16,6 @@ pub struct Memory {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessMapping {
-    /// Start address.
     pub start: u64,
     /// End address (exclusive).
     pub end: u64,
@@ -83,7 +81,6 @@ impl Memory {
         bytes
     }
 
-    /// Reads the 8-byte word at `address`.
     pub fn word(&self, address: u64) -> io::Result<u64> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes)?;
@@ -158,7 +155,6 @@ pub fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// The intersection of two ranges.
 pub fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     a.start.max(b.start)..a.end.min(b.end)
 }
@@ -174,7 +170,6 @@ pub fn pages(range: &Range<u64>) -> Range<u64> {
     range.start & !0xfff..range.end.saturating_add(0xfff) & !0xfff
 }
 
-/// Lists the mappings of a process.
 pub fn mappings(process: i32) -> io::Result<Vec<ProcessMapping>> {
     Ok(std::fs::read_to_string(format!("/proc/{process}/maps"))?.lines().filter_map(ProcessMapping::parse).collect())
 }

@@ -17,7 +17,6 @@ pub fn number(status: &str, name: &str) -> Option<Tid> {
     field(status, name)?.split_whitespace().next()?.parse().ok()
 }
 
-/// Reads the status of this process.
 pub fn own_status() -> String {
     status(std::process::id() as Tid)
 }

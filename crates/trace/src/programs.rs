@@ -225,7 +225,6 @@ fn resume(process: i32, signal: i32) -> Result<(), TraceError> {
     unless_gone(ptrace::resume(process, Resume::Continue, signal)).map_err(TraceError::Lost)
 }
 
-/// A program that has processes.
 struct Running {
     program: StartedProgram,
     first: i32,
@@ -237,7 +236,6 @@ struct ProgramTracker<'a> {
     variable: &'a str,
     report: &'a mut dyn FnMut(ProcessEvent),
     next: u64,
-    /// The program of each process.
     program_of: HashMap<i32, ProgramId>,
     /// The parent's program of each new process or thread that has not stopped yet.
     created_by: HashMap<i32, ProgramId>,

@@ -15,11 +15,9 @@ pub type Tid = i32;
 /// How a stopped thread resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// Until the next event.
     Continue,
     /// Until the next event, or the start or end of a system call.
     ToSystemCall,
-    /// For one instruction.
     Step,
 }
 
@@ -33,13 +31,11 @@ pub enum PtraceStop {
     Ended(i32),
     /// A system call is about to start or has ended.
     SystemCall,
-    /// A signal is about to be delivered.
     Signal(i32),
     /// It has executed another program.
     Exec,
     /// It has created a thread or a process.
     Created {
-        /// The new thread or process.
         child: Tid,
         kind: TaskKind,
     },
@@ -124,14 +120,12 @@ pub fn has_pending(thread: Tid) -> bool {
     (own | shared) & !blocked != 0
 }
 
-/// The effect of delivering a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// The program's handler runs.
     Caught,
     /// None, except possibly a stop.
     Ignored,
-    /// It kills the process.
     Fatal,
 }
 
@@ -197,7 +191,6 @@ pub fn set_instruction_pointer(thread: Tid, address: u64) -> io::Result<()> {
     set_user_word(thread, std::mem::offset_of!(libc::user, regs) + std::mem::offset_of!(Registers, rip), address)
 }
 
-/// Reads debug register `number`.
 pub fn debug_register(thread: Tid, number: usize) -> io::Result<u64> {
     user_word(thread, std::mem::offset_of!(libc::user, u_debugreg) + 8 * number)
 }
@@ -383,7 +376,6 @@ pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
     Ok(())
 }
 
-/// Length in bytes of the instruction `syscall`.
 const SYSCALL_LENGTH: u64 = 2;
 
 /// Disables the hardware breakpoints of a stopped thread.

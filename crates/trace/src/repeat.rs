@@ -98,7 +98,7 @@ impl std::fmt::Display for RepeatDivergence {
         };
         write!(
             f,
-            "thread {}, system call {}: the first run did {}, this one {}",
+            "thread {}, system call {}: {} in the first run, {} in this one",
             self.thread.0,
             self.position + 1,
             describe(&self.expected),

@@ -22,7 +22,6 @@ pub const STRIDE: u64 = RING_SIZE + 4096;
 /// Number of rings, which limits the threads at a time. Unused rings take address space but no memory.
 pub const RINGS: u64 = 4096;
 
-/// The rings of a subject.
 #[derive(Debug)]
 pub struct Rings {
     file: File,
@@ -93,7 +92,6 @@ impl Rings {
         self.free.push(ring.0);
     }
 
-    /// The address of a ring in the subject.
     pub fn address(&self, ring: Ring) -> u64 {
         self.start + ring.0 * STRIDE
     }
@@ -112,7 +110,6 @@ impl Rings {
         self.word(ring, SAVED)
     }
 
-    /// Takes all symbols out of a ring.
     pub fn take_symbols(&self, ring: Ring) -> io::Result<Vec<u32>> {
         let length = RING_SIZE as i64 + self.cursor(ring)?;
         let mut symbols = vec![0; length as usize];

@@ -102,7 +102,6 @@ impl Session {
         self.state.borrow_mut().events.push_back(event);
     }
 
-    /// The first of the queued events.
     pub fn first_queued_event(&self) -> Option<(Tid, PtraceStop)> {
         self.state.borrow().events.front().copied()
     }

@@ -71,7 +71,6 @@ impl ShownMappings {
         self.code.retain(|line| !code.iter().any(|c| overlap(c, &line.range)));
     }
 
-    /// Notes that the subject has opened a file.
     pub fn note_open(&mut self, process: Tid, descriptor: u64) {
         self.has_memory |= is_proc_file(process, descriptor, "mem");
         match is_proc_file(process, descriptor, "maps") {
@@ -89,7 +88,6 @@ impl ShownMappings {
         information.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
     }
 
-    /// Notes that the subject has closed a file.
     pub fn note_close(&mut self, descriptor: u64) {
         self.files.remove(&descriptor);
     }

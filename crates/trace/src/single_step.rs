@@ -34,7 +34,6 @@ pub struct Stepping {
     /// Code of the mapped files.
     code: Vec<SteppedCode>,
     threads: HashMap<Tid, SteppedThread>,
-    /// True if libraries are stepped as well.
     steps_libraries: bool,
     /// True if the image's code is executable at present.
     is_executable: bool,
@@ -76,7 +75,6 @@ enum TrapFlagEffect {
     Popped(bool),
 }
 
-/// How a thread has arrived at an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     /// From the instruction before.
@@ -103,7 +101,6 @@ impl Stepping {
         Ok(())
     }
 
-    /// Forgets a library that is no longer mapped.
     pub fn forget(&mut self, image: &Image) {
         self.code.retain(|code| !image.code.iter().any(|of_image| overlap(of_image, &code.range)));
     }
@@ -328,7 +325,6 @@ impl Stepping {
         self.code.iter().any(|c| c.range.contains(&address))
     }
 
-    /// Makes the image's code executable again.
     pub fn make_executable(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if self.is_executable {
             return Ok(());

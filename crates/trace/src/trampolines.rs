@@ -26,7 +26,6 @@ use trodden_binary::linked::in_file;
 const FIRST_COPY: u64 = 4096;
 /// Offset of the buffer for a path.
 const PATH_BUFFER: u64 = 256;
-/// The trap flag in the flags register.
 const TRAP_FLAG: u64 = 0x100;
 /// `si_code` of a trap caused by the trap flag (TRAP_TRACE).
 const TRAP_TRACE: i32 = 2;
@@ -39,7 +38,6 @@ const INT3: u8 = 0xcc;
 /// Places in copies, ascending by address.
 type Places = Vec<(u64, CopiedPlace)>;
 
-/// Trampolines in a process.
 #[derive(Debug)]
 pub struct Trampolines {
     /// The areas with copies, and the places in each.
@@ -199,7 +197,6 @@ impl Trampolines {
         Ok(())
     }
 
-    /// Records what is left in all rings.
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
         let threads: Vec<Tid> = self.threads.keys().copied().collect();
         threads.into_iter().try_for_each(|thread| self.end_thread(thread, sink))

@@ -54,7 +54,6 @@ pub enum Watched {
     Hardware(HardwareBreakpoints),
     /// Uprobes, with breakpoints at the sites where no uprobe can be placed.
     Uprobes(Uprobes, Breakpoints),
-    /// Every instruction of the image.
     Steps(Stepping),
 }
 /// `si_code` of a trap caused by `int3` (SI_KERNEL).

@@ -13,7 +13,6 @@ pub struct FramePath {
     pub first_stretch: u64,
     /// Numbers of the paths ending at calls that it has reached.
     pub reached: Vec<i64>,
-    /// Number of its blocks that were seen.
     pub blocks: u64,
 }
 
@@ -50,13 +49,10 @@ impl BranchFrame {
 
 /// An update of a frame by the next event in its code.
 pub struct FrameUpdate<'a> {
-    /// The frame.
     pub frame: &'a mut BranchFrame,
-    /// The function's graph.
     pub flow: &'a mut ProbeGraph,
     /// The counts to update.
     pub tally: &'a mut Tally,
-    /// Number of the current stretch.
     pub stretch: u64,
     /// Number of records in the window; `None` for a trace.
     pub window: Option<u64>,

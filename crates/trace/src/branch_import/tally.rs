@@ -20,7 +20,6 @@ pub struct TallyPath {
 pub struct Tally {
     /// The counts by path.
     pub paths: HashMap<TallyPathKey, TallyPath>,
-    /// Number of whole paths.
     pub whole_paths: u64,
     /// What was not counted.
     pub losses: Losses,

@@ -15,7 +15,6 @@ use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION};
 use trodden_binary::{BinaryError, CodeRange, Connection, ProbeAt, ProbedImage};
 use trodden_unit::probes::ProbeEvent;
 
-/// The location of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressPlace {
     /// In a function with probes: image, index of the code range, file address.
@@ -41,7 +40,6 @@ enum Position {
         /// True if control arrived by a jump. If several blocks start at the address, the first ones may have been skipped.
         jumped: bool,
     },
-    /// In other code.
     Elsewhere,
 }
 
@@ -50,7 +48,6 @@ enum Position {
 pub struct ThreadWalk {
     frames: Vec<BranchFrame>,
     position: Position,
-    /// Number of the current stretch.
     stretch: u64,
     /// Number of records in the window; `None` for a trace.
     window: Option<u64>,
@@ -257,7 +254,6 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// Handles the probes on a stretch.
     fn handle_stretch(&mut self, state: &mut ImportState, image: usize, first: u64, last: u64, jumped: bool) -> Result<(), BinaryError> {
         let Some(top) = self.frames.last() else { return Ok(()) };
         let function = top.function;

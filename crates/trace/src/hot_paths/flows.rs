@@ -18,7 +18,6 @@ const MAX_PASSES: usize = 60;
 #[derive(Clone, Debug)]
 pub struct Successor {
     pub next: usize,
-    /// How often it follows.
     pub count: u64,
     /// The actions between the two.
     pub actions: Rc<[NumberAction]>,
@@ -88,7 +87,6 @@ impl Group {
         Ok(())
     }
 
-    /// Builds the table of possible successors.
     fn rows(&self, graphs: &mut ProbeGraphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
         let mut known: HashMap<(u32, FirstProbe, FragmentStart), Option<Link>> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
@@ -118,7 +116,6 @@ impl Group {
 pub struct Row {
     /// The index of the fragment, or the block.
     pub from: usize,
-    /// How often it ended.
     pub count: u64,
     pub cells: Vec<Cell>,
 }

@@ -31,7 +31,6 @@ pub enum NumberAction {
     Lose,
 }
 
-/// Where a fragment starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FragmentStart {
     /// At the function's entry, where a path begins.
@@ -51,7 +50,6 @@ pub enum FirstProbe {
     NoProbe,
 }
 
-/// Where a fragment ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// With the function, or where the code is not known.
@@ -77,7 +75,6 @@ pub struct Fragment {
     /// The actions along it.
     pub actions: Vec<NumberAction>,
     pub exit: Exit,
-    /// Number of executions.
     pub count: u64,
 }
 

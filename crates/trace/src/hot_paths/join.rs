@@ -17,7 +17,6 @@ use trodden_binary::ProbedFunction;
 /// a loop of instructions within a block.
 const MAX_VISITS: u32 = 64;
 
-/// The counts of paths.
 #[derive(Debug, Default)]
 pub struct Joined {
     /// Executions by image, function, and path number.
@@ -26,7 +25,6 @@ pub struct Joined {
     pub whole: u64,
     /// Executions of paths joined from several fragments.
     pub joined: u64,
-    /// Executions of fragments.
     pub fragments: u64,
     /// Number of times several paths lead from a fragment to the next, through blocks without addresses.
     pub ambiguous: u64,
@@ -36,7 +34,6 @@ pub struct Joined {
     pub without_beginning: u64,
 }
 
-/// Joins the fragments.
 pub fn join(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Joined, ImportError> {
     let joins = successors(graphs, fragments)?;
     let ends =
@@ -139,7 +136,6 @@ impl Joiner<'_> {
         }
     }
 
-    /// Carries a path into a fragment.
     fn enter_fragment(&mut self, number: usize, path: OpenPath, count: u64) {
         let fragment = &self.fragments[number];
         if let Some(path) = self.apply(fragment.function, &fragment.actions, path, count) {
