@@ -195,7 +195,7 @@ impl Breakpoints {
         self.sites[site.0 as usize].is_jump
     }
 
-    /// Returns true if only the signal's cause tells a hit of this site from a SIGTRAP with another origin.
+    /// Returns true if only the signal's cause distinguishes a hit of this site from a SIGTRAP with another origin.
     pub fn is_ambiguous(&self, site: BreakpointSite) -> bool {
         self.sites[site.0 as usize].is_one_byte
     }
@@ -218,7 +218,7 @@ impl Breakpoints {
 }
 
 impl FileBreakpoints {
-    /// Sets a breakpoint at each of its sites, entered in the journal. The slots remain, so that threads find their way out of them.
+    /// Sets a breakpoint at each of its sites, entered in the journal. The slots remain, so that threads in them can continue.
     fn write(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
         let sites = &sites[self.first_site..self.first_site + self.site_count];
         let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();

@@ -1,7 +1,7 @@
 //! Displaced instructions: the instruction that a breakpoint replaces is executed in a slot near the image, which then jumps back.
 //!
-//! Removing a breakpoint, stepping over it and inserting it again would cost two stops, and other threads could slip through meanwhile. A slot
-//! costs one stop, and the breakpoint stays. The block encoder of iced-x86 relocates the instruction. A call becomes `push [return
+//! Removing a breakpoint, stepping over it and inserting it again would cost two stops, and other threads could slip through meanwhile.
+//! A slot costs one stop, and the breakpoint stays. The block encoder of iced-x86 relocates the instruction. A call becomes `push [return
 //! address]; jmp target`, since a return address in the slot would mislead unwinders.
 //!
 //! Invariant: after the slot, registers, flags and memory are as the original instruction would have left them.

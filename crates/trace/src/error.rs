@@ -20,9 +20,7 @@ pub enum CollectError {
     #[error(transparent)]
     Start(TraceError),
     /// The process cannot be attached to.
-    #[error(
-        "process {process} cannot be traced: {source}. It must be your own and have no debugger attached; if Yama forbids tracing it, run as root"
-    )]
+    #[error("process {process} cannot be traced: {source}. It must be yours and have no debugger; if Yama forbids it, run as root")]
     Attach {
         /// The process.
         process: i32,

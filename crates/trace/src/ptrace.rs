@@ -209,7 +209,7 @@ fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
     request(libc::PTRACE_POKEUSER, thread, offset, value as usize)
 }
 
-/// Reads the code of the signal that a thread is about to receive, which tells its cause.
+/// Reads the code of the signal that a thread is about to receive, which shows its cause.
 pub fn signal_code(thread: Tid) -> io::Result<i32> {
     Ok(signal_information(thread)?.si_code)
 }

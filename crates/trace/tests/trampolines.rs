@@ -209,7 +209,7 @@ fn trampolines_agree_with_stepping_on_cxx_with_exceptions_and_signals() {
 
 #[test]
 fn full_rings_lose_no_hits() {
-    // More hits than a ring holds. The known number of iterations tells how many.
+    // More hits than a ring holds. The known number of iterations determines how many.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("a.c"),

@@ -1,7 +1,7 @@
 //! Splits a path of the detector into fragments, one for each function, and translates each into actions on the number of the unit's
 //! current path.
 //!
-//! The probes along the code are the executed blocks; the function's graph tells what happens to the number between two of them. A jump
+//! The probes along the code are the executed blocks; the function's graph says what happens to the number between two of them. A jump
 //! into another function is a tail call, after which a new fragment begins.
 
 use super::{HotPath, HotPathExit};

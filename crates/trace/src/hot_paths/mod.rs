@@ -27,7 +27,7 @@ pub enum HotPathExit {
     Returned,
     /// It continues at this address.
     At(u64),
-    /// It ended at an indirect branch, so that only the next path tells where it continues.
+    /// It ended at an indirect branch, so that only the next path shows where it continues.
     Indirect,
     /// Its code is not completely known.
     Unknown,

@@ -205,7 +205,7 @@ impl EmulatedProgram<'_> {
         if reader.fill_buf()?.is_empty() {
             let status = waiter.join().map_err(|_| anyhow!("cannot wait for {QEMU}"))??;
             bail!(
-                "{QEMU} ended before {} began ({status}); see its message above. Is it a program for x86-64, and is QEMU built with plugins?",
+                "{QEMU} ended before {} began ({status}); see its message above. Is it an x86-64 program, and was QEMU built with plugins?",
                 self.file.display()
             );
         }

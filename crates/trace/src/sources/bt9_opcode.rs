@@ -1,6 +1,6 @@
 //! Decodes the targets of conditional branches in a BT9 trace that are never taken.
 //!
-//! No edge has their targets, which decide whether a branch is forward or backward. The trace tells neither the architecture nor the byte
+//! No edge has their targets, which decide whether a branch is forward or backward. The trace says neither the architecture nor the byte
 //! order of its opcodes. So each encoding is tried on the branches with known targets; if it yields all of these, it is used for the
 //! others.
 

@@ -1,6 +1,6 @@
 //! Common parts of the readers of CBP2025 and ChampSim traces, whose records of instructions lack static branch targets.
 //!
-//! A record tells whether a branch was taken, and if so, its target. The static target of a conditional branch that is not taken decides
+//! A record says whether a branch was taken, and if so, its target. The static target of a conditional branch that is not taken decides
 //! whether it is forward or backward. It is the target seen earlier; until then, the branch counts as forward.
 
 use super::Batch;
