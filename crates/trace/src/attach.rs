@@ -1,20 +1,20 @@
-//! Taking control of a process that runs already, such that it sees nothing of it.
+//! Attaching to a running process without the process noticing.
 
 use crate::CollectError;
 use crate::memory::mappings;
 use crate::process_status::{capabilities, field, forbidden_by_yama, may_trace_others, number, own_status, status};
-use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::session::Session;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Follows all threads of a process and stops them; threads made meanwhile are found by looking again.
+/// Seizes and stops all threads of a process, including those created meanwhile.
 pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
     let process = session.process();
     let mut threads: Vec<Tid> = Vec::new();
-    // Those that are about to end stay in the list for a while.
+    // Threads that are about to end remain listed for a while.
     let mut seen: Vec<Tid> = Vec::new();
     loop {
         let listed = std::fs::read_dir(format!("/proc/{process}/task")).map_err(|source| CollectError::Attach { process, source })?;
@@ -24,12 +24,12 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
         if fresh.is_empty() {
             match threads.contains(&process) {
                 true => return Ok(threads),
-                false => return Err(refusal(process, "it ended while it was attached to".to_owned())),
+                false => return Err(refusal(process, "it ended while the tracer attached to it".to_owned())),
             }
         }
         for thread in fresh {
-            // Nothing but its end is reported of it before it has stopped: in the middle of a system call nothing can be done in its name.
-            match ptrace::seize(thread, ptrace::END) {
+            // Until the thread has stopped, only its end is reported: in the middle of a system call nothing can be injected.
+            match ptrace::seize(thread, ptrace::EXIT_EVENTS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,
                 Err(source) => return Err(CollectError::Attach { process, source }),
@@ -41,7 +41,7 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
     }
 }
 
-/// Whether a thread has ended, though it may still be listed.
+/// Returns true if a thread has ended, although it may still be listed.
 fn has_ended(thread: Tid) -> bool {
     field(&status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
@@ -50,10 +50,10 @@ fn refusal(process: Tid, why: String) -> CollectError {
     CollectError::Untraceable { process, why }
 }
 
-/// Refuses processes that cannot be traced, and those that a trace would harm.
+/// Refuses processes that cannot be traced or that tracing would harm.
 ///
 /// # Errors
-/// It is such a process: why, and what to do.
+/// The reason, and the remedy.
 pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     let refuse = |why: String| Err(refusal(process, why));
     let (its, own) = (status(process), own_status());
@@ -64,44 +64,45 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
         return refuse(format!("it is a thread of process {group}: pass `--pid {group}`"));
     }
     if is_recorder(process) {
-        return refuse("it is the recorder itself: pass the number of another process".to_owned());
+        return refuse("it is the recorder itself. Pass the id of another process".to_owned());
     }
     match field(&its, "State").unwrap_or_default().chars().next() {
         Some('Z' | 'X') => return refuse("it has ended, or its first thread has".to_owned()),
-        Some('T') => return refuse(format!("it is stopped by a signal: let it go on first (`kill -CONT {process}`)")),
+        Some('T') => return refuse(format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")),
         _ => {}
     }
     if let Some(tracer) = number(&its, "TracerPid").filter(|tracer| *tracer != 0) {
         let name = field(&status(tracer), "Name").map(|name| format!(" ({name})")).unwrap_or_default();
-        return refuse(format!("process {tracer}{name} traces it already: end that first"));
+        return refuse(format!("process {tracer}{name} traces it already. End that first"));
     }
-    // Processes of the kernel have no memory of their own.
+    // Kernel threads have no memory of their own.
     if field(&its, "VmSize").is_none() {
-        return refuse("it is a thread of the kernel: pass the number of a program's process".to_owned());
+        return refuse("it is a kernel thread. Pass the id of a program's process".to_owned());
     }
     if !may_trace_others(&own) {
         let (user, own_user) = (number(&its, "Uid"), number(&own, "Uid"));
         if user != own_user {
-            return refuse(format!("it belongs to user {}: run as that user, or as root", user.unwrap_or_default()));
+            return refuse(format!("it belongs to user {}. Run as that user or as root", user.unwrap_or_default()));
         }
-        // The second number is the effective one.
+        // Each field has the real, effective, saved and file-system id.
         let has_others = ["Uid", "Gid"].iter().any(|ids| field(&its, ids) != field(&own, ids));
         if has_others || capabilities(&its, "CapPrm") & !capabilities(&own, "CapPrm") != 0 {
-            return refuse("its file has given it more rights than this user has (setuid, setgid or setcap): run as root".to_owned());
+            return refuse("its file gives it privileges that this user lacks (setuid, setgid or setcap). Run as root".to_owned());
         }
     }
     if let Some(why) = forbidden_by_yama() {
         return refuse(why);
     }
-    // Those that a container gives all its processes are no obstacle.
+    // Filters that a container imposes on all its processes are no obstacle.
     let filters = |status: &str| number(status, "Seccomp_filters").unwrap_or(0);
     if field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
-        return refuse("it filters its system calls (seccomp), which would end it for those that a trace makes in its name".to_owned());
+        return refuse("it filters its system calls (seccomp), and the filter would kill it for calls that the trace injects".to_owned());
     }
     Ok(())
 }
 
-/// Whether a process is this one, a thread of it, or an ancestor with the same program that has started this one to do its work.
+/// Returns true if a process is this one, one of its threads, or an ancestor running the same program, which has started this one to do
+/// its work.
 fn is_recorder(process: Tid) -> bool {
     let program = |process: Tid| std::fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let own = std::process::id() as Tid;
@@ -115,9 +116,9 @@ fn is_recorder(process: Tid) -> bool {
     false
 }
 
-/// Refuses processes that share their memory with others for long.
+/// Refuses processes that share their memory with others, except for a short time.
 pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
-    // A `vfork` child soon executes a program of its own.
+    // A `vfork` child soon executes another program.
     let mut sharing = sharing(process)?;
     for _ in 0..SHARING_CHECKS {
         if sharing.is_empty() {
@@ -127,22 +128,19 @@ pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
         sharing.retain(|other| shares_memory(process, *other).unwrap_or(false));
     }
     match sharing.first() {
-        Some(other) => Err(refusal(process, format!("process {other} shares its memory, and would come to what a trace sets there"))),
+        Some(other) => Err(refusal(process, format!("process {other} shares its memory, and would run into the breakpoints"))),
         None => Ok(()),
     }
 }
 
-/// Refuses a file that the process does not have under this name: it has other file systems (a container, a bind mount).
-///
-/// # Errors
-/// It has another file there.
+/// Refuses a file if the process has another file under this path because of its mounts (a container, a bind mount).
 pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
     let of = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
     let seen = Path::new("/proc").join(process.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path));
     match (of(path), of(&seen)) {
         (Ok(here), Ok(there)) if here != there => {
             let path = path.display();
-            let why = format!("{path} is another file for it than here (other mounts): trace it from where it runs");
+            let why = format!("{path} is a different file in its mount namespace. Trace it from there");
             Err(CollectError::Untraceable { process, why })
         }
         _ => Ok(()),
@@ -150,9 +148,6 @@ pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
 }
 
 /// Refuses a process that can change the code of a file by a plain store.
-///
-/// # Errors
-/// It can.
 pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError> {
     let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mappings = mappings(process).unwrap_or_default().into_iter();
@@ -160,29 +155,29 @@ pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError
     match writable {
         Some(mapping) => {
             let (path, start) = (path.display(), mapping.start);
-            Err(refusal(process, format!("it can change code of {path} at {start:#x} itself: take `--collector single-step`")))
+            Err(refusal(process, format!("it has writable code of {path} at {start:#x}. Use `--collector single-step`")))
         }
         None => Ok(()),
     }
 }
 
-/// How often, and how long apart, to look whether processes share memory for long.
+/// Number of checks, and time between them, for processes that share memory only for a short time.
 const SHARING_CHECKS: u32 = 20;
 const SHARING_WAIT: Duration = Duration::from_millis(25);
 
-/// Other processes with the same memory.
+/// Returns the other processes with the same memory.
 fn sharing(process: Tid) -> io::Result<Vec<Tid>> {
     let others = std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<Tid>().ok());
     Ok(others.filter(|other| *other != process && shares_memory(process, *other).unwrap_or(false)).collect())
 }
 
-/// Whether two processes have one memory.
+/// Returns true if two processes share one address space.
 ///
 /// # Errors
-/// One is gone, or is not ours.
+/// One of them is gone, or must not be traced by this process.
 pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
     const KCMP_VM: i32 = 1;
-    // SAFETY: a system call without pointers.
+    // SAFETY: the system call takes no pointers.
     let result = unsafe { libc::syscall(libc::SYS_kcmp, process, other, KCMP_VM, 0, 0) };
     match result {
         -1 => Err(io::Error::last_os_error()),
@@ -190,12 +185,12 @@ pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
     }
 }
 
-/// Stops a thread that is followed from now on; whether it has not ended.
+/// Stops a thread that was just seized. Returns false if it has ended.
 fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
     unless_gone(ptrace::interrupt(thread))?;
     loop {
         match session.wait_for(thread) {
-            // Its event has been kept: the loop that takes events lets it end.
+            // The event of its end is queued for the loop that follows the subject.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(e) => return Err(e.into()),
             Ok(PtraceStop::Signal(signal)) => {
@@ -204,11 +199,11 @@ fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
             }
             Ok(PtraceStop::GroupStopped) => {
                 let process = session.process();
-                return Err(refusal(process, format!("it is stopped by a signal: let it go on first (`kill -CONT {process}`)")));
+                return Err(refusal(process, format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")));
             }
             Ok(_) => {
                 unless_gone(ptrace::set_options(thread, false))?;
-                unless_gone(begin_again(thread))?;
+                unless_gone(restart_interrupted_call(thread))?;
                 return Ok(true);
             }
         }
@@ -221,9 +216,9 @@ mod tests {
     use std::io::Write;
     use std::process::{Command, Stdio};
 
-    /// Between the beginning of a session and the stop of its threads a process may execute another program.
+    /// Between the start of a session and the stop of its threads, a process may execute another program.
     #[test]
-    fn memory_is_that_of_the_program_that_was_stopped() {
+    fn memory_is_opened_after_exec() {
         let mut command = Command::new("sh");
         command.args(["-c", "read word; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();

@@ -1,9 +1,9 @@
-//! Copies of blocks that record themselves: what the collector of trampolines puts beside an image, and what it writes into it.
+//! Copies of blocks that record themselves: what the collector `trampolines` puts next to an image, and the patches that lead to them.
 //!
-//! Every site gets a copy of its block, with a head that appends the site's number to the thread's ring:
+//! Each site gets a copy of its block, preceded by a head that appends the site's number to the thread's ring:
 //!
 //! ```text
-//!        int3                       ring full: the tracer drains it, and the thread goes on at the head
+//!        int3                       ring full: the tracer drains it, and the thread resumes at `head`
 //! head:  mov gs:[SAVED], rcx
 //!        mov rcx, gs:[CURSOR]       counts up to zero
 //!        jrcxz head - 1
@@ -14,20 +14,20 @@
 //!        the block
 //! ```
 //!
-//! No flag is changed, no stack is touched (so nothing below the red zone either), and one register is saved, in the
-//! thread's own ring, which the otherwise unused base of `gs` leads to. Branches from copy to copy are direct, so that
-//! code runs in copies once it has entered one; the image only leads into them:
+//! The head changes no flags and does not touch the stack, and so not the red zone either. It saves one register in the thread's ring,
+//! which the otherwise unused base of `gs` points to. Copies branch directly to each other, so that a thread that has entered one stays
+//! in copies. The image leads into them as follows:
 //!
-//! - a site whose first five bytes can be replaced has a jump to its copy there: none of them is the start of another
-//!   block, and no return goes to one of them;
-//! - at any other site is a breakpoint; the tracer sends the thread on to the copy's head. Only indirect jumps and returns come there;
-//! - calls are made in the image, by the call's own instruction, so that return addresses (and their prediction) are the
-//!   program's; behind it, if five bytes can be replaced, a jump leads to the copy of the rest of the block;
-//! - a site that is a witness sled has a jump to a head, behind which code goes on in the image: there is nothing to copy;
-//! - indirect jumps whose targets are to be recorded keep a breakpoint, and have a copy without a head.
+//! - A site whose first five bytes can be replaced has a jump to its copy. None of these bytes may start another block
+//!   or be returned to.
+//! - Any other site has a breakpoint, after which the tracer moves the thread to the head. Only indirect jumps and returns reach it.
+//! - Calls are made by the call instruction in the image, so that return addresses, and their prediction, are the program's own.
+//!   If five bytes after the call can be replaced, a jump there leads to a copy of the rest of the block.
+//! - A witness sled has a jump to a head, which jumps back to the image: there is nothing to copy.
+//! - An indirect jump whose target is to be recorded has a breakpoint, and a copy without a head.
 //!
-//! The block encoder of iced-x86 moves instructions. Pure: bytes and addresses in, bytes and addresses out; linear in
-//! the code's size but for sorting.
+//! The block encoder of iced-x86 relocates the instructions. This module works on bytes and addresses only, in time linear in the code's
+//! size apart from sorting.
 
 use crate::CollectError;
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
@@ -39,63 +39,59 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use trodden_wire::SLED;
 
-/// Where in a ring the cursor is: the distance to the end, negative.
+/// Offset in a ring of the cursor, which is the negative distance to the end of the ring in bytes.
 pub const CURSOR: u64 = 0;
-/// Where the saved register is.
+/// Offset in a ring of the saved register.
 pub const SAVED: u64 = 16;
-/// Where symbols begin.
+/// Offset in a ring of the first symbol.
 pub const SYMBOLS: u64 = 64;
-/// Bytes of symbols in a ring.
-pub const RING: u64 = 1 << 20;
+/// Size of a ring's symbols in bytes.
+pub const RING_SIZE: u64 = 1 << 20;
 
-/// A jump, in bytes.
-const JUMP: u64 = 5;
-/// Names heads to the encoder: no address of a program has this bit.
-const HEAD: u64 = 1 << 62;
-/// Names what stands before heads.
-const FULL: u64 = 3 << 61;
+/// Length in bytes of a jump with a 32-bit displacement.
+const JUMP_LENGTH: u64 = 5;
+/// Marks addresses of heads for the encoder: no address of a program has this bit.
+const HEAD_TAG: u64 = 1 << 62;
+/// Marks addresses of the breakpoints before heads.
+const FULL_TAG: u64 = 3 << 61;
 
-/// What is to be copied. Addresses are those in memory.
+/// What to copy. All addresses are those in memory.
 #[derive(Debug)]
 pub struct CopyRequest<'a> {
-    /// The image's code: where it begins, and its bytes.
+    /// The image's code: start address and bytes of each range.
     pub code: &'a [(u64, Vec<u8>)],
     /// All blocks of the image, ascending.
     pub blocks: &'a [Range<u64>],
-    /// Sites by address.
+    /// Site numbers by address.
     pub sites: &'a HashMap<u64, u32>,
-    /// Sites that are indirect jumps whose targets are recorded.
+    /// Sites that are indirect jumps whose targets are to be recorded.
     pub jumps: &'a HashSet<u64>,
-    /// Where blocks start of which one byte may be replaced, and no more.
+    /// Starts of blocks of which only the first byte may be replaced.
     pub guarded: &'a HashSet<u64>,
-    /// Sites that are witness sleds.
     pub sleds: &'a HashSet<u64>,
-    /// Where threads stand.
-    pub standing: &'a [u64],
+    pub thread_positions: &'a [u64],
 }
 
-/// A place in the copies at which an instruction begins.
+/// What an instruction in the copies stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopiedPlace {
-    /// In a head, before the site is recorded.
+    /// Part of a head, before the site is recorded.
     Head {
-        /// The site.
         site: u32,
-        /// Whether a register is in the ring.
+        /// True if the program's `rcx` is in the ring.
         saved: bool,
     },
-    /// Behind a head: the site is recorded, its first instruction has not run.
+    /// After the site is recorded and before its first instruction is executed.
     Recorded {
-        /// The site.
         site: u32,
-        /// Whether a register is in the ring.
+        /// True if the program's `rcx` is in the ring.
         saved: bool,
     },
-    /// In a block.
+    /// Part of a copied block.
     Body {
-        /// Where the instruction is in the image.
+        /// The instruction's address in the image.
         original: u64,
-        /// Whether it is still there.
+        /// True if the image still has the instruction there.
         intact: bool,
     },
 }
@@ -103,51 +99,47 @@ pub enum CopiedPlace {
 /// What to write into the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patch {
-    /// A jump to this address.
+    /// A jump to this address in the copies.
     Jump(u64),
-    /// A breakpoint; threads go on at this address.
     Breakpoint {
-        /// Where they go on.
         to: u64,
-        /// Whether it is an indirect jump whose target is recorded.
+        /// True if the site is an indirect jump whose target is to be recorded.
         jump: bool,
     },
 }
 
-/// Copies of blocks.
 #[derive(Debug)]
 pub struct Copies {
-    /// Their code.
     pub code: Vec<u8>,
-    /// Where instructions begin, ascending.
+    /// Addresses of instructions in the copies, ascending.
     pub places: Vec<(u64, CopiedPlace)>,
-    /// What to write where.
+    /// The patches, by image address.
     pub patches: Vec<(u64, Patch)>,
 }
 
-/// Copies the blocks of all sites, to be put at `at`.
+/// Copies the blocks of all sites, for memory at address `at`.
 ///
 /// # Errors
-/// A site is no code, or an instruction can be moved nowhere.
-pub fn copies(request: &CopyRequest, at: u64) -> Result<Copies, CollectError> {
+/// A site is not code, or an instruction cannot be moved.
+pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectError> {
     let mut sites: Vec<(u64, u32)> = request.sites.iter().map(|(address, site)| (*address, *site)).collect();
     sites.sort_unstable();
     let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).collect();
     let mut copier = Copier { request, starts, instructions: Vec::new(), places: Vec::new(), entries: Vec::new() };
     for (address, site) in sites {
-        copier.site(address, site)?;
+        copier.copy_site(address, site)?;
     }
     copier.encode(at)
 }
 
 struct Copier<'a> {
     request: &'a CopyRequest<'a>,
-    /// Where blocks and sites begin.
+    /// Starts of blocks and sites.
     starts: HashSet<u64>,
     instructions: Vec<Instruction>,
-    /// Of each instruction.
+    /// Parallel to `instructions`.
     places: Vec<Option<CopiedPlace>>,
-    /// Address in the image, the instruction that it leads to, and how.
+    /// Image address, index of the instruction it leads to, and how it does.
     entries: Vec<(u64, usize, Entry)>,
 }
 
@@ -159,69 +151,69 @@ enum Entry {
 }
 
 impl Copier<'_> {
-    /// The copy of a site's block, and of what follows its calls.
-    fn site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
+    /// Copies a site's block, including what follows its calls.
+    fn copy_site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         if self.request.jumps.contains(&address) {
             self.entries.push((address, self.instructions.len(), Entry::IndirectJump));
             let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
             let place = CopiedPlace::Body { original: address, intact: false };
             match is_call(&jump) {
-                true => self.call(&jump, place).map_err(|_| self.immovable(address))?,
-                false => self.push(&jump, Some(place)),
+                true => self.emit_call(&jump, place).map_err(|_| self.immovable(address))?,
+                false => self.emit(&jump, Some(place)),
             }
             return Ok(());
         }
         if self.request.sleds.contains(&address) {
-            return self.sled(address, site);
+            return self.copy_sled(address, site);
         }
-        // A site may be behind a call, in the middle of a block.
+        // A site may follow a call, in the middle of a block.
         let before = self.request.blocks.partition_point(|b| b.start <= address);
         let block = self.request.blocks[..before].last().filter(|b| b.contains(&address));
         let end = block.map_or(address + 1, |b| b.end);
         let guarded = self.request.guarded.contains(&address);
-        let fits = !guarded && block.is_some() && self.fits(address, end);
+        let fits = !guarded && block.is_some() && self.jump_fits(address, end);
         let entry = if fits { Entry::Jump } else { Entry::Breakpoint };
-        self.head(address, site).map_err(|_| self.immovable(address))?;
+        self.emit_head(address, site).map_err(|_| self.immovable(address))?;
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, entry));
-        let mut rest = self.body(address, end, if fits { JUMP } else { 1 }, Some(site))?;
-        while let Some(behind) = rest {
-            if guarded || behind >= end || self.starts.contains(&behind) || !self.fits(behind, end) {
+        let mut rest = self.emit_body(address, end, if fits { JUMP_LENGTH } else { 1 }, Some(site))?;
+        while let Some(return_address) = rest {
+            if guarded || return_address >= end || self.starts.contains(&return_address) || !self.jump_fits(return_address, end) {
                 break;
             }
-            self.entries.push((behind, self.instructions.len(), Entry::Jump));
-            rest = self.body(behind, end, JUMP, None)?;
+            self.entries.push((return_address, self.instructions.len(), Entry::Jump));
+            rest = self.emit_body(return_address, end, JUMP_LENGTH, None)?;
         }
         Ok(())
     }
 
-    /// A head for a sled, and the way back.
-    fn sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
-        let made = self.head(address, site);
+    /// Emits the head of a sled, and the jump back.
+    fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
+        let copies = self.emit_head(address, site);
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, Entry::Jump));
-        let made = made.and_then(|()| self.jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
-        Ok(made.map_err(|_| self.immovable(address))?)
+        let copies = copies.and_then(|()| self.emit_jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
+        Ok(copies.map_err(|_| self.immovable(address))?)
     }
 
-    /// Whether a jump can be written to an address in a block that ends at `end`.
+    /// Returns true if a jump can be written at `address`, in a block that ends at `end`.
     ///
-    /// A handler of signals may go on behind an instruction that traps, so what follows one is no padding. A goroutine's first frame
-    /// returns behind the `nop` at the start of `runtime.goexit`, where no graph has a block.
-    fn fits(&self, address: u64, end: u64) -> bool {
-        let inside = address + 1..address + JUMP;
-        if inside.clone().any(|a| self.starts.contains(&a)) || self.request.standing.iter().any(|a| inside.contains(a)) {
+    /// A signal handler may resume after an instruction that traps, so the bytes after one are not padding. The first frame of a
+    /// goroutine returns to the address after the `nop` at the start of `runtime.goexit`, where no graph has a block.
+    fn jump_fits(&self, address: u64, end: u64) -> bool {
+        let inside = address + 1..address + JUMP_LENGTH;
+        if inside.clone().any(|a| self.starts.contains(&a)) || self.request.thread_positions.iter().any(|a| inside.contains(a)) {
             return false;
         }
         if self.decode(address).is_some_and(|first| first.code() == Code::Nopd && first.len() == 1) {
             return false;
         }
         let mut at = address;
-        while at < address + JUMP {
+        while at < address + JUMP_LENGTH {
             let Some(instruction) = self.decode(at) else { return false };
             at = instruction.next_ip();
             let flow = instruction.flow_control();
             let traps = matches!(flow, FlowControl::Exception | FlowControl::Interrupt) || instruction.mnemonic() == Mnemonic::Hlt;
             let is_before_end = instruction.ip() < end;
-            let ends = (is_call(&instruction) || (traps && is_before_end)) && at < address + JUMP;
+            let ends = (is_call(&instruction) || (traps && is_before_end)) && at < address + JUMP_LENGTH;
             if ends || (!is_before_end && !is_padding(&instruction)) || flow == FlowControl::XbeginXabortXend {
                 return false;
             }
@@ -229,20 +221,20 @@ impl Copier<'_> {
         true
     }
 
-    /// What records a site: seven instructions behind the one that a full ring leads to.
-    fn head(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
+    /// Emits the code that records a site: a breakpoint for a full ring, then the `HEAD_LENGTH` instructions of the head.
+    fn emit_head(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
         let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
-        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS + RING) as i64, 8, false, Register::GS);
+        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS + RING_SIZE) as i64, 8, false, Register::GS);
         let rcx = Register::RCX;
         let mut full = Instruction::with(Code::Int3);
-        full.set_ip(FULL + address);
-        self.push(&full, None);
+        full.set_ip(FULL_TAG + address);
+        self.emit(&full, None);
         let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED), rcx)?;
-        save.set_ip(HEAD | address);
+        save.set_ip(HEAD_TAG | address);
         let head = [
             save,
             Instruction::with2(Code::Mov_r64_rm64, rcx, ring(CURSOR))?,
-            Instruction::with_branch(Code::Jrcxz_rel8_64, FULL + address)?,
+            Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_TAG + address)?,
             Instruction::with2(Code::Mov_rm32_imm32, next, site)?,
             Instruction::with2(Code::Lea_r64_m, rcx, MemoryOperand::with_base_displ(rcx, 4))?,
             Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR), rcx)?,
@@ -253,14 +245,14 @@ impl Copier<'_> {
                 6 => CopiedPlace::Recorded { site, saved: true },
                 _ => CopiedPlace::Head { site, saved: number > 0 },
             };
-            self.push_raw(*instruction, Some(place));
+            self.emit_raw(*instruction, Some(place));
         }
         Ok(())
     }
 
-    /// A block from an address up to its end, or to its next call, behind which it gives the address. `replaced` bytes
-    /// of it are not in the image any more.
-    fn body(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
+    /// Copies a block from `start` up to `end` or to its next call, and returns the address after that call. The first `replaced` bytes
+    /// are no longer in the image.
+    fn emit_body(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
         let mut at = start;
         while at < end {
             let place = match site.take() {
@@ -270,58 +262,58 @@ impl Copier<'_> {
             let instruction = self.decode(at).ok_or(DisplaceError::Undecodable(at))?;
             let in_image = at >= start + replaced;
             if in_image && (is_call(&instruction) || self.request.jumps.contains(&at) || !is_movable(&instruction)) {
-                self.jump(at, Some(place)).map_err(|_| self.immovable(at))?;
+                self.emit_jump(at, Some(place)).map_err(|_| self.immovable(at))?;
                 return Ok(is_call(&instruction).then(|| instruction.next_ip()));
             }
             if !is_movable(&instruction) {
                 return Err(self.immovable(at).into());
             }
             if is_call(&instruction) {
-                self.call(&instruction, place).map_err(|_| self.immovable(at))?;
+                self.emit_call(&instruction, place).map_err(|_| self.immovable(at))?;
                 return Ok(Some(instruction.next_ip()));
             }
-            self.push(&instruction, Some(place));
+            self.emit(&instruction, Some(place));
             at = instruction.next_ip();
             if is_end(&instruction) {
                 return Ok(None);
             }
         }
-        self.jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable(at))?;
+        self.emit_jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable(at))?;
         Ok(None)
     }
 
-    /// A jump to the copy of what is at an address, or else to that.
-    fn jump(&mut self, to: u64, place: Option<CopiedPlace>) -> Result<(), IcedError> {
+    /// Emits a jump to `to`, or to its copy if it has one.
+    fn emit_jump(&mut self, to: u64, place: Option<CopiedPlace>) -> Result<(), IcedError> {
         let jump = Instruction::with_branch(Code::Jmp_rel32_64, to)?;
-        self.push(&jump, place);
+        self.emit(&jump, place);
         Ok(())
     }
 
-    /// A call whose own bytes are replaced: its return address, then a jump. Flags stay as they are.
-    fn call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
-        let behind = call.next_ip();
+    /// Emits a call whose own bytes are replaced: a push of its return address, then a jump. Flags are unchanged.
+    fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
+        let return_address = call.next_ip();
         let jump = call_as_jump(call).unwrap_or_default();
-        self.push_raw(Instruction::with1(Code::Pushq_imm32, behind as u32 as i32)?, Some(place));
+        self.emit_raw(Instruction::with1(Code::Pushq_imm32, return_address as u32 as i32)?, Some(place));
         let upper = MemoryOperand::with_base_displ(Register::RSP, 4);
-        self.push_raw(Instruction::with2(Code::Mov_rm32_imm32, upper, (behind >> 32) as u32)?, None);
-        self.push(&jump, None);
+        self.emit_raw(Instruction::with2(Code::Mov_rm32_imm32, upper, (return_address >> 32) as u32)?, None);
+        self.emit(&jump, None);
         Ok(())
     }
 
-    /// An instruction of the image; a branch to a site goes to its copy.
-    fn push(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
+    /// Emits an instruction of the image. A branch to a site is redirected to the site's copy.
+    fn emit(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
         let mut moved = *instruction;
-        if moved.ip() & FULL == 0 {
+        if moved.ip() & FULL_TAG == 0 {
             moved.set_ip(0);
         }
         let target = moved.near_branch_target();
         if has_target(&moved) && self.request.sites.contains_key(&target) && !self.request.jumps.contains(&target) {
-            moved.set_near_branch64(HEAD | target);
+            moved.set_near_branch64(HEAD_TAG | target);
         }
-        self.push_raw(moved, place);
+        self.emit_raw(moved, place);
     }
 
-    fn push_raw(&mut self, instruction: Instruction, place: Option<CopiedPlace>) {
+    fn emit_raw(&mut self, instruction: Instruction, place: Option<CopiedPlace>) {
         self.instructions.push(instruction);
         self.places.push(place);
     }
@@ -345,7 +337,7 @@ impl Copier<'_> {
         let known = offsets.iter().zip(self.places).filter(|(offset, _)| **offset != u32::MAX);
         let places = known.filter_map(|(offset, place)| Some((at + u64::from(*offset), place?))).collect();
         let patch = |(address, instruction, entry): (u64, usize, Entry)| {
-            // Of instructions that were rewritten the place is not known; heads are none of them.
+            // The encoder does not report the offsets of instructions that it has rewritten. Heads are never rewritten.
             let to = at + u64::from(offsets[instruction]);
             let patch = match entry {
                 Entry::Jump => Patch::Jump(to),
@@ -357,7 +349,7 @@ impl Copier<'_> {
     }
 }
 
-/// Instructions of a head, from where a site leads to.
+/// Number of instructions of a head, without the breakpoint before it.
 const HEAD_LENGTH: usize = 7;
 
 fn is_padding(instruction: &Instruction) -> bool {
@@ -372,7 +364,7 @@ fn is_movable(instruction: &Instruction) -> bool {
     instruction.flow_control() != FlowControl::XbeginXabortXend && (!is_call(instruction) || call_as_jump(instruction).is_some())
 }
 
-/// Whether nothing is executed behind it.
+/// Returns true if execution never continues after the instruction.
 fn is_end(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return)
 }
@@ -386,20 +378,21 @@ mod tests {
     use super::*;
     use iced_x86::{InstructionInfoFactory, RflagsBits};
 
-    /// Copies of the blocks that start at these offsets of some code, whose sites they are.
-    fn copied(code: &[u8], starts: &[u64]) -> Copies {
-        copied_with(code, starts, &HashSet::new())
+    /// Copies the blocks that start at these offsets, each of which is a site.
+    fn copies_of(code: &[u8], starts: &[u64]) -> Copies {
+        copies_with_sleds(code, starts, &HashSet::new())
     }
 
-    fn copied_with(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> Copies {
+    fn copies_with_sleds(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> Copies {
         const AT: u64 = 0x40_0000;
         let ends = starts.iter().copied().skip(1).chain([code.len() as u64]);
         let blocks: Vec<Range<u64>> = starts.iter().zip(ends).map(|(start, end)| AT + start..AT + end).collect();
         let sites = blocks.iter().map(|b| b.start).zip(0..).collect();
         let code = [(AT, code.to_vec())];
         let none = HashSet::new();
-        let request = CopyRequest { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sleds, standing: &[] };
-        copies(&request, 0x100_0000).unwrap()
+        let request =
+            CopyRequest { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sleds, thread_positions: &[] };
+        copy_blocks(&request, 0x100_0000).unwrap()
     }
 
     fn patch(copies: &Copies, offset: u64) -> Option<Patch> {
@@ -413,57 +406,57 @@ mod tests {
     #[test]
     fn heads_change_neither_flags_nor_the_stack() {
         // mov eax, 1; ret
-        let made = copied(&[0xb8, 1, 0, 0, 0, 0xc3], &[0]);
+        let copies = copies_of(&[0xb8, 1, 0, 0, 0, 0xc3], &[0]);
         let mut factory = InstructionInfoFactory::new();
-        for instruction in instructions(&made).iter().skip(1).take(HEAD_LENGTH) {
+        for instruction in instructions(&copies).iter().skip(1).take(HEAD_LENGTH) {
             assert_eq!(instruction.rflags_modified(), RflagsBits::NONE, "{instruction:?}");
             let used = factory.info(instruction);
             let writes_stack = used.used_memory().iter().any(|m| m.base() == Register::RSP || m.segment() == Register::SS);
             assert!(!writes_stack, "{instruction:?}");
         }
-        assert_eq!(patch(&made, 0), Some(Patch::Jump(0x100_0001)));
+        assert_eq!(patch(&copies, 0), Some(Patch::Jump(0x100_0001)));
     }
 
     #[test]
     fn short_blocks_have_breakpoints_and_branches_between_copies_are_direct() {
         // test eax, eax; je 4; nop; (4:) jmp 0; (6:) nops
-        let made = copied(&[0x85, 0xc0, 0x74, 1, 0x90, 0xeb, 0xf9], &[0, 4, 5]);
-        assert!(matches!(patch(&made, 0), Some(Patch::Breakpoint { jump: false, .. })));
-        assert!(matches!(patch(&made, 5), Some(Patch::Breakpoint { .. })));
-        // No branch leaves the copies: the loop runs in them.
-        let end = 0x100_0000 + made.code.len() as u64;
-        for branch in instructions(&made).iter().filter(|i| has_target(i)) {
+        let copies = copies_of(&[0x85, 0xc0, 0x74, 1, 0x90, 0xeb, 0xf9], &[0, 4, 5]);
+        assert!(matches!(patch(&copies, 0), Some(Patch::Breakpoint { jump: false, .. })));
+        assert!(matches!(patch(&copies, 5), Some(Patch::Breakpoint { .. })));
+        // All branches stay in the copies, so the loop runs there.
+        let end = 0x100_0000 + copies.code.len() as u64;
+        for branch in instructions(&copies).iter().filter(|i| has_target(i)) {
             assert!((0x100_0000..end).contains(&branch.near_branch_target()), "{branch:?}");
         }
     }
 
     #[test]
-    fn calls_are_made_in_the_image_and_what_follows_them_in_a_copy() {
+    fn calls_stay_in_the_image_and_return_into_a_copy() {
         // mov eax, 1; call 0x20; mov ebx, 1; ret
         let mut code = vec![0xb8, 1, 0, 0, 0, 0xe8, 0x16, 0, 0, 0, 0xbb, 1, 0, 0, 0, 0xc3];
-        let made = copied(&code, &[0]);
-        assert!(matches!(patch(&made, 10), Some(Patch::Jump(_))), "behind the call");
-        assert!(instructions(&made).iter().any(|i| i.near_branch_target() == 0x40_0005), "to the call");
-        // A call whose return address would be inside the jump keeps the block from it.
+        let copies = copies_of(&code, &[0]);
+        assert!(matches!(patch(&copies, 10), Some(Patch::Jump(_))), "after the call");
+        assert!(instructions(&copies).iter().any(|i| i.near_branch_target() == 0x40_0005), "to the call");
+        // No jump is written if the return address of a call would lie inside it.
         code = vec![0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3];
-        assert!(matches!(patch(&copied(&code, &[0]), 0), Some(Patch::Breakpoint { .. })));
+        assert!(matches!(patch(&copies_of(&code, &[0]), 0), Some(Patch::Breakpoint { .. })));
     }
 
     #[test]
-    fn behind_a_sled_code_goes_on_in_the_image() {
-        // The sled; call rax (too close to the block's start for any jump but one in the sled).
+    fn execution_continues_in_the_image_after_a_sled() {
+        // The sled, then `call rax`, which leaves room for no jump except in the sled.
         let code = [&SLED[..], &[0xff, 0xd0]].concat();
-        let made = copied_with(&code, &[0], &HashSet::from([0x40_0000]));
-        assert_eq!(made.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);
-        let all = instructions(&made);
+        let copies = copies_with_sleds(&code, &[0], &HashSet::from([0x40_0000]));
+        assert_eq!(copies.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);
+        let all = instructions(&copies);
         assert_eq!((all.len(), all.last().unwrap().near_branch_target()), (HEAD_LENGTH + 2, 0x40_0008));
     }
 
     #[test]
-    fn addresses_of_code_are_the_programs() {
+    fn rip_relative_addresses_refer_to_the_image() {
         // lea rax, [rip + 0] (the second block); (7:) mov eax, 1; ret
-        let made = copied(&[0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc3], &[0, 7]);
-        let lea = instructions(&made).into_iter().find(|i| i.code() == Code::Lea_r64_m && i.is_ip_rel_memory_operand()).unwrap();
+        let copies = copies_of(&[0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc3], &[0, 7]);
+        let lea = instructions(&copies).into_iter().find(|i| i.code() == Code::Lea_r64_m && i.is_ip_rel_memory_operand()).unwrap();
         assert_eq!(lea.ip_rel_memory_address(), 0x40_0007);
     }
 }

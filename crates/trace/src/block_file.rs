@@ -1,11 +1,9 @@
-//! Files of compressed blocks that survive a kill of the process that writes them: partial traces and traces.
+//! Files of compressed blocks that remain readable if their writer is killed: partial traces and traces.
 //!
-//! Such a file is one of the [container](trodden_container): each block is a section with its kind as tag, its stream as subject, and its
-//! number of symbols as count. Nothing is written after the last block that reading needs: what is there is readable, and a file whose
-//! last block is broken or not of kind [`TraceBlockKind::End`] is *truncated*. Opening reads the heads of blocks only, so any block is
-//! reached at once.
-//!
-//! Symbols are written as the difference to the one before, in as few bytes as it needs (zigzag, LEB128).
+//! This is a form of the [container](trodden_container): each block is a section, with its kind as tag, its stream as subject and its
+//! number of symbols as count. Nothing written later is needed to read a block. A file whose last block is incomplete or not of kind
+//! [`TraceBlockKind::End`] is *truncated*. Opening reads only the heads of blocks, so that any block can be reached at once.
+//! A symbol is stored as the difference from the one before (zigzag, LEB128).
 
 use crate::numbers::{Cursor, push_number, zigzag};
 use serde::{Deserialize, Serialize};
@@ -16,37 +14,37 @@ use std::path::{Path, PathBuf};
 use trodden_container::{FileError, FileHead, FileKind, HEAD_BYTES, SECTION_HEAD, Section, SectionError, SectionHead, encode, expect_head};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Level of zstd: the program may wait for the collector.
+/// Compression level of zstd, which is low since the traced program may wait for the collector.
 const LEVEL: i32 = 1;
-/// Maximum number of symbols of a block; writers flush a block long before.
+/// Maximum number of symbols per block. Writers flush a block much earlier.
 const MAX_SYMBOLS: u32 = 1 << 17;
-/// Maximum number of threads of a file.
+/// Maximum number of threads per file.
 pub const MAX_THREADS: u32 = 1 << 24;
 
-/// A format of such files.
+/// A format based on such files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceFormat {
-    /// What such a file is.
+    /// The kind of file.
     pub kind: FileKind,
-    /// Version of the format.
+    /// The version of the format.
     pub version: u32,
 }
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceBlockKind {
-    /// What the file is about.
+    /// The description of the file's subject.
     About = 1,
-    /// Symbols of a stream.
+    /// Symbols of one stream.
     Symbols = 2,
-    /// The trace ended here.
+    /// The end of a complete file.
     End = 3,
 }
 
 /// Why a file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceFileError {
-    /// The system says so.
+    /// Reading or writing failed.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
@@ -54,30 +52,30 @@ pub enum TraceFileError {
         /// The system's error.
         source: io::Error,
     },
-    /// It is another kind of file, or of another version of trodden.
-    #[error("{}: {error}: record it again", path.display())]
+    /// The file is of another kind or version.
+    #[error("{}: {error}. Record the trace again", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         error: FileError,
     },
-    /// A block is broken.
-    #[error("{}: the block at byte {offset} is broken: {error}; record the trace again", path.display())]
-    Broken {
+    /// A block is damaged.
+    #[error("{}: the block at byte {offset} is damaged: {error}. Record the trace again", path.display())]
+    Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the block.
         offset: u64,
         /// What is wrong.
         error: SectionError,
     },
-    /// The content of a block contradicts the rest of the file.
-    #[error("{}: the block at byte {offset} is broken: {what}; record the trace again", path.display())]
-    Unsound {
+    /// The contents of a block contradict the rest of the file.
+    #[error("{}: the block at byte {offset} is damaged: {what}. Record the trace again", path.display())]
+    Inconsistent {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the block.
         offset: u64,
         /// What is wrong.
         what: &'static str,
@@ -92,42 +90,36 @@ pub struct Writer {
     size: u64,
 }
 
-/// The head of a block.
+/// The head of a block in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredBlock {
-    /// What it is.
+    /// Its kind.
     pub kind: TraceBlockKind,
-    /// Its stream.
+    /// Its stream, which is the thread's number.
     pub stream: u32,
-    /// Symbols in it.
+    /// Its number of symbols.
     pub count: u32,
     offset: u64,
     section: SectionHead,
 }
 
-/// A file that is read.
+/// An open file.
 #[derive(Debug)]
 pub struct Reader {
     file: File,
     path: PathBuf,
     heads: Vec<StoredBlock>,
-    cut: bool,
+    is_truncated: bool,
 }
 
 impl Writer {
-    /// Makes a file that only its owner can read, since it may have the program's input.
-    ///
-    /// # Errors
-    /// It cannot be made.
+    /// Creates a file that only its owner can read, since it may reveal the program's input.
     pub fn create(path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let file = trodden_profile::private::create_file(path).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
         Self::begin(file, path, format)
     }
 
-    /// Begins to write an empty file, which will have this path.
-    ///
-    /// # Errors
-    /// The disk is full, or another error of the system.
+    /// Starts writing to an empty file, whose path is or will be `path`.
     pub fn begin(mut file: File, path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let head = FileHead::new(format.kind, format.version).to_bytes();
         file.write_all(&head).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
@@ -135,9 +127,6 @@ impl Writer {
     }
 
     /// Appends a block.
-    ///
-    /// # Errors
-    /// The disk is full, or another error of the system.
     pub fn append(&mut self, kind: TraceBlockKind, stream: u32, count: u32, index: &[u8], data: &[u8]) -> Result<(), TraceFileError> {
         let mut subject = [0; 16];
         subject[..4].copy_from_slice(&stream.to_le_bytes());
@@ -147,20 +136,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends a value.
-    ///
-    /// # Errors
-    /// As [`Writer::append`].
+    /// Appends an encoded value as a block.
     pub fn append_value<T: Serialize>(&mut self, kind: TraceBlockKind, value: &T) -> Result<(), TraceFileError> {
         self.append(kind, 0, 0, &[], &encode(value))
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Where the file is, or will be.
+    /// The path of the finished file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -170,13 +156,13 @@ impl Reader {
     /// Opens a file and reads the heads of its blocks.
     ///
     /// # Errors
-    /// It cannot be read, or is of another format.
+    /// The file cannot be read, or has another format.
     pub fn open(path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let io = |source| TraceFileError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(io)?;
         let size = file.metadata().map_err(io)?.len();
         if size == 0 {
-            return Err(TraceFileError::Unsound { path: path.to_owned(), offset: 0, what: "the file is empty" });
+            return Err(TraceFileError::Inconsistent { path: path.to_owned(), offset: 0, what: "the file is empty" });
         }
         let mut head = [0; HEAD_BYTES];
         let have = usize::try_from(size).map_or(HEAD_BYTES, |size| size.min(HEAD_BYTES));
@@ -188,34 +174,31 @@ impl Reader {
             offset += head.section.length();
             heads.push(head);
         }
-        let cut = offset != size || heads.last().is_none_or(|h: &StoredBlock| h.kind != TraceBlockKind::End);
-        Ok(Self { file, path: path.to_owned(), heads, cut })
+        let is_truncated = offset != size || heads.last().is_none_or(|h: &StoredBlock| h.kind != TraceBlockKind::End);
+        Ok(Self { file, path: path.to_owned(), heads, is_truncated })
     }
 
-    /// The value in the first block, which says what the file is about.
+    /// Reads the description in the first block.
     ///
     /// # Errors
-    /// The file ends before it, or it is broken.
+    /// The file ends before it, or it is damaged.
     pub fn about<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
-        let what = "the file ends before it says what it is about";
-        let broken = || TraceFileError::Unsound { path: self.path.clone(), offset: HEAD_BYTES as u64, what };
-        self.value(self.heads.first().filter(|h| h.kind == TraceBlockKind::About).ok_or_else(broken)?)
+        let what = "the file ends before the description of the program";
+        let inconsistent = || TraceFileError::Inconsistent { path: self.path.clone(), offset: HEAD_BYTES as u64, what };
+        self.value(self.heads.first().filter(|h| h.kind == TraceBlockKind::About).ok_or_else(inconsistent)?)
     }
 
-    /// All blocks, in the order in which they were written.
+    /// All blocks, in the order of writing.
     pub fn blocks(&self) -> &[StoredBlock] {
         &self.heads
     }
 
-    /// Whether its writer was stopped before the end.
-    pub fn is_cut(&self) -> bool {
-        self.cut
+    /// Returns true if the file is truncated.
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
-    /// The index of a block.
-    ///
-    /// # Errors
-    /// It cannot be read, or is broken.
+    /// Reads the index of a block.
     pub fn index(&self, head: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
         let mut bytes = vec![0; head.section.index_length() as usize];
         self.read(&mut bytes, head.offset + SECTION_HEAD as u64)?;
@@ -223,40 +206,31 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// The data of a block.
-    ///
-    /// # Errors
-    /// It cannot be read, or is broken.
+    /// Reads and decompresses the data of a block.
     pub fn data(&self, head: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
         let mut packed = vec![0; head.section.packed_length() as usize];
         self.read(&mut packed, head.offset + SECTION_HEAD as u64 + head.section.index_length())?;
         head.section.unpack(&packed).map_err(|error| self.damaged(head, error))
     }
 
-    /// The symbols of a block.
-    ///
-    /// # Errors
-    /// It cannot be read, or is broken.
+    /// Reads the symbols of a block.
     pub fn symbols(&self, head: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
         let data = self.data(head)?;
-        unpack(&data, head.count as usize).ok_or_else(|| self.broken(head, "a symbol ends too early"))
+        unpack(&data, head.count as usize).ok_or_else(|| self.inconsistent(head, "its symbols are malformed"))
     }
 
-    /// The error for a block whose content contradicts the rest of the file.
-    pub fn broken(&self, head: &StoredBlock, what: &'static str) -> TraceFileError {
-        TraceFileError::Unsound { path: self.path.clone(), offset: head.offset, what }
+    /// The error for a block whose contents contradict the rest of the file.
+    pub fn inconsistent(&self, head: &StoredBlock, what: &'static str) -> TraceFileError {
+        TraceFileError::Inconsistent { path: self.path.clone(), offset: head.offset, what }
     }
 
-    /// The value in a block.
-    ///
-    /// # Errors
-    /// It cannot be read, or is broken.
+    /// Reads the encoded value in a block.
     pub fn value<T: for<'a> Deserialize<'a>>(&self, head: &StoredBlock) -> Result<T, TraceFileError> {
         trodden_container::decode(&self.data(head)?).map_err(|error| self.damaged(head, error))
     }
 
     fn damaged(&self, head: &StoredBlock, error: SectionError) -> TraceFileError {
-        TraceFileError::Broken { path: self.path.clone(), offset: head.offset, error }
+        TraceFileError::Damaged { path: self.path.clone(), offset: head.offset, error }
     }
 
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), TraceFileError> {
@@ -264,33 +238,33 @@ impl Reader {
     }
 }
 
-/// The head of a block; nothing if the file ends within the block.
+/// Reads the head of a block; `None` if the block is incomplete.
 fn read_head(path: &Path, file: &File, offset: u64, size: u64) -> Result<Option<StoredBlock>, TraceFileError> {
     let mut bytes = [0; SECTION_HEAD];
     if file.read_exact_at(&mut bytes, offset).is_err() {
         return Ok(None);
     }
-    let broken = |error| TraceFileError::Broken { path: path.to_owned(), offset, error };
-    let unsound = |what| TraceFileError::Unsound { path: path.to_owned(), offset, what };
-    let section = SectionHead::read(&bytes).map_err(broken)?;
+    let damaged = |error| TraceFileError::Damaged { path: path.to_owned(), offset, error };
+    let inconsistent = |what| TraceFileError::Inconsistent { path: path.to_owned(), offset, what };
+    let section = SectionHead::read(&bytes).map_err(damaged)?;
     let kind = [TraceBlockKind::About, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u32 == section.tag);
-    let kind = kind.ok_or_else(|| unsound("its kind is unknown"))?;
+    let kind = kind.ok_or_else(|| inconsistent("its kind is unknown"))?;
     let (count, raw) = (section.count, section.unpacked_length());
     let stream = u32::from_le_bytes(*section.subject.first_chunk().expect("four bytes"));
     match kind {
-        TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err(unsound("it has too many symbols")),
-        // A symbol takes at least a byte, and at most ten.
+        TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err(inconsistent("it has too many symbols")),
+        // A symbol takes one to ten bytes.
         TraceBlockKind::Symbols if raw < u64::from(count) || raw > 10 * u64::from(count) => {
-            return Err(unsound("its size does not agree with its number of symbols"));
+            return Err(inconsistent("its size contradicts its number of symbols"));
         }
-        TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err(unsound("its thread's number is too large")),
+        TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err(inconsistent("its thread's number is too large")),
         _ => {}
     }
     let is_whole = offset.checked_add(section.length()).is_some_and(|end| end <= size);
     Ok(is_whole.then_some(StoredBlock { kind, stream, count, offset, section }))
 }
 
-/// Symbols as bytes.
+/// Encodes symbols.
 pub fn pack(symbols: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(symbols.len() * 2);
     let mut before = 0u64;
@@ -301,7 +275,7 @@ pub fn pack(symbols: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes as symbols.
+/// Decodes `count` symbols; `None` if the bytes are malformed.
 fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut rest = Cursor(bytes);
     let mut symbols = Vec::with_capacity(count.min(bytes.len()));
@@ -313,15 +287,15 @@ fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     rest.0.is_empty().then_some(symbols)
 }
 
-/// The hash by which contents are compared.
+/// Hash of file contents, for comparing them.
 pub fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// Copies what is left of `from` into an unnamed file in a folder, and gives it at its beginning.
+/// Copies the rest of `from` to an unnamed file in `folder`, and returns that file, rewound.
 ///
 /// # Errors
-/// It cannot be read, or the disk is full.
+/// `from` cannot be read, or the file cannot be written.
 pub fn spool(from: &mut dyn Read, folder: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut file = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(folder)?;
@@ -347,12 +321,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn blocks_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         let symbols = written(&path);
         let reader = Reader::open(&path, FORMAT).unwrap();
-        assert!(!reader.is_cut());
+        assert!(!reader.is_truncated());
         let blocks = reader.blocks();
         assert_eq!(reader.value::<(String, u32)>(&blocks[0]).unwrap(), ("a program".to_owned(), 7));
         assert_eq!((reader.symbols(&blocks[1]).unwrap(), reader.index(&blocks[1]).unwrap()), (symbols, vec![9]));
@@ -363,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_is_read_up_to_there() {
+    fn truncated_file_is_read_up_to_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         let symbols = written(&path);
@@ -371,7 +345,7 @@ mod tests {
         for length in (HEAD_BYTES..bytes.len()).step_by(11) {
             std::fs::write(&path, &bytes[..length]).unwrap();
             let reader = Reader::open(&path, FORMAT).unwrap();
-            assert!(reader.is_cut());
+            assert!(reader.is_truncated());
             if let Some(block) = reader.blocks().get(1) {
                 assert_eq!(reader.symbols(block).unwrap(), symbols);
             }
@@ -379,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_block_is_named() {
+    fn damaged_block_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         written(&path);
@@ -390,12 +364,12 @@ mod tests {
         bytes[last] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         let reader = Reader::open(&path, FORMAT).unwrap();
-        assert!(matches!(reader.symbols(&block), Err(TraceFileError::Broken { error: SectionError::Content, .. })));
+        assert!(matches!(reader.symbols(&block), Err(TraceFileError::Damaged { error: SectionError::Content, .. })));
     }
 
-    /// No byte of a file can change unnoticed.
+    /// Any change to any byte of a file is detected.
     #[test]
-    fn every_changed_byte_is_found() {
+    fn every_changed_byte_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         written(&path);

@@ -1,87 +1,84 @@
-//! Breakpoints: `int3` at many addresses of an image at once, a slot for each, and the way from a trap to the site.
+//! Breakpoints: `int3` at many addresses of an image at once, a slot for the instruction at each, and the lookup of the site after a
+//! trap.
 //!
-//! All breakpoints of a page run are written by one system call. The table from address to site is an array over the
-//! image's code, so that a trap is resolved in constant time.
+//! Adjacent pages are written with one system call. A table over the image's code maps addresses to sites, so that a trap is resolved in
+//! constant time.
 
 use crate::CollectError;
 use crate::displaced::{SLOT, displace};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::io;
 use std::ops::Range;
 
 const INT3: u8 = 0xcc;
-/// Slots begin behind the stub for system calls.
-const FIRST: u64 = SLOT;
-/// No site here.
-const NONE: u32 = u32::MAX;
+/// Offset of the first slot: the system call stub comes first.
+const FIRST_SLOT: u64 = SLOT;
+/// Table entry of an address that is not a site.
+const NO_SITE: u32 = u32::MAX;
 
-/// A site by its number: its place among those that were set.
+/// The index of a site in [`Breakpoints`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BreakpointSite(pub u32);
 
-/// Breakpoints in a process.
 #[derive(Debug)]
 pub struct Breakpoints {
-    sites: Vec<Placed>,
-    parts: Vec<Part>,
+    sites: Vec<PlacedSite>,
+    parts: Vec<FileBreakpoints>,
 }
 
-/// Those of a file.
+/// The breakpoints of one file.
 #[derive(Debug)]
-struct Part {
-    /// First address of the file's code in memory.
+struct FileBreakpoints {
+    /// Start address of the file's code in memory.
     start: u64,
-    /// Of each address from there, its site.
-    at: Vec<u32>,
-    /// Its slots.
+    /// Site indexes by offset from `start`.
+    site_indexes: Vec<u32>,
+    /// The address range of its slots.
     area: Range<u64>,
-    /// Its first site.
-    first: usize,
-    /// Its sites.
-    count: usize,
+    first_site: usize,
+    site_count: usize,
 }
 
 #[derive(Debug)]
-struct Placed {
-    /// What is recorded.
+struct PlacedSite {
+    /// The number that is recorded.
     number: u32,
     address: u64,
     slot: u64,
     length: u64,
     /// The byte that the breakpoint replaces.
     original: u8,
-    /// Whether a signal that the program sends itself could be taken for a hit: the instruction has one byte.
-    short: bool,
-    /// Whether it is a jump whose target is recorded.
-    jump: bool,
-    /// Whether the program changes the code there, which is not watched any more.
-    released: bool,
+    /// True if the instruction has one byte, so that the position after a SIGTRAP sent by the program itself may look like a hit.
+    is_one_byte: bool,
+    /// True if the site is a jump whose target is recorded.
+    is_jump: bool,
+    /// True if the program changes the code there, so that the site is not watched any more.
+    is_released: bool,
 }
 
-/// What of a thread that stopped in a slot.
+/// How far a thread in a slot has executed the slot's instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InSlot {
-    /// The instruction has not run.
-    Before(u64),
-    /// It has run; this is where it goes on.
-    After(u64),
-    /// In between, as calls can be.
-    Within,
+pub enum SlotProgress {
+    /// Not at all; this is the instruction's address in the image.
+    NotExecuted(u64),
+    /// Completely; this is where the thread continues in the image.
+    Executed(u64),
+    /// In part, which is possible for calls.
+    Partial,
 }
 
 impl Breakpoints {
-    /// None yet.
     pub fn new() -> Self {
         Self { sites: Vec::new(), parts: Vec::new() }
     }
 
-    /// Sets breakpoints at addresses of a file, each with the number that is recorded. Those that are in `jumps`, too (ascending), are
-    /// indirect jumps whose targets are to be recorded.
+    /// Sets breakpoints at addresses of a file, each with the number that is recorded for it. Those also contained in `jumps`, which is
+    /// ascending, are indirect jumps whose targets are to be recorded.
     ///
     /// # Errors
-    /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
+    /// An address is not code of the image, its instruction cannot be moved, or there are more sites than slots.
     pub fn add(
         &mut self,
         subject: &TracedProcess,
@@ -89,61 +86,58 @@ impl Breakpoints {
         addresses: &[(u32, u64)],
         jumps: &[u64],
     ) -> Result<(), CollectError> {
-        if FIRST + addresses.len() as u64 * SLOT > AREA {
-            return Err(CollectError::TooManySites { sites: addresses.len(), most: ((AREA - FIRST) / SLOT) as usize });
+        if FIRST_SLOT + addresses.len() as u64 * SLOT > AREA_SIZE {
+            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA_SIZE - FIRST_SLOT) / SLOT) as usize });
         }
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
         let end = executable.code.iter().map(|c| c.end).max().unwrap_or(0);
         let first = self.sites.len();
-        let mut at = vec![NONE; (end - start) as usize];
+        let mut site_indexes = vec![NO_SITE; (end - start) as usize];
         let mut slots = Vec::with_capacity(addresses.len() * SLOT as usize);
         for (place, (number, address)) in (0u32..).zip(addresses) {
             if !executable.is_code(*address) {
                 return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
             }
-            let slot = subject.area + FIRST + u64::from(place) * SLOT;
+            let slot = subject.area + FIRST_SLOT + u64::from(place) * SLOT;
             let code = subject.memory.read_some(in_memory(*address), 16);
             let moved = displace(&code, in_memory(*address), slot)?;
             slots.extend_from_slice(&moved.code);
             slots.resize((place as usize + 1) * SLOT as usize, INT3);
-            self.sites.push(Placed {
+            self.sites.push(PlacedSite {
                 number: *number,
                 address: in_memory(*address),
                 slot,
                 length: moved.length,
                 original: code[0],
-                short: moved.length == 1,
-                jump: jumps.binary_search(address).is_ok(),
-                released: false,
+                is_one_byte: moved.length == 1,
+                is_jump: jumps.binary_search(address).is_ok(),
+                is_released: false,
             });
-            at[(address - start) as usize] = first as u32 + place;
+            site_indexes[(address - start) as usize] = first as u32 + place;
         }
-        subject.memory.write(subject.area + FIRST, &slots)?;
-        let area = subject.area + FIRST..subject.area + FIRST + slots.len() as u64;
-        let part = Part { start: in_memory(start), at, area, first, count: addresses.len() };
+        subject.memory.write(subject.area + FIRST_SLOT, &slots)?;
+        let area = subject.area + FIRST_SLOT..subject.area + FIRST_SLOT + slots.len() as u64;
+        let part = FileBreakpoints { start: in_memory(start), site_indexes, area, first_site: first, site_count: addresses.len() };
         part.write(&self.sites, &subject.memory)?;
         self.parts.push(part);
         Ok(())
     }
 
-    /// Forgets those of a file that is not in memory any more, by the memory of its slots.
+    /// Forgets the breakpoints of a file that is no longer mapped. `area` contains its slots.
     pub fn forget(&mut self, area: &Range<u64>) {
         self.parts.retain(|part| !area.contains(&part.area.start));
     }
 
-    /// Takes those out whose instruction lies in a range that the program is about to change. All threads are stopped; those in slots are
-    /// moved by [`Breakpoints::leave_released`].
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Removes the breakpoints on instructions that overlap a range which the program is about to change. All threads must be stopped;
+    /// [`Breakpoints::move_out_of_released`] moves those in slots.
     pub fn release(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
         let mut pieces = Vec::new();
         for part in &mut self.parts {
-            for site in &mut self.sites[part.first..part.first + part.count] {
-                if !site.released && overlap(&(site.address..site.address + site.length), range) {
-                    site.released = true;
-                    part.at[(site.address - part.start) as usize] = NONE;
+            for site in &mut self.sites[part.first_site..part.first_site + part.site_count] {
+                if !site.is_released && overlap(&(site.address..site.address + site.length), range) {
+                    site.is_released = true;
+                    part.site_indexes[(site.address - part.start) as usize] = NO_SITE;
                     pieces.push((site.address, site.original));
                 }
             }
@@ -152,42 +146,41 @@ impl Breakpoints {
         memory.patch(&pieces.iter().map(|(address, original)| (*address, std::slice::from_ref(original))).collect::<Vec<_>>())
     }
 
-    /// Lets a stopped thread that stands in the slot of a released site stand in the image. `step`, which gives whether it did, executes an
-    /// instruction of the thread.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
-    pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+    /// Moves a stopped thread from the slot of a released site to the image. `step` single-steps the thread, and returns false if it
+    /// cannot.
+    pub fn move_out_of_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         loop {
             let at = ptrace::instruction_pointer(thread)?;
-            if self.site_of_slot(at).is_none_or(|site| !site.released) {
+            if self.site_of_slot(at).is_none_or(|site| !site.is_released) {
                 return Ok(());
             }
-            match self.in_slot(at) {
-                Some(InSlot::Before(address) | InSlot::After(address)) => return Ok(ptrace::set_instruction_pointer(thread, address)?),
-                Some(InSlot::Within) if step()? => {}
-                Some(InSlot::Within) | None => return Ok(()),
+            match self.slot_progress(at) {
+                Some(SlotProgress::NotExecuted(address) | SlotProgress::Executed(address)) => {
+                    return Ok(ptrace::set_instruction_pointer(thread, address)?);
+                }
+                Some(SlotProgress::Partial) if step()? => {}
+                Some(SlotProgress::Partial) | None => return Ok(()),
             }
         }
     }
 
-    /// The site that a thread has trapped at, whose instruction pointer is given.
-    pub fn hit(&self, instruction_pointer: u64) -> Option<BreakpointSite> {
-        self.at(instruction_pointer.wrapping_sub(1))
+    /// Returns the site that a thread has hit, from its instruction pointer after the trap.
+    pub fn site_hit(&self, instruction_pointer: u64) -> Option<BreakpointSite> {
+        self.site_at(instruction_pointer.wrapping_sub(1))
     }
 
-    /// The site at an address.
-    pub fn at(&self, address: u64) -> Option<BreakpointSite> {
-        let in_part = |part: &Part| part.at.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
-        self.parts.iter().find_map(in_part).filter(|site| *site != NONE).map(BreakpointSite)
+    /// Returns the site at an address in memory.
+    pub fn site_at(&self, address: u64) -> Option<BreakpointSite> {
+        let in_part = |part: &FileBreakpoints| part.site_indexes.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
+        self.parts.iter().find_map(in_part).filter(|site| *site != NO_SITE).map(BreakpointSite)
     }
 
-    /// What is recorded of a site.
+    /// The number that is recorded for a site.
     pub fn number(&self, site: BreakpointSite) -> u32 {
         self.sites[site.0 as usize].number
     }
 
-    /// Where a thread goes on that has hit a site.
+    /// The slot at which a thread that has hit a site resumes.
     pub fn slot(&self, site: BreakpointSite) -> u64 {
         self.sites[site.0 as usize].slot
     }
@@ -197,37 +190,37 @@ impl Breakpoints {
         self.sites[site.0 as usize].address
     }
 
-    /// Whether a site is a jump whose target is recorded.
+    /// Returns true if a site is a jump whose target is recorded.
     pub fn is_jump(&self, site: BreakpointSite) -> bool {
-        self.sites[site.0 as usize].jump
+        self.sites[site.0 as usize].is_jump
     }
 
-    /// Whether the signal's cause must be asked for to know a hit from a signal that the program got otherwise.
+    /// Returns true if only the signal's cause distinguishes a hit of this site from a SIGTRAP with another origin.
     pub fn is_ambiguous(&self, site: BreakpointSite) -> bool {
-        self.sites[site.0 as usize].short
+        self.sites[site.0 as usize].is_one_byte
     }
 
-    /// What a thread in a slot has done of its instruction; `None` if it is in no slot.
-    pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
+    /// Returns how far a thread has executed the instruction of the slot it is in; `None` if it is not in a slot.
+    pub fn slot_progress(&self, instruction_pointer: u64) -> Option<SlotProgress> {
         let site = self.site_of_slot(instruction_pointer)?;
         Some(match instruction_pointer - site.slot {
-            0 => InSlot::Before(site.address),
-            // Slots of plain instructions have the instruction as long as it was, then the jump.
-            n if n == site.length => InSlot::After(site.address + site.length),
-            _ => InSlot::Within,
+            0 => SlotProgress::NotExecuted(site.address),
+            // The slot of a plain instruction holds the instruction at its original length, then a jump.
+            n if n == site.length => SlotProgress::Executed(site.address + site.length),
+            _ => SlotProgress::Partial,
         })
     }
 
-    fn site_of_slot(&self, address: u64) -> Option<&Placed> {
+    fn site_of_slot(&self, address: u64) -> Option<&PlacedSite> {
         let part = self.parts.iter().find(|part| part.area.contains(&address))?;
-        Some(&self.sites[part.first + ((address - part.area.start) / SLOT) as usize])
+        Some(&self.sites[part.first_site + ((address - part.area.start) / SLOT) as usize])
     }
 }
 
-impl Part {
-    /// Sets a breakpoint at each of its sites; the journal undoes them. Slots stay, threads in them find back.
-    fn write(&self, sites: &[Placed], memory: &Memory) -> io::Result<()> {
-        let sites = &sites[self.first..self.first + self.count];
+impl FileBreakpoints {
+    /// Sets a breakpoint at each of its sites, entered in the journal. The slots remain, so that threads in them can continue.
+    fn write(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
+        let sites = &sites[self.first_site..self.first_site + self.site_count];
         let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();
         pieces.sort_unstable_by_key(|piece| piece.0);
         memory.patch(&pieces)

@@ -1,20 +1,19 @@
-//! Linux system calls of x86-64 as far as runs are compared by them: their names, which paths they name and which data they move.
+//! Properties of the Linux system calls of x86-64 by which runs are compared: names, path arguments and transferred data.
 
 use crate::memory::Memory;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Longer data is compared by its first bytes.
-const LONGEST: usize = 16 << 20;
+/// Maximum number of bytes of a buffer that are compared.
+const MAX_COMPARED: usize = 16 << 20;
 
-/// The name of a system call.
-pub fn name(number: u64) -> String {
+pub fn call_name(number: u64) -> String {
     usize::try_from(number)
         .ok()
         .and_then(syscalls::Sysno::new)
         .map_or_else(|| format!("system call {number}"), |call| call.name().to_owned())
 }
 
-/// Whether the result is a process or thread id, which every run has others of.
+/// Returns true if the result is a process or thread id, which differs in every run.
 pub fn has_process_id(number: u64) -> bool {
     let calls = [
         libc::SYS_fork,
@@ -34,7 +33,7 @@ pub fn has_process_id(number: u64) -> bool {
     calls.contains(&(number as i64))
 }
 
-/// Hashes what a call is given: paths, data to be written.
+/// Hashes the input of a call: paths, and data to be written.
 pub fn hash_entry(number: u64, arguments: &[u64; 6], memory: &Memory, hash: &mut Xxh3) {
     match number as i64 {
         libc::SYS_openat | libc::SYS_newfstatat | libc::SYS_unlinkat | libc::SYS_statx | libc::SYS_faccessat2 | libc::SYS_readlinkat => {
@@ -56,7 +55,7 @@ pub fn hash_entry(number: u64, arguments: &[u64; 6], memory: &Memory, hash: &mut
     }
 }
 
-/// Hashes what a call has given: data that was read.
+/// Hashes the output of a call: data that was read.
 pub fn hash_exit(number: u64, arguments: &[u64; 6], result: i64, memory: &Memory, hash: &mut Xxh3) {
     let Ok(length) = u64::try_from(result) else { return };
     match number as i64 {
@@ -66,7 +65,7 @@ pub fn hash_exit(number: u64, arguments: &[u64; 6], result: i64, memory: &Memory
     }
 }
 
-/// The hash of a call that named a path and moved no data.
+/// Hash of a call that named a path and transferred no data.
 pub fn path_hash(path: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(path);
@@ -74,15 +73,15 @@ pub fn path_hash(path: &[u8]) -> u64 {
 }
 
 fn hash_bytes(address: u64, length: u64, memory: &Memory, hash: &mut Xxh3) {
-    hash.update(&memory.read_some(address, usize::try_from(length).unwrap_or(LONGEST).min(LONGEST)));
+    hash.update(&memory.read_some(address, usize::try_from(length).unwrap_or(MAX_COMPARED).min(MAX_COMPARED)));
 }
 
-/// Data in several places: pairs of address and length.
-fn hash_vector(vector: u64, count: u64, mut most: u64, memory: &Memory, hash: &mut Xxh3) {
+/// Hashes the data of a vector of buffers, up to a total length.
+fn hash_vector(vector: u64, count: u64, mut limit: u64, memory: &Memory, hash: &mut Xxh3) {
     for index in 0..count.min(1024) {
         let (Ok(address), Ok(length)) = (memory.word(vector + 16 * index), memory.word(vector + 16 * index + 8)) else { return };
-        let length = length.min(most);
+        let length = length.min(limit);
         hash_bytes(address, length, memory, hash);
-        most -= length;
+        limit -= length;
     }
 }

@@ -1,19 +1,19 @@
-//! Collectors: ways to see that a program comes to a place, behind one trait. Each takes a run and gives its partial trace.
+//! Collectors: ways to observe that a program reaches a site, behind one trait. Each carries out a run and records its partial trace.
 //!
-//! | collector | sees | costs |
+//! | collector | observes | cost |
 //! |---|---|---|
-//! | [`PtraceBreakpoints`] | any number of sites | a stop a hit |
-//! | [`SingleStep`] | every instruction | a stop an instruction |
-//! | [`Trampolines`] | any number of sites | some instructions a hit |
-//! | [`Compiled`] | any number of sites | some instructions a hit; takes a program with sleds |
-//! | [`Uprobes`] | any number of sites | an entry into the kernel a hit; takes root |
-//! | [`Hardware`] | four sites | a stop a hit; code is untouched |
+//! | [`PtraceBreakpoints`] | any number of sites | one ptrace stop per hit |
+//! | [`SingleStep`] | every instruction | one ptrace stop per instruction |
+//! | [`Trampolines`] | any number of sites | a few instructions per hit |
+//! | [`Compiled`] | any number of sites | a few instructions per hit; the program must have sleds |
+//! | [`Uprobes`] | any number of sites | one kernel entry per hit; needs root |
+//! | [`Hardware`] | four sites | one ptrace stop per hit; code is not modified |
 
 use crate::CollectError;
 use crate::attach::{check_same_file, check_unwritable_in};
 use crate::bpf::KernelProbes;
 use crate::breakpoints::Breakpoints;
-use crate::follow::{FollowEnding, Followed, follow, map_library};
+use crate::follow::{FollowEnding, Followed, follow, watch_library};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{self, Library, sites_of};
 use crate::journal::AddressLimit;
@@ -27,7 +27,7 @@ use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
 use crate::sleds;
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use crate::system::SignalWait;
 use crate::trampolines;
 use crate::uprobes;
@@ -39,56 +39,53 @@ use std::time::{Duration, Instant};
 use trodden_binary::Binary;
 use trodden_binary::linked::in_file;
 
-/// What a run gave.
+/// The outcome of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunOutcome {
-    /// How it ended.
+    /// How the program ended, and what was noticed while it was followed.
     pub followed: Followed,
-    /// What it did, for other runs to be compared with.
+    /// The system calls of the run, for comparison with other runs.
     pub log: RunLog,
-    /// Where it diverged from the first run.
+    /// The first difference from the run that it repeats, if any.
     pub divergence: Option<RepeatDivergence>,
 }
 
-/// A way to see that a program comes to a place.
+/// A way to observe that a program reaches a site.
 pub trait Collector: Sync {
-    /// What users call it.
+    /// The name that users give to `--collector`.
     fn name(&self) -> &'static str;
 
-    /// How many sites it can watch at a time; `None`: any number.
+    /// Maximum number of sites per run; `None` if there is no limit.
     fn most_sites(&self) -> Option<usize> {
         None
     }
 
-    /// Whether it writes nothing into code.
-    fn leaves_code(&self) -> bool {
+    /// Returns true if the collector writes nothing into code.
+    fn leaves_code_unmodified(&self) -> bool {
         false
     }
 
-    /// Whether it can watch these files.
+    /// Checks that the collector can watch these files.
     ///
     /// # Errors
-    /// They lack what it needs, or can change their code without its knowledge.
+    /// The files lack what the collector needs, or their code may change without the collector noticing.
     fn suits(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
-        match self.leaves_code() {
+        match self.leaves_code_unmodified() {
             true => Ok(()),
             false => [executable].into_iter().chain(libraries.iter().map(|l| &l.executable)).try_for_each(check_unwritable),
         }
     }
 
-    /// What is set in a subject that is stopped, for a run's sites.
-    ///
-    /// # Errors
-    /// A site cannot be watched.
+    /// Sets up the watching of a run's sites in a stopped subject.
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
-    /// Carries out a run. A program that was started and let go before its end ([`FollowEnding::Detached`]) runs on: it is the caller's
-    /// to wait for.
+    /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and it is
+    /// the caller's duty to wait for it.
     ///
     /// # Errors
     /// The program cannot be started or followed.
     fn collect(&self, run: TraceRun, sink: &mut dyn Sink) -> Result<RunOutcome, CollectError> {
-        // Length: a subject is watched, followed and let go in one place, whatever fails.
+        // Length: a subject is started, watched and detached in one place, whatever fails.
         let mut run = run;
         let (executable, recipe, stop, limit) = (run.executable, run.recipe, run.stop, run.limit);
         if let Some(core) = recipe.core {
@@ -96,16 +93,16 @@ pub trait Collector: Sync {
         }
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
             RunTarget::Start(program) => {
-                check_room(subject_limit(), self.name())?;
+                check_address_space(subject_limit(), self.name())?;
                 let subject = TracedProcess::start(*program, executable, &recipe)?;
                 let thread = subject.process;
-                // Who wants to know may be gone.
+                // The receiver may be gone.
                 run.begun.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
                 (subject, vec![thread])
             }
             RunTarget::Attach(process) => {
                 run.libraries.iter().try_for_each(|library| check_same_file(process, &library.executable.path))?;
-                if !self.leaves_code() {
+                if !self.leaves_code_unmodified() {
                     let files = [executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
                     files.into_iter().try_for_each(|file| check_unwritable_in(process, &file.path))?;
                 }
@@ -114,95 +111,95 @@ pub trait Collector: Sync {
         };
         let first = run.first.take();
         let session = subject.session.clone();
-        // From here on the subject runs on, untraced, whatever fails.
+        // From here on the subject continues untraced if something fails.
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
             let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
             let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
             let mut calls = Repeater::new(recipe, first, shown);
-            for (library, start) in images::mapped_already(run.libraries, subject.process)? {
-                map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
+            for (library, start) in images::find_already_mapped(run.libraries, subject.process)? {
+                watch_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
             }
             if !subject.fresh {
-                release_changed(&mut watch, &subject, &run, sink)?;
+                release_changed_pages(&mut watch, &subject, &run, sink)?;
             }
             Ok((watch, calls))
         })();
-        let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (is_over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let (followed, calls) = watched.map_err(|error| session.fail(error)).and_then(|(mut watch, mut calls)| {
+        let (followed, calls) = watched.map_err(|error| session.close_after(error)).and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
-                // After a panic, too.
-                let _over = SetAtEnd(&over);
-                scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
+                // The waker ends after a panic as well.
+                let _over = SetOnDrop(&is_over);
+                scope.spawn(|| wake_at_end(waiting, stop, (&is_over, &ended), limit));
                 follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note)
             });
-            followed.map(|followed| (followed, calls)).map_err(|error| session.fail(error))
+            followed.map(|followed| (followed, calls)).map_err(|error| session.close_after(error))
         })?;
         let (log, divergence) = {
-            let cut = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
-            calls.finish(followed.ending != FollowEnding::Detached, cut)
+            let is_truncated = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
+            calls.finish(followed.ending != FollowEnding::Detached, is_truncated)
         };
         Ok(RunOutcome { followed, log, divergence })
     }
 }
 
-/// The limit of the address space that programs get which this process starts.
+/// The limit on the address space that programs inherit from this process.
 fn subject_limit() -> Option<AddressLimit> {
     AddressLimit::of(std::process::id() as i32).filter(|limit| limit.is_limited())
 }
 
-/// Refuses to start a program in whose address space there is no room for more than the program's own.
-fn check_room(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
+/// Refuses to start a program whose limited address space has no room for the collector's mappings.
+fn check_address_space(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
     let Some(limit) = limit else { return Ok(()) };
-    let needed = AREA + if collector == Trampolines.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
+    let needed = AREA_SIZE + if collector == Trampolines.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
     match limit.soft.saturating_add(needed) <= limit.hard || may_raise_limits() {
         true => Ok(()),
         false => Err(CollectError::NoRoom { limit: limit.soft, needed }),
     }
 }
 
-/// Refuses a file whose code can be changed by a plain store.
+/// Refuses a file whose code the program can change by a plain store.
 fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
-    let fault = |at: u64| format!("has code at {:#x} that it can change itself (`ld -N`): take `--collector single-step`", in_file(at).1);
+    let fault = |at: u64| format!("has writable code at {:#x} (`ld -N`). Use `--collector single-step`", in_file(at).1);
     let of = |at| CollectError::Executable { path: executable.path.clone(), fault: fault(at) };
     executable.writable_code.map_or(Ok(()), |at| Err(of(at)))
 }
 
-/// Watches no code of a running process that is not as its files have it: the program has changed it before.
-fn release_changed(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
+/// Stops watching those pages of a running process's code that differ from the file: the program has changed them earlier.
+fn release_changed_pages(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
     let executables = [run.executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
     for executable in executables {
         for range in watch.changed_pages(&subject.memory, executable)? {
             watch.release(subject, &range, sink).map_err(CollectError::Store)?;
-            watch.note_change(subject, subject.process, &range, MemoryEffect::Written)?;
+            watch.handle_memory_change(subject, subject.process, &range, MemoryEffect::Written)?;
         }
     }
     Ok(())
 }
 
-/// The code of a program in memory.
+/// The code ranges of a program in memory.
 fn in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>> {
     executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect()
 }
 
-/// Sets a flag when it goes.
-struct SetAtEnd<'a>(&'a AtomicBool);
+/// Sets a flag when it is dropped.
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for SetAtEnd<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// How often to poll whether a collection is to end.
+/// How often to check whether a collection is to end.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Interrupts the thread that follows a subject when its collection is to be `ended`: from outside (`stop`), or by the clock. Other runs
-/// are not ended by this one's clock.
-fn wake(waiting: SignalWait, stop: &AtomicBool, (over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
+/// Sets `ended` and interrupts the thread that follows a subject, once its collection is to end: on request (`stop`) or after the time
+/// `limit`. `ended` belongs to this run alone, so that its limit does not end other runs.
+fn wake_at_end(waiting: SignalWait, stop: &AtomicBool, (is_over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
     let begun = Instant::now();
-    while !over.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| begun.elapsed() >= limit) {
             ended.store(true, Ordering::Relaxed);
             waiting.interrupt();
@@ -211,7 +208,7 @@ fn wake(waiting: SignalWait, stop: &AtomicBool, (over, ended): (&AtomicBool, &At
     }
 }
 
-/// Breakpoints by ptrace, with displaced slots.
+/// Breakpoints by ptrace, with slots for the displaced instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct PtraceBreakpoints;
 
@@ -243,13 +240,12 @@ impl Collector for Trampolines {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        let set = trampolines::Trampolines::set(subject, run, false)?;
+        let set = trampolines::Trampolines::install(subject, run, false)?;
         Ok(Watched::Trampolines(Box::new(set)))
     }
 }
 
-/// Jumps in witness sleds, which were compiled into the program. Blocks that the compiler made without any are watched as by
-/// [`Trampolines`].
+/// Jumps in witness sleds that were compiled into the program. Blocks without a sled are watched as by [`Trampolines`].
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled;
 
@@ -266,20 +262,20 @@ impl Collector for Compiled {
                 return Ok(());
             }
         }
-        let remedy = "build it by `trodden-lab with --witnesses -- build`, or take `--collector trampolines`";
-        Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no sleds for witnesses: {remedy}") })
+        let remedy = "Build it with `trodden-lab with --witnesses -- build`, or use `--collector trampolines`";
+        Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no witness sleds. {remedy}") })
     }
 
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        let set = trampolines::Trampolines::set(subject, run, true)?;
+        let set = trampolines::Trampolines::install(subject, run, true)?;
         Ok(Watched::Trampolines(Box::new(set)))
     }
 }
 
-/// Every instruction of the image.
+/// Every instruction of the image, by single-stepping.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleStep;
 
@@ -288,7 +284,7 @@ impl Collector for SingleStep {
         "single-step"
     }
 
-    fn leaves_code(&self) -> bool {
+    fn leaves_code_unmodified(&self) -> bool {
         true
     }
 
@@ -297,7 +293,7 @@ impl Collector for SingleStep {
     }
 }
 
-/// Probes of the kernel, with a BPF program.
+/// Uprobes of the kernel with a BPF program.
 #[derive(Clone, Copy, Debug)]
 pub struct Uprobes;
 
@@ -312,34 +308,34 @@ impl Collector for Uprobes {
         }
         let path = &run.executable.path;
         let binary = Binary::read(path).map_err(|e| CollectError::Executable { path: path.clone(), fault: e.to_string() })?;
-        let slots = if subject.fresh { place_slots(subject, &binary)? } else { None };
-        let (mut probed, mut rest) = (Vec::new(), Vec::new());
+        let slots = if subject.fresh { place_kernel_page(subject, &binary)? } else { None };
+        let (mut probed, mut unprobed) = (Vec::new(), Vec::new());
         for (&site, number) in run.sites.iter().zip(0..) {
-            match uprobes::place(&binary, run.blocks, site).filter(|_| run.jumps.binary_search(&site).is_err()) {
+            match uprobes::probe_address(&binary, run.blocks, site).filter(|_| run.jumps.binary_search(&site).is_err()) {
                 Some(place) => probed.push((place, number)),
-                None => rest.push((number, site)),
+                None => unprobed.push((number, site)),
             }
         }
-        // The kernel may refuse, and then no breakpoint is to be left.
-        let probes = uprobes::Uprobes::set(&binary, subject.process, &probed, slots)?;
+        // The uprobes come first: if the kernel refuses them, no breakpoint must be left behind.
+        let probes = uprobes::Uprobes::attach(&binary, subject.process, &probed, slots)?;
         let mut breakpoints = Breakpoints::new();
-        breakpoints.add(subject, run.executable, &rest, run.jumps)?;
+        breakpoints.add(subject, run.executable, &unprobed, run.jumps)?;
         Ok(Watched::Uprobes(probes, breakpoints))
     }
 }
 
-/// The kernel's page lies below this address, far from the image, the heap and libraries.
-const BELOW: u64 = 0x6000_0000_0000;
+/// The kernel's page is placed below this address, far from the image, the heap and libraries.
+const PAGE_LIMIT: u64 = 0x6000_0000_0000;
 
-/// Lets the kernel map its page for displaced instructions where it is in no mapping's way. It takes the highest free place when an
-/// instruction is displaced first, so that the program's later mappings lie elsewhere than in a run without probes. So all higher places
-/// are filled for a moment, while the program's first instruction is executed under a probe and then undone.
-fn place_slots(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
+/// Makes the kernel map its page for displaced instructions where it does not move other mappings. The kernel takes the highest free
+/// address when it first displaces an instruction, which would move the program's later mappings relative to a run without probes. So all
+/// higher gaps are filled for a moment, while the program's first instruction is executed under a probe and then undone.
+fn place_kernel_page(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
     let thread = subject.process;
     let Some(first) = uprobes::offset(binary, binary.entry()) else { return Ok(None) };
     let mut filled = Vec::new();
-    let mut free = BELOW;
-    for mapping in mappings(thread)?.into_iter().filter(|m| m.end > BELOW) {
+    let mut free = PAGE_LIMIT;
+    for mapping in mappings(thread)?.into_iter().filter(|m| m.end > PAGE_LIMIT) {
         if mapping.start > free {
             let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
             let size = mapping.start - free;
@@ -361,7 +357,7 @@ fn place_slots(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<
     Ok(mappings(thread)?.into_iter().find(|m| m.name == "[uprobes]").map(|m| m.start..m.end))
 }
 
-/// Debug registers.
+/// The debug registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Hardware;
 
@@ -370,12 +366,12 @@ impl Collector for Hardware {
         "hardware"
     }
 
-    fn leaves_code(&self) -> bool {
+    fn leaves_code_unmodified(&self) -> bool {
         true
     }
 
     fn most_sites(&self) -> Option<usize> {
-        Some(crate::hardware::MOST)
+        Some(crate::hardware::MAX_BREAKPOINTS)
     }
 
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {

@@ -1,9 +1,9 @@
-//! Collectors of traces by the names that options and jobs have: the one list.
+//! The list of all collectors, by the names they have in options and jobs.
 
 use crate::collect::{Collector, Compiled, Hardware, PtraceBreakpoints, SingleStep, Trampolines, Uprobes};
 use serde::{Deserialize, Serialize};
 
-/// Ways to see that a program comes to a place.
+/// Ways to observe that a program reaches a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CollectorKind {
     /// Jumps, written into the program in memory, to copies of blocks that record themselves.
@@ -12,11 +12,11 @@ pub enum CollectorKind {
     Compiled,
     /// Breakpoints by ptrace, with displaced instructions.
     Ptrace,
-    /// Every instruction by ptrace.
+    /// Single-stepping every instruction by ptrace.
     SingleStep,
     /// The four debug registers.
     Hardware,
-    /// Probes of the kernel with a BPF program.
+    /// Uprobes of the kernel with a BPF program.
     Uprobes,
 }
 
@@ -24,7 +24,7 @@ impl CollectorKind {
     /// All collectors.
     pub const ALL: [Self; 6] = [Self::Trampolines, Self::Compiled, Self::Ptrace, Self::SingleStep, Self::Hardware, Self::Uprobes];
 
-    /// The collector itself, which knows its name.
+    /// Returns the collector itself.
     pub fn collector(self) -> &'static dyn Collector {
         match self {
             Self::Trampolines => &Trampolines,

@@ -1,14 +1,14 @@
-//! The tracer's side of a command that traces: what its client's signals mean, and when it may end.
+//! The tracer's side of a command that traces: the effect of its client's signals, and when it may end.
 //!
-//! | what is traced | a signal |
+//! | what is traced | effect of a signal |
 //! |---|---|
 //! | nothing (planning, merging) | ends the command |
-//! | a process that ran before | ends the trace, which is kept; a second one ends the command |
-//! | one run of a program | is passed to the program, unless the terminal has |
-//! | several runs | is passed to the programs likewise, and ends the command |
+//! | a running process | ends the trace, which is kept; a second signal ends the command |
+//! | one run of a program | is passed to the program, unless the terminal has sent it there |
+//! | several runs | is passed to the programs in the same way, and ends the command |
 //!
-//! The end of the client ends the command, too. The command always ends after the processes have been let go as they were, and leaves no
-//! temporary file. A program whose output goes through the tracer has it until it ends.
+//! The end of the client also ends the command. Before the command ends, all processes are detached and restored, and temporary files
+//! are removed. If a program's output passes through the tracer, the tracer waits for the program's end.
 
 use crate::launcher::{InheritedSignals, Launcher};
 use crate::system::send_signal;
@@ -21,19 +21,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use trodden_launch::temporary;
 
-/// Exit status of a command whose client is gone, or whose tracer ended without one.
+/// Exit status of a command whose client is gone, or whose tracer has none.
 const FAILED: u8 = 2;
 
 /// Why a command cannot trace.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// There can be no tracer.
-    #[error("cannot start a process for the tracer: lift the limit on processes, or end some")]
+    /// The tracer cannot be forked.
+    #[error("cannot start the tracer process. Raise the limit on processes, or end some")]
     Tracer(#[source] io::Error),
-    /// There can be no launcher.
-    #[error("cannot start a process that starts programs")]
+    /// The launcher cannot be forked.
+    #[error("cannot start the launcher process. Raise the limit on processes, or end some")]
     Launcher(#[source] io::Error),
-    /// The tracer cannot listen to its client.
+    /// The connection to the client cannot be duplicated.
     #[error(transparent)]
     Link(io::Error),
 }
@@ -42,11 +42,11 @@ static TRACER: OnceLock<Tracer> = OnceLock::new();
 
 struct Tracer {
     launcher: Arc<Launcher>,
-    /// Ends all collections when it is set.
+    /// Ends all collections once it is true.
     stop: AtomicBool,
     state: Mutex<State>,
     synchronised: Condvar,
-    /// Nothing if this process is the user's own.
+    /// The connection to the client; `None` if there is no separate tracer.
     client: Option<Mutex<ClientLink>>,
 }
 
@@ -54,50 +54,49 @@ struct Tracer {
 struct State {
     runs: Vec<Run>,
     next: u64,
-    /// The status with which the command is to end as soon as it can.
+    /// The status with which the command is to end as soon as possible.
     ending: Option<i32>,
-    /// How often the client said that it has forwarded everything.
-    answers: u64,
+    /// Number of times the client has reported that all its signals are forwarded.
+    synchronisations: u64,
 }
 
-/// What a run is to the user.
+/// The role of a run for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunRole {
     /// The program that the command runs.
     Program,
-    /// One of several runs of it.
+    /// One of several runs of the program.
     Repetition,
-    /// A process that ran before.
+    /// A process that was already running.
     Process,
 }
 
 struct Run {
     number: u64,
     role: RunRole,
-    /// Gets the process when it runs.
-    begun: Receiver<u32>,
+    /// Receives the process id once the process runs.
+    process_receiver: Receiver<u32>,
     process: Option<u32>,
-    /// Signals that came before it ran.
-    early: Vec<i32>,
-    /// Whether the process is changed.
+    /// Signals that arrived before the process ran.
+    early_signals: Vec<i32>,
+    /// True if the process has changes to be undone.
     is_changed: bool,
-    /// Whether its output goes through this process.
+    /// True if its output passes through this process.
     has_pipes: bool,
 }
 
-/// Carries out a command in a tracer that is a process of its own. The client comes back when that has ended, with its status.
-///
-/// Call it before there is any thread.
+/// Carries out a command in a tracer process. In the client, returns the tracer's exit status after it has ended. Must be called before
+/// any thread is created.
 ///
 /// # Errors
-/// There can be no more processes, or the work fails.
+/// The limit on processes is reached, or the work fails.
 pub fn in_tracer<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, E>) -> Result<ExitCode, E> {
     match split().map_err(CommandError::Tracer)? {
         TracerSplit::Client(status) => {
             if let Some(signal) = status.signal() {
                 log::warn!(
-                    "signal {signal} ended the tracer (a child process of this command): a process that it traced may have been ended with \
-                     it, or be changed"
+                    "signal {signal} killed the tracer (a child process of this command). A process that it traced may have been \
+                     killed too, or may still contain breakpoints"
                 );
             }
             let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(FAILED));
@@ -113,12 +112,11 @@ pub fn in_tracer<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, 
     }
 }
 
-/// Lets this process start programs that it traces, without a tracer of its own: for trials, and runs for other machines.
-///
-/// Call it before there is any thread.
+/// Allows this process to start and trace programs without a separate tracer, for trials and for runs on behalf of other machines. Must
+/// be called before any thread is created.
 ///
 /// # Errors
-/// There can be no more processes.
+/// The limit on processes is reached.
 pub fn in_this_process() -> Result<(), CommandError> {
     set_up(Launcher::fork(&InheritedSignals::now()).map_err(CommandError::Launcher)?, None);
     Ok(())
@@ -129,73 +127,74 @@ fn set_up(launcher: Arc<Launcher>, client: Option<ClientLink>) {
     let tracer = Tracer { launcher, stop: AtomicBool::new(false), state: Mutex::default(), synchronised: Condvar::new(), client };
     let is_first = TRACER.set(tracer).is_ok();
     assert!(is_first, "a command splits once");
-    temporary::offer_signals(signal);
+    temporary::offer_signals(handle_signal);
 }
 
 fn tracer() -> &'static Tracer {
     TRACER.get().expect("commands that trace call `in_tracer` or `in_this_process` first")
 }
 
-/// Who starts programs that are traced.
+/// The launcher, which starts the programs to be traced.
 pub fn launcher() -> &'static Arc<Launcher> {
     &tracer().launcher
 }
 
-/// Ends collections when it is set.
+/// Ends all collections once it is true.
 pub fn stop() -> &'static AtomicBool {
     &tracer().stop
 }
 
-/// A run that is under way.
+/// A run in progress.
 pub struct ActiveRun {
     number: u64,
     role: RunRole,
 }
 
 impl ActiveRun {
-    /// Begins a run; it sends the number of its process. `changes`: the process is not as it would be until [`ActiveRun::let_go`].
+    /// Registers a run, and returns the channel for its process id. `changes` means that the process is modified until
+    /// [`ActiveRun::let_go`].
     pub fn begin(role: RunRole, changes: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
         let mut state = tracer().state();
         while state.ending.is_some() {
-            // This process ends when the other runs have come to their ends.
+            // This process exits once the other runs have ended.
             drop(state);
             std::thread::park();
             state = tracer().state();
         }
-        let (sender, begun) = channel();
+        let (sender, process_receiver) = channel();
         let number = state.next;
         state.next += 1;
-        state.runs.push(Run { number, role, begun, process: None, early: Vec::new(), is_changed: changes, has_pipes });
+        state.runs.push(Run { number, role, process_receiver, process: None, early_signals: Vec::new(), is_changed: changes, has_pipes });
         (ActiveRun { number, role }, sender)
     }
 
-    /// Its process, if that has begun.
+    /// The process id, once the process runs.
     pub fn process(&self) -> Option<u32> {
         let mut state = tracer().state();
         state.runs.iter_mut().find(|run| run.number == self.number).and_then(Run::process)
     }
 
-    /// Its process has ended, or is as it would be without a trace.
+    /// Notes that the process has ended, or has been detached and restored.
     pub fn let_go(&self) {
         let mut state = tracer().state();
         if let Some(run) = state.runs.iter_mut().find(|run| run.number == self.number) {
             run.is_changed = false;
             let process = run.process();
-            run.early.drain(..).for_each(|signal| pass(process, signal));
+            run.early_signals.drain(..).for_each(|signal| forward(process, signal));
         }
-        state.end_if_free();
+        state.exit_if_possible();
     }
 }
 
 impl Drop for ActiveRun {
     fn drop(&mut self) {
         if self.role == RunRole::Program {
-            // What the terminal sent to the program and the client before the program's end is the program's.
+            // Signals that the terminal sent to program and client before the program's end are meant for the program.
             tracer().synchronise();
         }
         let mut state = tracer().state();
         state.runs.retain(|run| run.number != self.number);
-        state.end_if_free();
+        state.exit_if_possible();
     }
 }
 
@@ -206,27 +205,27 @@ impl Tracer {
 
     fn synchronise(&self) {
         let Some(client) = &self.client else { return };
-        let before = self.state().answers;
+        let before = self.state().synchronisations;
         let asked = client.lock().unwrap_or_else(PoisonError::into_inner).synchronise();
         let mut state = self.state();
-        while asked.is_ok() && state.answers == before {
+        while asked.is_ok() && state.synchronisations == before {
             state = self.synchronised.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn signal(&self, signal: i32, from_terminal: bool) {
+    fn handle_signal(&self, signal: i32, from_terminal: bool) {
         let mut state = self.state();
         if state.runs.iter().any(|run| run.role == RunRole::Process) {
             if self.stop.swap(true, Ordering::SeqCst) {
                 state.ending.get_or_insert(128 + signal);
             }
-            state.end_if_free();
+            state.exit_if_possible();
             return;
         }
         for run in state.runs.iter_mut().filter(|_| !from_terminal) {
             match run.process() {
-                Some(process) => pass(Some(process), signal),
-                None => run.early.push(signal),
+                Some(process) => forward(Some(process), signal),
+                None => run.early_signals.push(signal),
             }
         }
         if state.runs.iter_mut().any(|run| run.role == RunRole::Program && run.process().is_some()) {
@@ -234,36 +233,35 @@ impl Tracer {
         }
         self.stop.store(true, Ordering::SeqCst);
         if state.ending.replace(128 + signal).is_some() {
-            // Who is asked twice does not wait for output.
+            // After a second signal, output is not waited for.
             state.runs.iter_mut().for_each(|run| run.has_pipes = false);
         }
-        state.end_if_free();
+        state.exit_if_possible();
     }
 
-    /// The client has ended.
-    fn abandon(&self) {
+    fn handle_client_end(&self) {
         let mut state = self.state();
         self.stop.store(true, Ordering::SeqCst);
         state.ending.get_or_insert(i32::from(FAILED));
-        state.end_if_free();
+        state.exit_if_possible();
     }
 }
 
 impl Run {
     fn process(&mut self) -> Option<u32> {
-        self.process = self.process.or_else(|| self.begun.try_recv().ok());
+        self.process = self.process.or_else(|| self.process_receiver.try_recv().ok());
         self.process
     }
 }
 
 /// Passes a signal to a process, which may just have ended.
-fn pass(process: Option<u32>, signal: i32) {
+fn forward(process: Option<u32>, signal: i32) {
     process.into_iter().for_each(|process| _ = send_signal(process as i32, signal));
 }
 
 impl State {
-    /// Ends the process if it is to end, and nothing is changed any more.
-    fn end_if_free(&self) {
+    /// Exits if that is requested and no process has changes or output left.
+    fn exit_if_possible(&self) {
         if let Some(status) = self.ending
             && self.runs.iter().all(|run| !run.is_changed && !run.has_pipes)
         {
@@ -273,26 +271,25 @@ impl State {
     }
 }
 
-/// A signal came to this very process; whether it is a tracer.
-fn signal(signal: i32) -> bool {
+/// Handles a signal sent to this process itself. Returns false if it is not a tracer.
+fn handle_signal(signal: i32) -> bool {
     let tracer = TRACER.get().filter(|tracer| tracer.client.is_some());
-    tracer.inspect(|tracer| tracer.signal(signal, false)).is_some()
+    tracer.inspect(|tracer| tracer.handle_signal(signal, false)).is_some()
 }
 
-/// Listens to the client until it ends.
 fn listen(mut client: ClientLink) {
     while let Some(message) = client.receive() {
         match message {
             ClientMessage::Synchronised => {
-                tracer().state().answers += 1;
+                tracer().state().synchronisations += 1;
                 tracer().synchronised.notify_all();
             }
-            // Who has an end of its own for signals, as jobs on other machines do, gets them.
+            // Commands that handle signals themselves, such as jobs for other machines, receive them.
             ClientMessage::Signal { signal, .. } if temporary::signals_are_taken() => {
-                pass(Some(std::process::id()), signal);
+                forward(Some(std::process::id()), signal);
             }
-            ClientMessage::Signal { signal, from_terminal } => tracer().signal(signal, from_terminal),
+            ClientMessage::Signal { signal, from_terminal } => tracer().handle_signal(signal, from_terminal),
         }
     }
-    tracer().abandon();
+    tracer().handle_client_end();
 }

@@ -1,50 +1,47 @@
-//! Displaced instructions: what a breakpoint hides runs in a slot of its own, somewhere near the image, and jumps back from there.
+//! Displaced instructions: the instruction that a breakpoint replaces is executed in a slot near the image, which then jumps back.
 //!
-//! A breakpoint that is taken out, stepped over and put back costs two stops and lets other threads slip through
-//! meanwhile. A slot costs one stop, and the breakpoint stays. The block encoder of iced-x86 moves the instruction:
-//! relative addresses and branches are corrected.
+//! Removing a breakpoint, stepping over it and inserting it again would cost two stops, and other threads could slip through meanwhile.
+//! A slot costs one stop, and the breakpoint stays. The block encoder of iced-x86 relocates the instruction. A call becomes `push [return
+//! address]; jmp target`, since a return address in the slot would mislead unwinders.
 //!
-//! A call in a slot would push an address in the slot as its return address; unwinders and programs that look at it
-//! would be misled. So a call becomes `push [return address]; jmp target`.
-//!
-//! Invariant: after the slot has run, registers, flags and memory are what the instruction in its place would have left.
+//! Invariant: after the slot, registers, flags and memory are as the original instruction would have left them.
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock, OpKind, Register,
 };
 
-/// Room for one slot, in bytes: the longest is a moved call with its constant.
+/// Size of a slot in bytes. A displaced call with its constant is the longest.
 pub const SLOT: u64 = 64;
 
 /// Why an instruction cannot be moved.
 #[derive(Debug, thiserror::Error)]
 pub enum DisplaceError {
-    /// The bytes are no instruction.
-    #[error("no instruction at {0:#x}: the graph of this function is wrong, leave it out with `--opaque`")]
+    /// The bytes are not an instruction.
+    #[error("there is no instruction at {0:#x}, so the graph of this function is wrong. Exclude the function with `--opaque`")]
     Undecodable(u64),
-    /// It can be moved nowhere.
-    #[error("the instruction at {address:#x} ({instruction:?}) cannot run in another place: leave its function out with `--opaque`")]
+    /// The instruction only works at its own address.
+    #[error("the instruction at {address:#x} ({instruction:?}) cannot be moved. Exclude its function with `--opaque`")]
     Immovable {
-        /// Where it is.
+        /// Its address.
         address: u64,
-        /// What it is.
+        /// Its encoding.
         instruction: Code,
     },
 }
 
-/// A moved instruction.
+/// A displaced instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Displaced {
-    /// The bytes of the slot.
+    /// The code of the slot.
     pub code: Vec<u8>,
-    /// Length of the instruction in its own place.
+    /// Length of the original instruction in bytes.
     pub length: u64,
 }
 
-/// The slot at `slot` for the instruction at `address`, whose bytes (and perhaps more) are `code`.
+/// Builds the slot at address `slot` for the instruction at `address`. `code` holds its bytes, and may hold more.
 ///
 /// # Errors
-/// The bytes are no instruction, or one that can be moved nowhere.
+/// The bytes are not an instruction, or the instruction cannot be moved.
 pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<Displaced, DisplaceError> {
     let instruction = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
     if instruction.is_invalid() {
@@ -59,7 +56,7 @@ pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<Displaced, Displ
     let code = match instruction.flow_control() {
         FlowControl::Call | FlowControl::IndirectCall if !is_software_interrupt(&instruction) => {
             let jump = call_as_jump(&instruction).ok_or_else(immovable)?;
-            // push qword [rip + length of the jump], the jump, the constant.
+            // push qword [rip + length of the jump]; the jump; the constant.
             let jump = encode(&[jump], slot + 6)?;
             let mut code = vec![0xff, 0x35];
             code.extend((jump.len() as u32).to_le_bytes());
@@ -76,12 +73,12 @@ pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<Displaced, Displ
     if code.len() as u64 > SLOT { Err(immovable()) } else { Ok(Displaced { code, length }) }
 }
 
-/// `int 0x80` and the like, which iced counts among calls.
+/// Returns true for `int 0x80` and the like, which iced counts among calls.
 pub fn is_software_interrupt(instruction: &Instruction) -> bool {
     matches!(instruction.code(), Code::Syscall | Code::Sysenter | Code::Int_imm8 | Code::Into | Code::Int1 | Code::Int3)
 }
 
-/// The jump to where a call goes, to run behind a push of eight bytes.
+/// Returns the jump to a call's target, for use after its return address was pushed; `None` if there is no such jump.
 pub fn call_as_jump(call: &Instruction) -> Option<Instruction> {
     match call.code() {
         Code::Call_rel32_64 => Instruction::with_branch(Code::Jmp_rel32_64, call.near_branch_target()).ok(),
@@ -128,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_push_the_address_behind_themselves() {
+    fn calls_push_their_own_return_address() {
         // call +0x100
         let moved = displace(&[0xe8, 0, 1, 0, 0], 0x1000, 0x9000).unwrap();
         let instructions = decoded(&moved.code, 0x9000);
@@ -136,13 +133,13 @@ mod tests {
         assert_eq!(instructions[0].code(), Code::Push_rm64);
         assert_eq!(moved.code[constant..constant + 8], 0x1005u64.to_le_bytes());
         assert_eq!(instructions[1].near_branch_target(), 0x1105);
-        // call [rsp+8]: the push has moved the stack pointer.
+        // call [rsp+8]: the push has changed the stack pointer.
         let moved = displace(&[0xff, 0x54, 0x24, 8], 0x1000, 0x9000).unwrap();
         assert_eq!(decoded(&moved.code, 0x9000)[1].memory_displacement64(), 16);
     }
 
     #[test]
-    fn what_is_no_instruction_is_named() {
+    fn invalid_instructions_are_rejected() {
         assert!(matches!(displace(&[0x06], 0x1000, 0x9000), Err(DisplaceError::Undecodable(0x1000))));
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in a collection.
+//! Errors of a collection.
 
 use crate::displaced::DisplaceError;
 use crate::programs::TraceError;
@@ -8,98 +8,98 @@ use std::path::PathBuf;
 /// Why a run could not be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// The file is no program that can be traced.
+    /// The file is not a program that can be traced.
     #[error("{} {fault}", path.display())]
     Executable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with it, as a verb phrase.
         fault: String,
     },
     /// The program cannot be started or followed.
     #[error(transparent)]
     Start(TraceError),
-    /// A process cannot be attached to.
-    #[error("process {process} cannot be followed: {source} (it must be yours and have no debugger; where Yama forbids it, run as root)")]
+    /// The process cannot be attached to.
+    #[error("process {process} cannot be traced: {source}. It must be yours and have no debugger; if Yama forbids it, run as root")]
     Attach {
         /// The process.
         process: i32,
         /// The system's error.
         source: io::Error,
     },
-    /// More sites than a run can have.
-    #[error("{sites} sites are more than the {most} that one run can watch: ask for more runs, or fewer functions")]
+    /// There are more sites than one run can watch.
+    #[error("one run can watch {max} sites, not {sites}. Ask for more runs or fewer functions")]
     TooManySites {
-        /// How many.
+        /// The number of sites.
         sites: usize,
-        /// How many there can be.
-        most: usize,
+        /// The maximum.
+        max: usize,
     },
-    /// A site is no code.
-    #[error("{address:#x} is no code of {}: the plan is of another build", path.display())]
+    /// A site is not code.
+    #[error("{address:#x} is not code of {}: the plan belongs to another build", path.display())]
     NoCode {
-        /// The address in the file.
+        /// The file address.
         address: u64,
         /// The image.
         path: PathBuf,
     },
-    /// An instruction cannot be moved.
+    /// An instruction cannot be displaced.
     #[error(transparent)]
     Displace(#[from] DisplaceError),
-    /// Probes of the kernel cannot be set.
-    #[error("uprobes cannot be set: {0} (they take root, and a kernel from 6.6 with BPF; `--collector ptrace` takes neither)")]
+    /// The kernel refuses uprobes.
+    #[error("cannot set uprobes: {0}. They need root and Linux 6.6 or later with BPF; `--collector ptrace` needs neither")]
     Uprobes(io::Error),
-    /// The subject does what is not foreseen.
-    #[error("the subject cannot be controlled: {what}")]
+    /// The subject behaves in an unexpected way.
+    #[error("cannot control the program: {what}")]
     Unexpected {
         /// What happened.
         what: String,
     },
-    /// No room in the address space of the program.
+    /// The address space of the program has no room for the collector's mappings.
     #[error(
-        "programs may use {limit} bytes of addresses here (`ulimit -v`), and a trace needs {needed} more in the program: raise the hard \
-         limit, run as root, or take `--collector ptrace`, which needs least"
+        "programs may use only {limit} bytes of address space here (`ulimit -v`), and the trace needs {needed} more. Raise the hard limit, \
+         run as root, or use `--collector ptrace`, which needs least"
     )]
     NoRoom {
-        /// The limit, in bytes.
+        /// The limit in bytes.
         limit: u64,
-        /// What the collector needs, in bytes.
+        /// The size in bytes of the collector's mappings.
         needed: u64,
     },
     /// The subject filters its system calls.
     #[error(
-        "the program filters its system calls (seccomp), and one in its name could end it: start it with `--no-repeat time`, and name no \
-         library that it loads later"
+        "the program filters its system calls (seccomp), and a call injected by the trace could kill it. Start it with `--no-repeat time`, \
+         and name no library that it loads later"
     )]
     Filtered,
-    /// A process that a trace would harm.
+    /// Tracing the process is impossible or would harm it.
     #[error("process {process} cannot be traced: {why}")]
     Untraceable {
         /// The process.
         process: i32,
-        /// What is in the way.
+        /// The reason and the remedy.
         why: String,
     },
-    /// What is seen cannot be stored.
-    #[error("what the trace saw cannot be stored: {0}. Free some space there, or set TMPDIR to another folder.")]
+    /// Recorded hits cannot be stored.
+    #[error("cannot store the trace: {0}. Free some space, or set TMPDIR to another folder")]
     Store(io::Error),
-    /// Something failed, and the process is not as it was before.
-    #[error("{error}; in process {process}, these changes could not be undone: {}", unrestored.join(", "))]
+    /// Something failed, and some changes to the process remain.
+    #[error("{error}; the following changes to process {process} could not be undone: {}", unrestored.join(", "))]
     Unrestored {
         /// What failed.
         error: Box<CollectError>,
         /// The process.
         process: i32,
-        /// What could not be undone.
+        /// The changes that remain.
         unrestored: Vec<String>,
     },
-    /// The system says no.
-    #[error("the subject cannot be followed any more: {0}")]
+    /// A system call failed.
+    #[error("cannot follow the program any more: {0}")]
     System(#[from] io::Error),
 }
 
 impl CollectError {
-    /// This error, and what could not be undone after it.
+    /// Adds the changes that could not be undone, if any.
     pub(crate) fn with_unrestored(self, process: i32, unrestored: Vec<String>) -> Self {
         match unrestored.is_empty() {
             true => self,

@@ -1,7 +1,7 @@
-//! A copy of a folder in a process's place of the folder itself: it sees the copy under the folder's own path, and no other process does.
+//! A copy of a folder that one process sees in place of the original, under the original's path.
 //!
-//! The copy is bound over the folder in a mount namespace of the process's own; without the privilege for that, in a user namespace in
-//! which it has its own user and group. Source: mount_namespaces(7), user_namespaces(7).
+//! The copy is bind-mounted over the folder in a mount namespace of the process's own; without the privilege for that, in a user
+//! namespace that maps its own user and group. Source: mount_namespaces(7), user_namespaces(7).
 
 use crate::system::checked;
 use serde::{Deserialize, Serialize};
@@ -20,13 +20,14 @@ pub struct FolderBinding {
 }
 
 impl FolderBinding {
-    /// `copy` is seen where `folder` is, and the process starts in it. Both are absolute. Starting it fails where namespaces are forbidden.
+    /// Makes `copy` visible as `folder`, which becomes the working directory. Both paths are absolute. If namespaces are forbidden,
+    /// starting the process fails.
     ///
     /// # Errors
-    /// A path has a zero byte.
+    /// A path contains a zero byte.
     pub fn new(copy: &Path, folder: &Path) -> io::Result<Self> {
         let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
-        // SAFETY: neither takes pointers.
+        // SAFETY: these system calls take no pointers.
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
         let map = |id: u32| CString::new(format!("{id} {id} 1")).map_err(io::Error::other);
         Ok(Self { copy: text(copy)?, folder: text(folder)?, user_map: map(user)?, group_map: map(group)? })
@@ -38,16 +39,16 @@ impl FolderBinding {
 /// # Errors
 /// Namespaces are forbidden.
 pub fn bind(binding: &FolderBinding) -> io::Result<()> {
-    // SAFETY: no pointers.
+    // SAFETY: the system call takes no pointers.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
-        // SAFETY: no pointers.
+        // SAFETY: the system call takes no pointers.
         checked(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })?;
         write(c"/proc/self/setgroups", c"deny")?;
         write(c"/proc/self/uid_map", &binding.user_map)?;
         write(c"/proc/self/gid_map", &binding.group_map)?;
     }
     let none = std::ptr::null();
-    // SAFETY: all strings end with a zero, and live until the calls are over.
+    // SAFETY: all strings are zero-terminated and outlive the call; other pointers are null.
     checked(unsafe { libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) })?;
     // SAFETY: as above.
     checked(unsafe { libc::mount(binding.copy.as_ptr(), binding.folder.as_ptr(), none, libc::MS_BIND, none.cast()) })?;
@@ -56,7 +57,7 @@ pub fn bind(binding: &FolderBinding) -> io::Result<()> {
 }
 
 fn write(path: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<()> {
-    // SAFETY: the strings end with a zero; the descriptor is closed by this process only.
+    // SAFETY: the strings are zero-terminated, and the descriptor is not used elsewhere.
     unsafe {
         let file = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         checked(file)?;
@@ -67,13 +68,13 @@ fn write(path: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<()> {
     }
 }
 
-/// Lets no program that is executed from now on have descriptors of this process but the first three.
+/// Closes all descriptors except the first three in programs that are executed from now on.
 ///
 /// # Errors
 /// The kernel is older than 5.11.
 pub fn keep_descriptors_from_programs() -> io::Result<()> {
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
-    // SAFETY: no pointers; no descriptor is closed now.
+    // SAFETY: the system call takes no pointers, and with this flag closes no descriptor now.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, CLOSE_RANGE_CLOEXEC) };
     checked(result)
 }

@@ -1,51 +1,56 @@
-//! What is known of a followed thread between its stops: what it is to us, and which handlers of signals it is in.
+//! What is known about a followed thread between its stops: its role, and the signal handlers it is in.
 
 use crate::sink::ThreadNumber;
 
-/// What a followed thread is to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its stream is recorded.
+    /// Its hits are recorded.
     Recorded(ThreadNumber),
     /// It runs as if it were not traced.
-    Guest,
+    Unrecorded,
 }
 
-/// Handlers of signals that a thread is in at most; more are those that did not come back.
-const MOST_INTERRUPTED: usize = 64;
+/// Maximum number of signal handlers remembered per thread. The oldest are dropped, since they probably never returned.
+const MAX_HANDLERS: usize = 64;
 
-/// SIGTRAP in a set of signals.
-pub const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+/// SIGTRAP as a signal set.
+pub const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
-/// A followed thread.
 #[derive(Debug)]
 pub struct Task {
-    /// What it is.
     pub role: Role,
-    /// Where handlers of signals are to come back to, with the stack pointer there: the instruction there has not run, but is recorded.
-    interrupted: Vec<(u64, u64)>,
-    /// Whether a handler is about to come back.
-    pub returning: bool,
-    /// Whether the program has it block SIGTRAP. The kernel unblocks that when it traps.
+    /// Return addresses of the signal handlers it is in, each with the stack pointer there. The instruction at the address is recorded
+    /// but was not executed.
+    handler_returns: Vec<(u64, u64)>,
+    /// True while the thread is in `rt_sigreturn`.
+    pub is_returning: bool,
+    /// True if the program has the thread block SIGTRAP, which the kernel unblocks on a trap.
     pub blocks_traps: bool,
-    /// Where a call of `rt_sigprocmask` says which signals were blocked before, if SIGTRAP was one of them.
-    traps_said: Option<u64>,
-    /// What the program has in `rdi` and `rsi` while a system call gets something else there.
-    pub replaced: Option<[u64; 2]>,
-    /// Whether it is about to end.
+    /// Address where a call of `rt_sigprocmask` stores the old mask, if SIGTRAP was blocked.
+    old_mask: Option<u64>,
+    /// The program's own values of `rdi` and `rsi` while a system call runs with others.
+    pub original_arguments: Option<[u64; 2]>,
+    /// True if it has reported that it is ending.
     pub is_ending: bool,
 }
 
 impl Task {
-    /// One that has just been made.
     pub fn new(role: Role) -> Self {
-        Self { role, interrupted: Vec::new(), returning: false, blocks_traps: false, traps_said: None, replaced: None, is_ending: false }
+        Self {
+            role,
+            handler_returns: Vec::new(),
+            is_returning: false,
+            blocks_traps: false,
+            old_mask: None,
+            original_arguments: None,
+            is_ending: false,
+        }
     }
 
-    /// A call of `rt_sigprocmask` begins, with a set of signals or without.
-    pub fn enter_mask(&mut self, how: u64, set: Option<u64>, old: u64) {
-        self.traps_said = (self.blocks_traps && old != 0).then_some(old);
-        let Some(has_trap) = set.map(|set| set & TRAP != 0) else { return };
+    /// Handles the start of `rt_sigprocmask`. `set` is the new mask, if the call sets one, and `old` the address for the old mask.
+    pub fn enter_sigprocmask(&mut self, how: u64, set: Option<u64>, old: u64) {
+        self.old_mask = (self.blocks_traps && old != 0).then_some(old);
+        let Some(has_trap) = set.map(|set| set & SIGTRAP_BIT != 0) else { return };
         self.blocks_traps = match how as i32 {
             libc::SIG_BLOCK => self.blocks_traps || has_trap,
             libc::SIG_UNBLOCK => self.blocks_traps && !has_trap,
@@ -53,25 +58,27 @@ impl Task {
         };
     }
 
-    /// A system call has ended: where a set of signals lacks SIGTRAP that the program expects there.
-    pub fn leave_mask(&mut self) -> Option<u64> {
-        self.traps_said.take()
+    /// Handles the end of a system call. Returns the address of an old mask in which the kernel has left out SIGTRAP, though the program
+    /// blocks it.
+    pub fn leave_sigprocmask(&mut self) -> Option<u64> {
+        self.old_mask.take()
     }
 
-    /// A handler of a signal is about to run in front of a recorded instruction.
-    pub fn interrupt(&mut self, place: (u64, u64)) {
-        // One that did not come back.
-        self.interrupted.retain(|other| *other != place);
-        if self.interrupted.len() == MOST_INTERRUPTED {
-            self.interrupted.remove(0);
+    /// Notes that a signal handler is about to run before a recorded instruction. `place` is its address, with the stack pointer.
+    pub fn enter_handler(&mut self, place: (u64, u64)) {
+        // A handler that was interrupted at the same place has never returned.
+        self.handler_returns.retain(|other| *other != place);
+        if self.handler_returns.len() == MAX_HANDLERS {
+            self.handler_returns.remove(0);
         }
-        self.interrupted.push(place);
+        self.handler_returns.push(place);
     }
 
-    /// A handler has come back: whether to an instruction that is recorded already. Handlers that ran above it are over.
-    pub fn come_back(&mut self, place: (u64, u64)) -> bool {
-        let found = self.interrupted.iter().rposition(|other| *other == place);
-        self.interrupted.truncate(found.unwrap_or(self.interrupted.len()));
+    /// Handles the return from a signal handler. Returns true if the instruction at `place` is recorded already. Handlers that were
+    /// nested in this one are forgotten.
+    pub fn return_from_handler(&mut self, place: (u64, u64)) -> bool {
+        let found = self.handler_returns.iter().rposition(|other| *other == place);
+        self.handler_returns.truncate(found.unwrap_or(self.handler_returns.len()));
         found.is_some()
     }
 }

@@ -1,6 +1,6 @@
-//! Copies of the working folder, one for each run, so that a run that changes files changes nothing for the next one.
+//! Copies of the working directory, one for each run, so that the changes of one run do not affect the next.
 //!
-//! The folder is copied before the first run, which works in the folder itself. Each other run gets a copy of that copy, under the
+//! The folder is copied before the first run, which works in the folder itself. Each later run sees a copy of that copy under the
 //! folder's own path ([`FolderBinding`]).
 
 use crate::folder::FolderBinding;
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 
-/// Folders with more bytes are not copied.
-const MOST: u64 = 4 << 30;
+/// Maximum size in bytes of a folder to be copied.
+const MAX_SIZE: u64 = 4 << 30;
 
-/// Name of a copy.
+/// Name of the copy within its temporary folder.
 const TREE: &str = "tree";
 
-/// The working folder as it was.
+/// The working directory as it was before the first run.
 pub struct FreshFolder {
     folder: PathBuf,
     before: TemporaryFolder,
@@ -24,34 +24,31 @@ pub struct FreshFolder {
 }
 
 impl FreshFolder {
-    /// Keeps what is in the working folder. Copies are made in the folder `temporary`.
+    /// Saves the contents of the working directory. Copies are created below the folder `temporary`.
     ///
     /// # Errors
-    /// It is too large, or cannot be copied.
+    /// The folder is too large, or cannot be copied.
     pub fn keep(folder: PathBuf, temporary: PathBuf) -> Result<Self> {
         let before = folder_in(&temporary, "trodden-folder-")?;
         ensure!(
             !before.path().starts_with(&folder),
-            "copies of {} would be made inside of it: set TMPDIR to a folder elsewhere, or work in a smaller folder",
+            "copies of {} would lie inside it. Set TMPDIR to a folder elsewhere, or run in a smaller folder",
             folder.display()
         );
         let mut size = 0;
         measure(&folder, &mut size)?;
         ensure!(
-            size <= MOST,
-            "{} has more than {} GiB: work in a smaller folder, or leave --fresh-folder out",
+            size <= MAX_SIZE,
+            "{} is larger than {} GiB. Run in a smaller folder, or omit --fresh-folder",
             folder.display(),
-            MOST >> 30
+            MAX_SIZE >> 30
         );
-        // Below the folder that is the user's alone: what is copied keeps its permissions.
+        // The copy keeps the original's permissions, and so lies within a folder that only the user can access.
         copy(&folder, &before.path().join(TREE))?;
         Ok(Self { folder, before, temporary })
     }
 
-    /// A copy for a run; the program sees it in the folder's place. It is removed with what is returned.
-    ///
-    /// # Errors
-    /// It cannot be made.
+    /// Creates a copy for a run of a program, which sees it as its working directory. The copy is removed with the returned value.
     pub fn lay_under(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
         let own = folder_in(&self.temporary, "trodden-folder-")?;
         let tree = own.path().join(TREE);
@@ -62,11 +59,11 @@ impl FreshFolder {
 }
 
 fn measure(folder: &Path, size: &mut u64) -> Result<()> {
-    for entry in std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let entry = entry?;
         let about = entry.metadata()?;
         *size += about.len();
-        if about.is_dir() && *size <= MOST {
+        if about.is_dir() && *size <= MAX_SIZE {
             measure(&entry.path(), size)?;
         }
     }
@@ -75,8 +72,8 @@ fn measure(folder: &Path, size: &mut u64) -> Result<()> {
 
 /// Copies everything, with owners, times and links.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    trodden_profile::private::create_folder(to).with_context(|| format!("{} cannot be made", to.display()))?;
-    let output = Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(from.join(".")).arg(to).output().context("`cp` is missing")?;
-    ensure!(output.status.success(), "{} cannot be copied: {}", from.display(), String::from_utf8_lossy(&output.stderr).trim());
+    trodden_profile::private::create_folder(to).with_context(|| format!("cannot create {}", to.display()))?;
+    let output = Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(from.join(".")).arg(to).output().context("cannot run `cp`")?;
+    ensure!(output.status.success(), "cannot copy {}: {}", from.display(), String::from_utf8_lossy(&output.stderr).trim());
     Ok(())
 }

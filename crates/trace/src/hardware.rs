@@ -1,8 +1,8 @@
-//! Hardware breakpoints: up to four addresses in the debug registers of each thread. The code is not touched, so that
-//! programs which read their own code see what they expect.
+//! Hardware breakpoints: up to four addresses in the debug registers of each thread. The code is not modified, so that programs which
+//! read their own code are not disturbed.
 //!
-//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, section 17.2 (DR0 to DR3 addresses,
-//! DR6 status, DR7 control).
+//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, section 17.2 (DR0 to DR3: addresses, DR6: status, DR7:
+//! control).
 
 use crate::CollectError;
 use crate::journal::JournalEntry;
@@ -11,51 +11,46 @@ use crate::session::Session;
 use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
 use std::ops::Range;
 
-/// As many as there are.
-pub const MOST: usize = 4;
+pub const MAX_BREAKPOINTS: usize = 4;
 const STATUS: usize = 6;
 const CONTROL: usize = 7;
 
-/// Addresses in debug registers.
 #[derive(Clone, Debug)]
 pub struct HardwareBreakpoints {
     addresses: Vec<u64>,
-    /// Those where the program has changed the code: they are not recorded any more.
+    /// Addresses at which the program has changed the code, so that hits are not recorded any more.
     released: Vec<u64>,
 }
 
 impl HardwareBreakpoints {
-    /// Breakpoints at addresses in memory.
+    /// Creates breakpoints at addresses in memory.
     ///
     /// # Errors
-    /// There are more than registers.
+    /// There are more addresses than registers.
     pub fn new(addresses: Vec<u64>) -> Result<Self, CollectError> {
-        match addresses.len() <= MOST {
+        match addresses.len() <= MAX_BREAKPOINTS {
             true => Ok(Self { addresses, released: Vec::new() }),
-            false => Err(CollectError::TooManySites { sites: addresses.len(), most: MOST }),
+            false => Err(CollectError::TooManySites { sites: addresses.len(), max: MAX_BREAKPOINTS }),
         }
     }
 
-    /// Sets the registers of a stopped thread.
+    /// Sets the debug registers of a stopped thread.
     ///
     /// # Errors
-    /// The kernel or the machine does not have them.
+    /// The kernel or the machine does not support them.
     pub fn begin_thread(&self, session: &Session, thread: Tid) -> Result<(), CollectError> {
         session.enter(JournalEntry::DebugRegisters(thread));
         let mut control = 0;
         for (register, address) in self.addresses.iter().enumerate() {
             ptrace::set_debug_register(thread, register, *address)?;
-            // Local enable; kind 0 is execution, length 0 is one byte.
+            // Local enable. Kind 0 is execution, and length 0 is one byte.
             control |= 1 << (2 * register);
         }
         Ok(ptrace::set_debug_register(thread, CONTROL, control)?)
     }
 
-    /// What a signal stop is. The kernel sets the resume flag, so that the instruction runs when the thread goes on.
-    ///
-    /// # Errors
-    /// The hit cannot be stored.
-    pub fn trap(&self, thread: Tid, number: ThreadNumber, signal: i32, sink: &mut dyn Sink) -> Result<Trap, CollectError> {
+    /// Records a hit, if the signal is one. The kernel sets the resume flag, so that the instruction is executed when the thread resumes.
+    pub fn handle_trap(&self, thread: Tid, number: ThreadNumber, signal: i32, sink: &mut dyn Sink) -> Result<Trap, CollectError> {
         if signal != libc::SIGTRAP {
             return Ok(Trap::Foreign);
         }
@@ -68,7 +63,7 @@ impl HardwareBreakpoints {
         Ok(Trap::Recorded(sink.record(number, register as u64)?))
     }
 
-    /// Records nothing any more in a range of code that the program changes.
+    /// Stops recording hits in a range of code that the program changes.
     pub fn release(&mut self, range: &Range<u64>) {
         self.released.extend(self.addresses.iter().filter(|address| range.contains(address)));
     }

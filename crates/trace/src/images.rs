@@ -1,39 +1,39 @@
-//! The files that a collection watches: the program, and those of its shared libraries that were asked for by name.
+//! The watched files in memory: the program, and the shared libraries that the user named.
 //!
-//! A library is watched from the moment in which its code is mapped, before anything of it has run: its constructors are seen, and it does
-//! not matter whether the loader maps it at the start or `dlopen` later. Addresses of the `n`-th library have `n` in their upper bits
-//! ([`trodden_binary::linked`]), so that one number says where something is.
+//! A library is watched from the moment its code is mapped, before any of it has run. So its constructors are recorded, and it makes no
+//! difference whether the loader maps it at the start or `dlopen` later. Addresses in library `n` have `n` in their upper bits
+//! ([`trodden_binary::linked`]), so that one number identifies any place.
 
 use crate::CollectError;
 use crate::memory::mappings;
 use crate::ptrace::Tid;
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::ops::Range;
 use std::path::Path;
 use trodden_binary::Binary;
 use trodden_binary::linked::{first_address, in_file};
 
-/// How far below a library its area lies: other libraries are mapped below it, and a jump must reach it.
-const BELOW: u64 = 1 << 30;
-/// Places that are tried for an area.
-const AREAS: u64 = 8;
+/// Distance from a library to its area, in bytes: other libraries are mapped just below it, and a jump must reach the area.
+const AREA_DISTANCE: u64 = 1 << 30;
+/// Number of addresses that are tried for an area.
+const MAX_TRIES: u64 = 8;
 
-/// A shared library that is watched.
+/// A shared library to watch.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// Its file; addresses have the library's number in them.
+    /// Its file. The addresses contain the library's number.
     pub executable: Executable,
     number: usize,
     binary: Binary,
-    /// Place in the file of the segment with code that is mapped last.
+    /// File offset of the last code segment to be mapped.
     offset: u64,
 }
 
 impl Library {
-    /// Reads the library of a number, from 1.
+    /// Reads a library, and gives it this number, starting at 1.
     ///
     /// # Errors
-    /// It is no shared library of x86-64, or has no code.
+    /// The file is not a shared library for x86-64, or has no code.
     pub fn read(path: &Path, number: usize) -> Result<Self, CollectError> {
         let fault = |fault: String| CollectError::Executable { path: path.to_owned(), fault };
         let path = path.canonicalize().map_err(|e| fault(format!("cannot be read: {e}")))?;
@@ -49,72 +49,69 @@ impl Library {
         Ok(Self { executable, number, binary, offset })
     }
 
-    /// Whether a mapping of a process is this library's code: `file` is where the mapped file can be read.
+    /// Returns true if a mapping is this library's code. `file` is the path from which the mapped file can be read.
     fn is_mapped(&self, file: &Path, offset: u64) -> bool {
         if offset != self.offset {
             return false;
         }
         let name = std::fs::read_link(file).unwrap_or_else(|_| file.to_owned());
-        // A copy of a folder, laid in its place, has the file under another path.
+        // Under a folder binding, the file has another path.
         name == self.executable.path
             || name.file_name() == self.executable.path.file_name() && std::fs::read(file).is_ok_and(|bytes| bytes == self.binary.data())
     }
 
-    /// What is added to its addresses, numbers included, when its code is mapped at `start`.
+    /// Returns what must be added to its numbered addresses when its code is mapped at `start`.
     fn bias(&self, start: u64) -> Option<u64> {
         Some(self.binary.load_bias(start, self.offset)?.wrapping_sub(first_address(self.number)))
     }
 }
 
-/// A file in memory.
+/// A watched file in memory.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// The file's number.
+    /// The file's number; 0 is the program.
     pub number: usize,
-    /// Its code in memory.
     pub code: Vec<Range<u64>>,
-    /// What is added to addresses of the file, with its number in them; wraps.
+    /// What is added to numbered file addresses, with wrap-around.
     pub bias: u64,
-    /// The memory for slots or copies of its code.
+    /// Start address of the area for slots or copies.
     pub area: u64,
 }
 
-/// The files that are in memory, the program first.
+/// The watched files in memory, starting with the program.
 #[derive(Clone, Debug)]
 pub struct Images(Vec<Image>);
 
 impl Images {
-    /// The program alone.
+    /// Starts with the program alone.
     pub fn new(subject: &TracedProcess, executable: &Executable) -> Self {
         Self(vec![Image::new(0, executable, subject.bias, subject.area)])
     }
 
-    /// The address of the file for one in memory: that of the program if it is nowhere in the files' code.
+    /// Translates an address in memory to a file address; relative to the program if it is not in any file's code.
     pub fn in_file(&self, address: u64) -> u64 {
-        address.wrapping_sub(self.at(address).unwrap_or(&self.0[0]).bias)
+        address.wrapping_sub(self.image_at(address).unwrap_or(&self.0[0]).bias)
     }
 
-    /// The file whose code lies at an address in memory.
-    pub fn at(&self, address: u64) -> Option<&Image> {
+    /// The file whose code contains an address in memory.
+    pub fn image_at(&self, address: u64) -> Option<&Image> {
         self.0.iter().find(|image| image.code.iter().any(|c| c.contains(&address)))
     }
 
-    /// All of them.
     pub fn all(&self) -> &[Image] {
         &self.0
     }
 
-    /// The one that was mapped last.
     pub fn last(&self) -> &Image {
         &self.0[self.0.len() - 1]
     }
 
-    /// Memory that was mapped for libraries.
+    /// The areas that were mapped for libraries.
     pub fn areas(&self) -> impl Iterator<Item = Range<u64>> {
-        self.0[1..].iter().map(|image| image.area..image.area + AREA)
+        self.0[1..].iter().map(|image| image.area..image.area + AREA_SIZE)
     }
 
-    /// Takes libraries out whose code lies in memory that is unmapped.
+    /// Removes and returns the libraries whose code overlaps unmapped memory.
     pub fn forget(&mut self, unmapped: &Range<u64>) -> Vec<Image> {
         let gone = |image: &Image| image.number > 0 && image.code.iter().any(|c| c.start < unmapped.end && unmapped.start < c.end);
         let (gone, left) = std::mem::take(&mut self.0).into_iter().partition(gone);
@@ -122,10 +119,11 @@ impl Images {
         gone
     }
 
-    /// A library's code has been mapped. Its area is mapped in the name of a stopped thread; gives what a collector sets its sites with.
+    /// Adds a library whose code was just mapped. Its area is mapped by a system call of a stopped thread. Returns a view of the process
+    /// relative to the library, for setting its sites, or `None` if the mapping is not its code.
     ///
     /// # Errors
-    /// There is no memory near it, or the thread is gone.
+    /// There is no free memory near it, or the thread is gone.
     pub fn add(
         &mut self,
         subject: &TracedProcess,
@@ -136,15 +134,15 @@ impl Images {
         let Some(bias) = library.bias(start) else { return Ok(None) };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-        for place in (0..AREAS).map(|n| (start & !0xfff).wrapping_sub(BELOW + n * AREA)) {
-            let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, AREA, protection, flags, u64::MAX, 0])?;
+        for place in (0..MAX_TRIES).map(|n| (start & !0xfff).wrapping_sub(AREA_DISTANCE + n * AREA_SIZE)) {
+            let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, AREA_SIZE, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
                 self.0.push(Image::new(library.number, &library.executable, bias, place));
                 let (process, session, memory) = (subject.process, subject.session.clone(), subject.session.memory()?);
                 return Ok(Some(TracedProcess { process, session, memory, bias, area: place, fresh: false, fixed_clock: false }));
             }
         }
-        Err(CollectError::Unexpected { what: format!("no memory for slots near {}", library.executable.path.display()) })
+        Err(CollectError::Unexpected { what: format!("there is no free memory near {}", library.executable.path.display()) })
     }
 }
 
@@ -155,17 +153,14 @@ impl Image {
     }
 }
 
-/// Of libraries, the one that a process has just mapped code of, from the descriptor of a file.
-pub fn mapped(libraries: &[Library], process: Tid, descriptor: u64, offset: u64) -> Option<&Library> {
+/// Finds the library whose code a process has just mapped from a file descriptor.
+pub fn find_mapped(libraries: &[Library], process: Tid, descriptor: u64, offset: u64) -> Option<&Library> {
     let file = format!("/proc/{process}/fd/{}", descriptor as i32);
     libraries.iter().find(|library| library.is_mapped(Path::new(&file), offset))
 }
 
-/// Libraries whose code a process has mapped already, and where.
-///
-/// # Errors
-/// The process is gone.
-pub fn mapped_already(libraries: &[Library], process: Tid) -> std::io::Result<Vec<(&Library, u64)>> {
+/// Finds the libraries whose code a process has mapped already, with the addresses.
+pub fn find_already_mapped(libraries: &[Library], process: Tid) -> std::io::Result<Vec<(&Library, u64)>> {
     let all = mappings(process)?;
     let of = |library: &Library| {
         let code = all.iter().filter(|m| m.executable && Path::new(&m.name) == library.executable.path);
@@ -174,7 +169,7 @@ pub fn mapped_already(libraries: &[Library], process: Tid) -> std::io::Result<Ve
     Ok(libraries.iter().filter_map(|library| Some((library, of(library)?))).collect())
 }
 
-/// The sites of a file among those of a run, each with its number there.
+/// Selects the sites of one file, each with its index in the list.
 pub fn sites_of(file: usize, sites: &[u64]) -> Vec<(u32, u64)> {
     (0..).zip(sites).filter(|(_, site)| in_file(**site).0 == file).map(|(number, site)| (number, *site)).collect()
 }

@@ -1,5 +1,5 @@
-//! System calls and single steps in the name of stopped threads of a session. Registers, signal masks and mappings are entered in
-//! the journal before they are changed.
+//! System calls and single steps injected into stopped threads of a session. Registers, signal masks and mappings are entered in the
+//! journal before they are changed.
 
 use crate::CollectError;
 use crate::journal::JournalEntry;
@@ -11,13 +11,13 @@ use std::io;
 /// `syscall; int3`.
 pub const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
-/// Arguments of `prctl` by which a thread may read the time-stamp counter.
-const FREE_CLOCK: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
+/// Arguments of `prctl` that allow a thread to read the time-stamp counter.
+const ENABLE_TIME_STAMPS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
 
 impl Session {
-    /// Whether a filter of system calls has ended a thread.
-    fn was_filtered(&self, thread: Tid) -> bool {
-        let status = match self.first_event() {
+    /// Returns true if a filter for system calls has killed a thread.
+    fn killed_by_filter(&self, thread: Tid) -> bool {
+        let status = match self.first_queued_event() {
             Some((ended, PtraceStop::Ended(status))) if ended == thread => status,
             Some((ending, PtraceStop::Ending)) if ending == thread => ptrace::event_message(thread).unwrap_or(0) as i32,
             _ => return false,
@@ -25,11 +25,11 @@ impl Session {
         status & 0x7f == libc::SIGSYS
     }
 
-    /// Makes a system call in the name of a stopped thread. `at` is where [`STUB`] stands; without it these bytes are put into `memory`
-    /// where the thread stands, for the time being. Mappings are entered in the journal.
+    /// Makes a system call in a stopped thread, and returns its result. `at` is the address of a copy of [`STUB`]; without one, the stub
+    /// is written temporarily to `memory` at the thread's position. Mappings are entered in the journal.
     ///
     /// # Errors
-    /// The thread is gone.
+    /// The thread is gone, or the program filters its system calls.
     pub fn inject(
         &self,
         memory: &Memory,
@@ -56,17 +56,17 @@ impl Session {
         self.enter(JournalEntry::Registers(thread, Box::new(saved)));
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let rax = number as u64;
-        // The program's own trap flag would trap in the stub.
+        // With the program's own trap flag, the stub would trap.
         let eflags = saved.eflags & !TRAP_FLAG;
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
         ptrace::set_registers(thread, &call)?;
         let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
-        self.undisturbed(thread, || self.run_to_end(thread, Resume::Continue, is_end, "in a system call made in its name"))?;
+        self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Continue, is_end, "in an injected system call"))?;
         let result = ptrace::registers(thread)?.rax as i64;
         if at.is_none() {
             memory.patch(&[(place, &hidden)])?;
         }
-        // With the number of a system call that was interrupted: the kernel begins it again.
+        // These contain the number of an interrupted system call, so that the kernel restarts it.
         ptrace::set_registers(thread, &saved)?;
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         if number == libc::SYS_munmap || number == libc::SYS_mmap && result as u64 != range.start {
@@ -76,18 +76,18 @@ impl Session {
         Ok(result)
     }
 
-    /// Makes a system call in the name of a thread that gets no signal when it goes on, and without one: what the thread does on SIGTRAP
-    /// stays. It is slower.
+    /// Makes a system call in a thread that receives no signal when it resumes, and without causing a signal, so that the thread's action
+    /// for SIGTRAP is not reset. This is slower than [`Session::inject`].
     ///
     /// # Errors
-    /// The thread is gone, or there is no place for [`STUB`].
-    pub fn inject_quietly(&self, thread: Tid, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
+    /// The thread is gone, the program filters its system calls, or there is no permanent stub.
+    pub fn inject_without_signal(&self, thread: Tid, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
         if self.is_filtered() {
             return Err(CollectError::Filtered);
         }
         let (saved, mask, rip) = (ptrace::registers(thread)?, ptrace::signal_mask(thread)?, self.stub());
         if rip == 0 {
-            return Err(CollectError::Unexpected { what: "it has no memory for system calls".to_owned() });
+            return Err(CollectError::Unexpected { what: "it has no stub for system calls".to_owned() });
         }
         self.enter(JournalEntry::Registers(thread, Box::new(saved)));
         self.enter(JournalEntry::SignalMask(thread, mask));
@@ -105,9 +105,9 @@ impl Session {
         };
         until(Resume::ToSystemCall, &|_| Ok(matches!(ptrace::system_call(thread)?, CallStop::Exit { .. })))?;
         let result = ptrace::registers(thread)?.rax as i64;
-        // Where an interrupted call is begun again if the thread goes on.
+        // At this stop, a call that was interrupted is restarted when the thread resumes.
         ptrace::interrupt(thread)?;
-        until(Resume::Continue, &|stop| Ok(matches!(stop, PtraceStop::Begun | PtraceStop::GroupStopped)))?;
+        until(Resume::Continue, &|stop| Ok(matches!(stop, PtraceStop::Interrupted | PtraceStop::GroupStopped)))?;
         ptrace::set_registers(thread, &saved)?;
         ptrace::set_signal_mask(thread, mask)?;
         self.remove(|entry| matches!(entry, JournalEntry::SignalMask(other, _) if *other == thread));
@@ -115,20 +115,17 @@ impl Session {
         Ok(result)
     }
 
-    /// Lets a stopped thread execute one instruction; gives where it stands then, or nothing if the instruction faults: it does so again
-    /// when the thread goes on. A signal that comes in between is sent again.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
+    /// Single-steps a stopped thread and returns its new position, or `None` if the instruction faults; the fault then recurs when the
+    /// thread resumes. A signal that arrives meanwhile is sent again.
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         let is_end = |signal| Ok(signal == libc::SIGTRAP || is_fault(thread, signal)?);
-        let signal = self.undisturbed(thread, || self.run_to_end(thread, Resume::Step, is_end, "at an indirect jump"))?;
+        let signal = self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Step, is_end, "at an indirect jump"))?;
         Ok(if signal == libc::SIGTRAP { Some(ptrace::instruction_pointer(thread)?) } else { None })
     }
 
-    /// Lets a stopped thread do something while it blocks all signals but those that its instructions cause: others wait, with all that is
-    /// said of them, until it goes on by itself. SIGTRAP must not be blocked: the kernel would take its handler away.
-    fn undisturbed(&self, thread: Tid, run: impl FnOnce() -> Result<i32, CollectError>) -> Result<i32, CollectError> {
+    /// Runs `run` while a stopped thread blocks all signals except those that its own instructions cause. Other signals remain pending,
+    /// with their information, until the thread resumes. SIGTRAP must not be blocked, since the kernel would reset its handler.
+    fn with_signals_blocked(&self, thread: Tid, run: impl FnOnce() -> Result<i32, CollectError>) -> Result<i32, CollectError> {
         let caused = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
         let mask = ptrace::signal_mask(thread)?;
         self.enter(JournalEntry::SignalMask(thread, mask));
@@ -139,27 +136,33 @@ impl Session {
         Ok(result)
     }
 
-    /// Runs a thread until it gets the signal that it should; gives that.
-    fn run_to_end(&self, thread: Tid, how: Resume, is_end: impl Fn(i32) -> io::Result<bool>, when: &str) -> Result<i32, CollectError> {
+    /// Resumes a thread until it receives an expected signal, and returns that signal.
+    fn run_until_signal(
+        &self,
+        thread: Tid,
+        how: Resume,
+        is_end: impl Fn(i32) -> io::Result<bool>,
+        when: &str,
+    ) -> Result<i32, CollectError> {
         let mut held = 0;
         loop {
             self.resume(thread, how, 0)?;
             match self.wait_for(thread) {
                 Ok(PtraceStop::Signal(signal)) if is_end(signal)? => {
                     if held != 0 {
-                        // SAFETY: a system call without pointers.
+                        // SAFETY: the system call takes no pointers.
                         unsafe { libc::syscall(libc::SYS_tkill, thread, held) };
                     }
                     return Ok(signal);
                 }
-                // One that is not blocked: sent back to the thread when it goes on by itself.
+                // A signal that is not blocked: it is sent again once the thread has finished.
                 Ok(PtraceStop::Signal(signal)) => held = signal,
-                Ok(PtraceStop::Begun | PtraceStop::GroupStopped) => {}
+                Ok(PtraceStop::Interrupted | PtraceStop::GroupStopped) => {}
                 Ok(other) => return Err(CollectError::Unexpected { what: format!("{other:?} {when}") }),
-                Err(_) if self.was_filtered(thread) => {
+                Err(_) if self.killed_by_filter(thread) => {
                     return Err(CollectError::Unexpected {
                         what: format!(
-                            "its filter of system calls (seccomp) ended it {when}: start it with `--no-repeat time`, which needs none later"
+                            "its filter for system calls (seccomp) killed it {when}. Start it with `--no-repeat time`, which avoids that"
                         ),
                     });
                 }
@@ -168,29 +171,23 @@ impl Session {
         }
     }
 
-    /// Lets a stopped thread read the time-stamp counter itself. `at` as for [`Session::inject`].
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn free_clock(&self, memory: &Memory, thread: Tid, at: Option<u64>) -> Result<(), CollectError> {
-        self.inject(memory, thread, at, libc::SYS_prctl, FREE_CLOCK).map(drop)
+    /// Allows a stopped thread to read the time-stamp counter. `at` is as in [`Session::inject`].
+    pub fn enable_time_stamps(&self, memory: &Memory, thread: Tid, at: Option<u64>) -> Result<(), CollectError> {
+        self.inject(memory, thread, at, libc::SYS_prctl, ENABLE_TIME_STAMPS).map(drop)
     }
 
-    /// Says again what the program wants on SIGTRAP, in the name of a thread that gets no signal when it goes on.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Sets the program's action for SIGTRAP again, by a thread that receives no signal when it resumes.
     pub fn restore_trap_action(&self, thread: Tid) -> Result<(), CollectError> {
         let Some(action) = self.trap_action() else { return Ok(()) };
-        // After the stub, in memory that only the kernel and this session read and write.
+        // Memory after the stub, which only the kernel and this session access.
         let place = self.stub() + 16;
         self.own_memory()?.write(place, &action)?;
-        self.inject_quietly(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
+        self.inject_without_signal(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
         Ok(())
     }
 }
 
-/// Whether a stopped thread's own instruction causes the signal.
+/// Returns true if a stopped thread's own instruction has caused the signal.
 fn is_fault(thread: Tid, signal: i32) -> io::Result<bool> {
     let can_be = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL);
     Ok(can_be && ptrace::signal_code(thread)? > 0)

@@ -1,8 +1,8 @@
-//! Starts programs in the session, process group and terminal of the user, though the tracer has a session of its own.
+//! Starts programs in the session, process group and terminal of the user, although the tracer has a session of its own.
 //!
-//! The launcher is a process that the tracer forks before it has threads and leaves the session. It starts a program on request, by
-//! clone(2) with `CLONE_PARENT`: the program stays where the launcher is, and its parent is the tracer, which Yama's `ptrace_scope` 1 asks
-//! for. The program waits at a gate until it is followed. The launcher ends with the tracer.
+//! The launcher is a process that the tracer forks before it has threads and leaves the session. On request it starts a program by
+//! clone(2) with `CLONE_PARENT`: the program stays in the launcher's session, but its parent is the tracer, as Yama's `ptrace_scope` 1
+//! requires. The program waits at a gate, a pipe, until it is traced. The launcher ends with the tracer.
 
 use crate::folder::{FolderBinding, bind};
 use crate::system::{checked, pin};
@@ -15,33 +15,33 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// Descriptors of a request: the gate, the pipe for errors, and three streams.
+/// Maximum number of descriptors in a request: the gate, the pipe for errors, and three streams.
 const MAX_DESCRIPTORS: usize = 5;
 
-/// A program that is to be started. It inherits what is not named here from the process that the user started.
+/// A program to be started. What is not specified here is inherited from the process that the user started.
 #[derive(Debug)]
 pub struct ProgramStart {
-    /// Who starts it.
+    /// The launcher that starts it.
     pub launcher: Arc<Launcher>,
-    /// Its file, or a name that is searched for in `PATH`.
+    /// Its file, or a name to be looked up in `PATH`.
     pub program: OsString,
-    /// Its arguments, the name that it is called by first.
+    /// Its arguments, starting with argument 0.
     pub arguments: Vec<OsString>,
-    /// The whole environment, if it does not inherit one.
+    /// Its whole environment, unless it inherits one.
     pub environment: Option<Vec<(OsString, OsString)>>,
-    /// Variables that are set, or removed, in the environment.
+    /// Environment variables to be set or (`None`) removed.
     pub variables: Vec<(OsString, Option<OsString>)>,
-    /// Its working folder.
+    /// Its working directory.
     pub directory: Option<OsString>,
-    /// Standard input, output and error.
+    /// Standard input, output and error, if they are not inherited.
     pub streams: [Option<OwnedFd>; 3],
-    /// A copy of a folder that it sees in the folder's place.
+    /// A copy of a folder that it sees in place of the original.
     pub folder: Option<FolderBinding>,
 }
 
 impl ProgramStart {
-    /// The program of a command with its arguments, working folder, and changes of the environment. The command's streams are not known
-    /// here.
+    /// Takes the program, arguments, working directory and environment changes from a command, but not its streams, which cannot be
+    /// queried.
     pub fn new(launcher: &Arc<Launcher>, command: &Command) -> Self {
         let program = command.get_program().to_owned();
         let arguments = [program.clone()].into_iter().chain(command.get_args().map(ToOwned::to_owned)).collect();
@@ -51,55 +51,54 @@ impl ProgramStart {
         Self { launcher, program, arguments, environment: None, variables, directory, streams: [None, None, None], folder: None }
     }
 
-    /// Starts it; it waits at its gate.
-    pub(crate) fn start(self, conditions: StartConditions) -> io::Result<Started> {
+    /// Starts the process, which waits at its gate.
+    pub(crate) fn start(self, conditions: StartConditions) -> io::Result<WaitingProcess> {
         let (gate, opener) = io::pipe()?;
         let (errors, error) = io::pipe()?;
         let streams = self.streams.each_ref().map(Option::is_some);
         let Self { launcher, program, arguments, environment, variables, directory, folder, .. } = self;
         let request = Request { program, arguments, environment, variables, directory, streams, folder, conditions };
-        let given = self.streams.iter().flatten().map(AsRawFd::as_raw_fd);
-        let descriptors: Vec<RawFd> = [gate.as_raw_fd(), error.as_raw_fd()].into_iter().chain(given).collect();
+        let descriptors_of_streams = self.streams.iter().flatten().map(AsRawFd::as_raw_fd);
+        let descriptors: Vec<RawFd> = [gate.as_raw_fd(), error.as_raw_fd()].into_iter().chain(descriptors_of_streams).collect();
         let process = launcher.launch(&request, &descriptors)?;
-        Ok(Started { process, opener, errors })
+        Ok(WaitingProcess { process, opener, errors })
     }
 }
 
-/// What is set in the new process before it executes its program.
+/// Properties of the new process that are set before it executes its program.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct StartConditions {
-    /// No address is random.
+    /// Addresses are not randomised.
     pub fixed_addresses: bool,
-    /// Reading the time stamp counter traps.
+    /// Reading the time-stamp counter traps.
     pub fixed_clock: bool,
-    /// The core that it runs on.
+    /// The core that it is bound to.
     pub core: Option<usize>,
 }
 
 /// A process that waits at its gate.
 #[derive(Debug)]
-pub struct Started {
-    /// Its number.
+pub struct WaitingProcess {
     pub process: i32,
     opener: PipeWriter,
     errors: PipeReader,
 }
 
-impl Started {
-    /// Lets it execute its program; gives the pipe that has the error if it cannot.
-    pub fn open(mut self) -> StartErrors {
-        // It may have been killed.
+impl WaitingProcess {
+    /// Lets the process execute its program. Returns the pipe that carries the error if it cannot.
+    pub fn open_gate(mut self) -> ErrorPipe {
+        // The process may have been killed.
         let _ = self.opener.write_all(&[1]);
-        StartErrors(self.errors)
+        ErrorPipe(self.errors)
     }
 }
 
-/// Why a program could not be executed.
+/// The pipe for the error of a program that could not be executed.
 #[derive(Debug)]
-pub struct StartErrors(PipeReader);
+pub struct ErrorPipe(PipeReader);
 
-impl StartErrors {
-    /// The error; nothing if the process was killed, or executes its program.
+impl ErrorPipe {
+    /// Waits for the error; `None` if the program was executed or the process was killed.
     pub fn read(mut self) -> Option<io::Error> {
         let mut number = [0; 4];
         self.0.read_exact(&mut number).ok()?;
@@ -107,7 +106,7 @@ impl StartErrors {
     }
 }
 
-/// What the user's shell has set of signals, which programs get.
+/// The signal state inherited from the user's shell, which programs are to inherit as well.
 #[derive(Clone, Copy)]
 pub struct InheritedSignals {
     mask: libc::sigset_t,
@@ -115,41 +114,41 @@ pub struct InheritedSignals {
 }
 
 impl InheritedSignals {
-    /// Those of this process.
+    /// Reads the state of this process.
     pub fn now() -> Self {
-        // SAFETY: an empty set, which the kernel fills in.
+        // SAFETY: zero is a valid set, which the kernel overwrites.
         let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
-        // SAFETY: no set is given, and one is written.
+        // SAFETY: the pointer to a new set is null, and the kernel writes the old one to a valid set.
         unsafe { libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask) };
         Self { mask, ignores_children: is_ignored(libc::SIGCHLD) }
     }
 
-    /// Lets the calling process have this mask.
+    /// Sets the calling process's signal mask.
     pub fn restore_mask(&self) {
-        // SAFETY: the kernel reads a set.
+        // SAFETY: the kernel reads a valid set.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const self.mask, std::ptr::null_mut()) };
     }
 
-    /// The same with what becomes of SIGCHLD; in a process that is about to execute a program.
+    /// Restores mask and disposition of SIGCHLD, in a process that is about to execute a program.
     fn restore(&self) {
         if self.ignores_children {
-            // SAFETY: no handler is set.
+            // SAFETY: SIG_IGN installs no handler.
             unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
         }
         self.restore_mask();
     }
 }
 
-/// Whether this process ignores a signal.
+/// Returns true if this process ignores a signal.
 pub fn is_ignored(signal: i32) -> bool {
-    // SAFETY: plain numbers, for which zeros are valid.
+    // SAFETY: the structure consists of integers and null pointers, for which zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: no action is set; the kernel writes the structure.
+    // SAFETY: the pointer to a new action is null, and the kernel writes the old one to a valid structure.
     let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
     known && action.sa_sigaction == libc::SIG_IGN
 }
 
-/// A process that starts programs.
+/// A connection to the process that starts programs.
 #[derive(Debug)]
 pub struct Launcher {
     socket: Mutex<UnixStream>,
@@ -157,13 +156,14 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Forks the launcher. It allocates memory: where this process has threads already, that is glibc's promise, not that of POSIX.
+    /// Forks the launcher. The child allocates memory; if this process has several threads already, only glibc guarantees that this
+    /// works, not POSIX.
     ///
     /// # Errors
-    /// There can be no more processes or descriptors.
+    /// The limit on processes or descriptors is reached.
     pub fn fork(signals: &InheritedSignals) -> io::Result<Arc<Self>> {
         let (own, other) = UnixStream::pair()?;
-        // SAFETY: the child goes on in a function that never returns, and touches nothing of other threads.
+        // SAFETY: the child continues in a function that never returns and does not touch other threads' state.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -190,7 +190,7 @@ impl Launcher {
 impl Drop for Launcher {
     fn drop(&mut self) {
         let socket = self.socket.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // It ends when there is no one left to ask it.
+        // The launcher ends when its socket is closed.
         let _ = socket.shutdown(std::net::Shutdown::Both);
         let _ = crate::ptrace::wait_child(self.process);
     }
@@ -203,16 +203,16 @@ struct Request {
     environment: Option<Vec<(OsString, OsString)>>,
     variables: Vec<(OsString, Option<OsString>)>,
     directory: Option<OsString>,
-    /// Which of the three come with the request.
+    /// Which of the three streams are among the descriptors.
     streams: [bool; 3],
     folder: Option<FolderBinding>,
     conditions: StartConditions,
 }
 
-/// The launcher's life.
+/// The main loop of the launcher.
 fn serve(socket: &UnixStream, signals: &InheritedSignals) -> ! {
-    // It outlives what the terminal sends to its group; dispositions stay as they are, for the programs.
-    // SAFETY: an empty set, which is then filled.
+    // The launcher must survive what the terminal sends to its group. The dispositions stay as they are, for the programs.
+    // SAFETY: zero is a valid set, which is then filled.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -220,7 +220,7 @@ fn serve(socket: &UnixStream, signals: &InheritedSignals) -> ! {
     }
     while let Ok((request, descriptors)) = receive(socket) {
         let flags = libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
-        // SAFETY: as fork(2): no memory is shared, and the stack is a copy. This process has one thread.
+        // SAFETY: like fork(2), this shares no memory and copies the stack. This process has one thread.
         let answer = match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
             0 => execute(request, descriptors, *signals),
             -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN),
@@ -230,11 +230,11 @@ fn serve(socket: &UnixStream, signals: &InheritedSignals) -> ! {
             break;
         }
     }
-    // SAFETY: ends this process, which has nothing to flush.
+    // SAFETY: this process has nothing to flush.
     unsafe { libc::_exit(0) }
 }
 
-/// Waits at the gate and executes the program; ends the process if it cannot.
+/// Waits at the gate and executes the program. If that fails, reports the error and ends the process.
 fn execute(request: Request, descriptors: Vec<OwnedFd>, signals: InheritedSignals) -> ! {
     let mut descriptors = descriptors.into_iter();
     let (gate, error) = (descriptors.next(), descriptors.next());
@@ -246,12 +246,17 @@ fn execute(request: Request, descriptors: Vec<OwnedFd>, signals: InheritedSignal
     if let Some(error) = error {
         let _ = PipeWriter::from(error).write_all(&number.to_ne_bytes());
     }
-    // SAFETY: ends this process, which has nothing to flush.
+    // SAFETY: this process has nothing to flush.
     unsafe { libc::_exit(127) }
 }
 
 impl Request {
-    fn execute(self, mut given: impl Iterator<Item = OwnedFd>, mut gate: PipeReader, signals: InheritedSignals) -> io::Error {
+    fn execute(
+        self,
+        mut descriptors_of_streams: impl Iterator<Item = OwnedFd>,
+        mut gate: PipeReader,
+        signals: InheritedSignals,
+    ) -> io::Error {
         let Self { program, arguments, environment, variables, directory, streams, folder, conditions } = self;
         let mut command = Command::new(program);
         let mut arguments = arguments.into_iter();
@@ -271,7 +276,9 @@ impl Request {
         if let Some(directory) = directory {
             command.current_dir(directory);
         }
-        let mut stream = |is_given: bool| if is_given { given.next().map_or_else(Stdio::null, Stdio::from) } else { Stdio::inherit() };
+        let mut stream = |has_descriptor: bool| {
+            if has_descriptor { descriptors_of_streams.next().map_or_else(Stdio::null, Stdio::from) } else { Stdio::inherit() }
+        };
         let [input, output, error] = streams.map(&mut stream);
         command.stdin(input).stdout(output).stderr(error);
         let prepare = move || {
@@ -281,7 +288,7 @@ impl Request {
             signals.restore();
             Ok(())
         };
-        // SAFETY: this process has one thread, and no other process shares its memory: it may do anything.
+        // SAFETY: this process has one thread and shares no memory, so that the closure may do anything.
         unsafe { command.pre_exec(prepare) };
         command.exec()
     }
@@ -290,23 +297,23 @@ impl Request {
 impl StartConditions {
     fn set(self) -> io::Result<()> {
         if self.fixed_addresses {
-            // SAFETY: a system call without pointers.
+            // SAFETY: the system call takes no pointers.
             checked(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
         }
         if self.fixed_clock {
-            // SAFETY: a system call without pointers.
+            // SAFETY: the system call takes no pointers.
             checked(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
         }
         self.core.map_or(Ok(()), pin)
     }
 }
 
-/// Room for the descriptors of a message, aligned as their header must be.
+/// Buffer for a message's descriptors, aligned for their header.
 type Control = [u64; 8];
 
-/// A message of four bytes with room for descriptors.
+/// A message with one buffer and room for descriptors.
 fn message(vector: &mut libc::iovec, control: &mut Control, length: usize) -> libc::msghdr {
-    // SAFETY: plain numbers and pointers, for which zeros are valid.
+    // SAFETY: the structure consists of integers and pointers, for which zero is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = vector;
     message.msg_iovlen = 1;
@@ -315,17 +322,17 @@ fn message(vector: &mut libc::iovec, control: &mut Control, length: usize) -> li
     message
 }
 
-/// Sends a message with descriptors, which the receiver gets copies of (unix(7)).
+/// Sends a length-prefixed message with descriptors, which are duplicated for the receiver (unix(7)).
 fn send(mut socket: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
     let mut length = (bytes.len() as u64).to_ne_bytes();
     let mut vector = libc::iovec { iov_base: length.as_mut_ptr().cast(), iov_len: length.len() };
     let mut control = Control::default();
     let size = size_of_val(descriptors) as u32;
     assert!(descriptors.len() <= MAX_DESCRIPTORS, "a request has a gate, a pipe for errors and three streams");
-    // SAFETY: arithmetic only.
+    // SAFETY: this is arithmetic only.
     let space = unsafe { libc::CMSG_SPACE(size) } as usize;
     let message = message(&mut vector, &mut control, space);
-    // SAFETY: the room holds a header and MAX_DESCRIPTORS descriptors.
+    // SAFETY: `control` holds a header and MAX_DESCRIPTORS descriptors, and all pointers in `message` are valid.
     let sent = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;
@@ -348,7 +355,7 @@ fn receive(mut socket: &UnixStream) -> io::Result<(Request, Vec<OwnedFd>)> {
     let room = size_of_val(&control);
     let mut message = message(&mut vector, &mut control, room);
     let mut descriptors = Vec::new();
-    // SAFETY: the kernel writes the message and the descriptors, which this process then owns.
+    // SAFETY: all pointers in `message` are valid, and the kernel fills in the descriptors, which this process then owns.
     let received = unsafe {
         let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_WAITALL;
         let received = libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags);

@@ -1,30 +1,30 @@
-//! Executions of programs that count nothing: followed by ptrace(2), or recorded by others. The only crate that knows of ptrace.
+//! Traces programs that are not instrumented, by ptrace(2) or from recordings of others. No other crate uses ptrace.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `tracer.rs`, `launcher.rs` | the tracer's own process, and who starts programs where the user is |
-//! | `command.rs` | a command that traces: its runs, what signals mean for them, when it may end |
-//! | `programs.rs` | every program that a command runs, with its processes, its arguments and how it ended |
-//! | `collect.rs`, `collectors.rs`, `trial.rs` | collectors: a run to a partial trace; all of them by name; which work here |
+//! | `tracer.rs`, `launcher.rs` | the tracer's own process, and the process that starts programs in the user's session |
+//! | `command.rs` | a command that traces: its runs, its signals, and its end |
+//! | `programs.rs` | all programs that a command runs: their processes, arguments and exit statuses |
+//! | `collect.rs`, `collectors.rs`, `trial.rs` | collectors, their names, and a trial of which work on this machine |
 //! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
-//! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
+//! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a subject's code |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
 //! | `trampolines.rs`, `block_copies.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
-//! | `folder.rs`, `fresh_folder.rs` | a copy of a folder in its place; one for each run |
-//! | `outputs.rs` | what runs write to pipes |
-//! | `session.rs`, `injection.rs`, `journal.rs` | every change to a subject, and how it is undone |
-//! | `images.rs` | the program and those of its libraries that are watched |
-//! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
-//! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
-//! | `shown_mappings.rs` | what a subject reads of its own mappings |
-//! | `container.rs`, `partial.rs`, `trace_file.rs`, `numbers.rs` | files: partial traces, traces |
-//! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
-//! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
-//! | `hot_paths/` | the same from the paths of a detector of the hardware path profiler |
-//! | `probe_graphs.rs` | graphs of functions for both |
-//! | `system.rs`, `ptrace.rs`, `process_status.rs` | the system calls, and what the kernel says of a process |
-//! | `simulation/` | sources through that model: opening them, their paths in the code |
-//! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
+//! | `folder.rs`, `fresh_folder.rs` | a copy of a folder mounted over the original; a new one for each run |
+//! | `outputs.rs` | the output of runs through pipes |
+//! | `session.rs`, `injection.rs`, `journal.rs` | all changes to a subject, and their undoing |
+//! | `images.rs` | the program and the watched libraries in memory |
+//! | `subject.rs`, `memory.rs`, `stack.rs` | the traced process, its memory and its stacks |
+//! | `repeat.rs`, `calls.rs` | repeatable runs, and detection of divergence |
+//! | `shown_mappings.rs` | what a subject reads about its own mappings |
+//! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `numbers.rs` | file formats of partial traces and traces |
+//! | `perf_script.rs` | the output of `perf script`: branches, mappings, ends of threads |
+//! | `branch_import/` | path profiles of programs with code addresses in their maps, from hardware branch records |
+//! | `hot_paths/` | the same, from the paths of a detector of the hardware path profiler |
+//! | `probe_graphs.rs` | the graphs of functions for both |
+//! | `system.rs`, `ptrace.rs`, `process_status.rs` | system calls, and `/proc/PID/status` |
+//! | `simulation/` | the hardware path profiler's model, run on a source of branches |
+//! | `sources/` | sources of retired branches for that model: programs under QEMU, recordings |
 
 mod attach;
 mod block_copies;

@@ -1,5 +1,5 @@
-//! The memory of a process, read and written through `/proc/PID/mem`: code pages that the process itself may not write can be written so,
-//! and many breakpoints are set with one system call each page run instead of one each word.
+//! The memory of a process, accessed through `/proc/PID/mem`. This allows writing to pages that the process itself may not write, and
+//! setting many breakpoints with one system call instead of one per word.
 
 use crate::journal::SharedCodeChanges;
 use std::fs::File;
@@ -7,33 +7,30 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// The memory of a stopped process.
 #[derive(Debug)]
 pub struct Memory {
     file: File,
-    /// Where [`Memory::patch`] enters what it changes; `None` for memory that no session undoes, as that of other processes.
+    /// The journal for [`Memory::patch`]; `None` for memory whose changes need not be undone.
     changes: Option<SharedCodeChanges>,
 }
 
-/// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessMapping {
-    /// First address.
     pub start: u64,
-    /// Address behind the last.
+    /// End address (exclusive).
     pub end: u64,
-    /// Whether code in it can run.
+    /// True if code in it can be executed.
     pub executable: bool,
-    /// Its protection, as mprotect(2) takes it.
+    /// Its protection, as for mprotect(2).
     pub protection: i32,
     /// Offset in the file.
     pub offset: u64,
-    /// The file, or what the kernel calls the mapping; may be empty.
+    /// The file's path, or the kernel's name for the mapping; may be empty.
     pub name: String,
 }
 
 impl ProcessMapping {
-    /// A line of `/proc/PID/maps`.
+    /// Parses a line of `/proc/PID/maps`; `None` if it is malformed.
     pub fn parse(line: &str) -> Option<ProcessMapping> {
         let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
@@ -58,15 +55,12 @@ impl Memory {
     /// Opens the memory of a process.
     ///
     /// # Errors
-    /// The process is gone, or may not be followed.
+    /// The process is gone, or must not be traced.
     pub fn open(process: i32) -> io::Result<Self> {
         Ok(Self { file: File::options().read(true).write(true).open(format!("/proc/{process}/mem"))?, changes: None })
     }
 
-    /// Opens the memory of a process, with the journal of changes to its code.
-    ///
-    /// # Errors
-    /// As [`Memory::open`].
+    /// Opens the memory of a process, with a journal of the changes to its code.
     pub fn open_journaled(process: i32, changes: SharedCodeChanges) -> io::Result<Self> {
         Ok(Self { changes: Some(changes), ..Self::open(process)? })
     }
@@ -74,12 +68,12 @@ impl Memory {
     /// Fills `bytes` from `address`.
     ///
     /// # Errors
-    /// Not all of it is mapped.
+    /// Part of the range is not mapped.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, address)
     }
 
-    /// At most `length` bytes from `address`: as many as are mapped.
+    /// Reads up to `length` bytes from `address`: those that are mapped.
     pub fn read_some(&self, address: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         let read = self.file.read_at(&mut bytes, address).unwrap_or(0);
@@ -87,21 +81,17 @@ impl Memory {
         bytes
     }
 
-    /// The word at `address`.
-    ///
-    /// # Errors
-    /// It is not mapped.
     pub fn word(&self, address: u64) -> io::Result<u64> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// The bytes of a string that a zero ends, at most 4096 of them.
+    /// Reads a zero-terminated string of up to 4096 bytes, without the zero.
     pub fn string(&self, address: u64) -> Vec<u8> {
         let mut text = Vec::new();
         while text.len() < 4096 {
-            // Not across a page's end in one read: the next page may not be mapped.
+            // One read must not cross a page boundary, since the next page may not be mapped.
             let at = address + text.len() as u64;
             let piece = self.read_some(at, (4096 - at % 4096) as usize);
             match piece.iter().position(|b| *b == 0) {
@@ -117,19 +107,19 @@ impl Memory {
         text
     }
 
-    /// Writes `bytes` to `address`, whatever the protection of the page.
+    /// Writes `bytes` to `address`, whatever the protection of the pages.
     ///
     /// # Errors
-    /// Not all of it is mapped.
+    /// Part of the range is not mapped.
     pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, address)
     }
 
-    /// Replaces pieces of code, in the order of their addresses: those that are near each other by one read and one write. What is replaced
-    /// is entered in the journal before.
+    /// Replaces pieces of code, which are sorted by address. Adjacent pieces share one read and one write. The changes are entered in the
+    /// journal before.
     ///
     /// # Errors
-    /// The process is gone, or has no such memory.
+    /// The process is gone, or part of the range is not mapped.
     pub fn patch(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
         const NEAR: u64 = 4096;
         for near in pieces.chunk_by(|one, next| next.0 - one.0 < NEAR) {
@@ -150,42 +140,36 @@ impl Memory {
     }
 }
 
-/// What a system call has done to memory.
+/// The effect of a system call on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryEffect {
-    /// It has the protection that the program gave it.
+    /// Its protection was changed by the program.
     Protected,
-    /// Its bytes may be others.
+    /// Its bytes may have changed.
     Written,
     /// Something else is mapped there, or nothing.
     Replaced,
 }
 
-/// Whether two ranges have an address in common.
 pub fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// What of a range lies in another.
 pub fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     a.start.max(b.start)..a.end.min(b.end)
 }
 
-/// What of a range lies outside another: before it and after it.
+/// The parts of a range before and after another range.
 pub fn outside(range: &Range<u64>, other: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let parts = [range.start..range.end.min(other.start), range.start.max(other.end)..range.end];
     parts.into_iter().filter(|part| !part.is_empty())
 }
 
-/// The pages that a range lies in.
+/// Extends a range to whole pages.
 pub fn pages(range: &Range<u64>) -> Range<u64> {
     range.start & !0xfff..range.end.saturating_add(0xfff) & !0xfff
 }
 
-/// The mappings of a process.
-///
-/// # Errors
-/// The process is gone.
 pub fn mappings(process: i32) -> io::Result<Vec<ProcessMapping>> {
     Ok(std::fs::read_to_string(format!("/proc/{process}/maps"))?.lines().filter_map(ProcessMapping::parse).collect())
 }
@@ -206,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn own_mappings_have_this_code() {
+    fn own_code_is_found_in_a_mapping() {
         let mappings = mappings(std::process::id() as i32).unwrap();
-        let here = own_mappings_have_this_code as *const () as u64;
+        let here = own_code_is_found_in_a_mapping as *const () as u64;
         let mapping = mappings.iter().find(|m| (m.start..m.end).contains(&here)).unwrap();
         assert!(mapping.executable && mapping.name.starts_with('/'));
     }

@@ -1,11 +1,11 @@
-//! Numbers in files: LEB128, differences zigzag.
+//! Numbers in files: LEB128, and zigzag for differences.
 
-/// A difference such that small ones of both signs are small numbers.
+/// Maps a difference to an unsigned number, such that small absolute values yield small numbers.
 pub fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64) >> 63) as u64
 }
 
-/// Adds a number in as few bytes as it needs.
+/// Appends a number in LEB128.
 pub fn push_number(mut number: u64, into: &mut Vec<u8>) {
     while number >= 0x80 {
         into.push(number as u8 | 0x80);
@@ -14,7 +14,7 @@ pub fn push_number(mut number: u64, into: &mut Vec<u8>) {
     into.push(number as u8);
 }
 
-/// The rest of what is read.
+/// The unread rest of the input. All methods return `None` at its end or on malformed input.
 #[derive(Debug)]
 pub struct Cursor<'a>(pub &'a [u8]);
 

@@ -1,10 +1,10 @@
-//! What runs write to standard output and standard error: passed on, or dropped.
+//! The output of runs through pipes.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-/// A stream that a program writes.
+/// An output stream of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputStream {
     /// Standard output.
@@ -13,11 +13,11 @@ pub enum OutputStream {
     Error,
 }
 
-/// Hands on what a run writes, until it has no writer any more, or the run is over: then what the run has written is in the
-/// pipe, and a daemon that it has left may hold the pipe open for ever.
+/// Passes on what a run writes, until the pipe has no writer left or the run is `over`. In the latter case, what the run has written is
+/// in the pipe already, and a daemon left behind may hold the pipe open forever.
 pub fn drain(mut pipe: io::PipeReader, over: &io::PipeReader, mut take: impl FnMut(&[u8])) {
     let mut buffer = vec![0; 1 << 16];
-    // Bytes that may be of the run, once that is over.
+    // Once the run is over: the maximum number of unread bytes that it has written.
     let mut left = None;
     while left != Some(0) {
         let is_ready = |of: &PollFd| of.any().unwrap_or(true);

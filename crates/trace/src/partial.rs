@@ -1,4 +1,4 @@
-//! Partial traces: what one run of a collector has seen, one stream for each thread, and how the run ended.
+//! Partial traces: what one run of a collector has recorded, as one stream per thread, and how the run ended.
 
 use crate::block_file::{Reader, TraceBlockKind, TraceFileError, TraceFormat, Writer, pack};
 use crate::follow::{FollowEnding, Followed};
@@ -10,47 +10,41 @@ use trodden_container::FileKind;
 
 /// The format of partial traces.
 pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 3 };
-/// Symbols of a block: what a kill of the collector can lose of each thread.
+/// Maximum number of symbols per block, and so the number of a thread's hits that are lost if the collector is killed.
 const BLOCK: usize = 1 << 14;
 
-/// How a partial trace ended, as it is stored.
+/// The end of a run, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialEnd {
-    /// How.
+    /// How it ended.
     pub ending: FollowEnding,
-    /// Threads that were seen.
+    /// Number of recorded threads.
     pub threads: u32,
     /// Return addresses on the stack.
     pub stack: Vec<u64>,
 }
 
-/// Writes a partial trace while it is collected.
+/// Writes a partial trace during a collection.
 #[derive(Debug)]
 pub struct PartialWriter {
     writer: Writer,
     buffers: Vec<Vec<u64>>,
-    most: Option<u64>,
+    max_size: Option<u64>,
     symbols: u64,
 }
 
 impl PartialWriter {
-    /// Makes the file; the collection is over when it has `most` bytes.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn create(path: &Path, most: Option<u64>) -> Result<Self, TraceFileError> {
-        Ok(Self { writer: Writer::create(path, PARTIAL_TRACE_FORMAT)?, buffers: Vec::new(), most, symbols: 0 })
+    /// Creates the file. The collection ends when the file has reached `max_size` bytes.
+    pub fn create(path: &Path, max_size: Option<u64>) -> Result<Self, TraceFileError> {
+        Ok(Self { writer: Writer::create(path, PARTIAL_TRACE_FORMAT)?, buffers: Vec::new(), max_size, symbols: 0 })
     }
 
-    /// Symbols so far.
+    /// Number of symbols so far.
     pub fn symbols(&self) -> u64 {
         self.symbols
     }
 
-    /// Writes what is left and how the run ended.
-    ///
-    /// # Errors
-    /// The disk is full, or another error of the system.
+    /// Writes the remaining symbols, and how the run ended.
     pub fn finish(mut self, followed: &Followed) -> Result<(), TraceFileError> {
         for thread in 0..self.buffers.len() {
             self.flush(thread)?;
@@ -98,17 +92,17 @@ impl PartialWriter {
 
     fn flush_if_full(&mut self, thread: ThreadNumber) -> io::Result<SinkFlow> {
         let index = thread.0 as usize;
-        // A symbol takes about a byte when it is packed.
-        let full = |most: u64| self.writer.size() + self.buffers[index].len() as u64 >= most;
-        if self.buffers[index].len() < BLOCK && !self.most.is_some_and(full) {
+        // A packed symbol takes about a byte.
+        let full = |max_size: u64| self.writer.size() + self.buffers[index].len() as u64 >= max_size;
+        if self.buffers[index].len() < BLOCK && !self.max_size.is_some_and(full) {
             return Ok(SinkFlow::GoOn);
         }
         self.flush(index).map_err(io::Error::other)?;
-        Ok(if self.most.is_some_and(|most| self.writer.size() >= most) { SinkFlow::Enough } else { SinkFlow::GoOn })
+        Ok(if self.max_size.is_some_and(|max_size| self.writer.size() >= max_size) { SinkFlow::Enough } else { SinkFlow::GoOn })
     }
 }
 
-/// A partial trace that is read.
+/// An open partial trace.
 #[derive(Debug)]
 pub struct PartialTrace {
     reader: Reader,
@@ -116,10 +110,10 @@ pub struct PartialTrace {
 }
 
 impl PartialTrace {
-    /// Opens a partial trace, of a run that ended or of one that was cut.
+    /// Opens a partial trace, which may be truncated.
     ///
     /// # Errors
-    /// It cannot be read, or is no partial trace.
+    /// The file cannot be read, or is not a partial trace.
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
         let reader = Reader::open(path, PARTIAL_TRACE_FORMAT)?;
         let end = match reader.blocks().last() {
@@ -129,18 +123,18 @@ impl PartialTrace {
         Ok(Self { reader, end })
     }
 
-    /// How the run ended; `None` if the collector was stopped before.
+    /// The end of the run; `None` if the trace is truncated.
     pub fn end(&self) -> Option<&PartialEnd> {
         self.end.as_ref()
     }
 
-    /// Threads that have left something.
+    /// Number of threads that have recorded symbols.
     pub fn threads(&self) -> u32 {
         let symbols = self.reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols);
         symbols.map(|h| h.stream + 1).max().unwrap_or(0)
     }
 
-    /// The stream of a thread, one block in memory at a time.
+    /// The symbols of a thread, read block by block.
     pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<u64, TraceFileError>> + '_ {
         let heads = self.reader.blocks().iter().filter(move |h| h.kind == TraceBlockKind::Symbols && h.stream == thread.0);
         heads.flat_map(|head| match self.reader.symbols(head) {

@@ -1,62 +1,61 @@
-//! The text of `perf script`: branch stacks, single branches, mappings, ends of threads.
+//! Parser of `perf script` output: branch stacks, single branches, mappings, ends of threads.
 //!
-//! Two forms carry branches. With `-F ...,brstack` each sample is a line with a window of branches, newest first:
-//! `PID/TID TIME: 0xFROM/0xTO/P/-/-/CYCLES 0xFROM/0xTO/...`. With `--itrace=b -F ...,ip,addr` each branch is a line,
-//! `PID/TID TIME: FROM => TO`. Fields that say nothing of branches may stand before them. Of the lines of
-//! `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are read; lines by which perf reports that
-//! something is lost end what was under way.
+//! Branches come in two forms. With `-F ...,brstack` each sample is a line with a window of branches, newest first: `PID/TID TIME:
+//! 0xFROM/0xTO/P/-/-/CYCLES 0xFROM/0xTO/...`. With `--itrace=b -F ...,ip,addr` each branch is a line, `PID/TID TIME: FROM => TO`. Other
+//! fields may precede them. Of the lines of `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are read. A report
+//! by perf that something was lost interrupts all affected paths.
 
 use trodden_binary::MappedFile;
 
-/// The upper half of the address space is the kernel's.
+/// Start of the kernel's half of the address space.
 const KERNEL: u64 = 1 << 63;
 
-/// A thread of a process; zeros where the text does not say.
+/// A thread of a process; both numbers are 0 if the text does not name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScriptThread {
-    /// Process.
+    /// Process id.
     pub process: u32,
-    /// Thread.
+    /// Thread id.
     pub thread: u32,
 }
 
-/// A taken branch. `None` is where no program is: the kernel, or not traced.
+/// A taken branch. `None` stands for an end outside the traced programs: in the kernel, or not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Address of the branch.
     pub from: Option<u64>,
-    /// Where it led.
+    /// Target of the branch.
     pub to: Option<u64>,
 }
 
-/// What a line says.
+/// The contents of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptLine {
-    /// Nothing of interest here.
+    /// Nothing of interest.
     Nothing,
-    /// A sample with the branches before it, oldest first.
+    /// A sample with the branches that preceded it, oldest first.
     Window(ScriptThread, Vec<Record>),
-    /// One branch of a trace.
+    /// One branch of a complete trace.
     Branch(ScriptThread, Record),
     /// A file was mapped.
     Mapping(MappedFile),
-    /// A process was made by another and has its mappings.
+    /// A process was forked, and shares its parent's mappings.
     Fork {
-        /// The new one.
+        /// The new process.
         process: u32,
-        /// The old one.
+        /// Its parent.
         parent: u32,
     },
     /// A thread ended.
     Exit(ScriptThread),
-    /// Something was lost; of all threads if none is named.
+    /// Something was lost, in all threads unless one is named.
     Lost(Option<ScriptThread>),
 }
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
-/// Says what is not understood.
+/// A description of what is wrong with the line.
 pub fn parse(line: &str) -> Result<ScriptLine, String> {
     let line = line.trim_end();
     if line.is_empty() || line.starts_with('#') {
@@ -79,7 +78,7 @@ fn parse_branch(left: &str, right: &str) -> Result<ScriptLine, String> {
     let to = right.split_whitespace().next().and_then(hexadecimal);
     match (from, to) {
         (Some(from), Some(to)) => Ok(ScriptLine::Branch(thread_of(left), Record { from: in_program(from), to: in_program(to) })),
-        _ => Err("no address on both sides of `=>`: print the fields pid,tid,time,ip,addr, without symbols".into()),
+        _ => Err("the sides of `=>` are not both addresses. Print the fields pid,tid,time,ip,addr, without symbols".into()),
     }
 }
 
@@ -87,26 +86,29 @@ fn parse_window(line: &str) -> Result<ScriptLine, String> {
     let mut records = Vec::new();
     for word in line.split_whitespace() {
         if word.starts_with("0x") && word.contains('/') {
-            records.push(parse_entry(word).ok_or_else(|| format!("`{word}` is no branch (0xFROM/0xTO/...)"))?);
+            records.push(parse_entry(word).ok_or_else(|| format!("`{word}` is not a branch (0xFROM/0xTO/...)"))?);
         } else if word.contains("+0x") && word.split('/').count() >= 5 {
-            return Err(format!("`{word}` names symbols: print the field brstack, not brstacksym or brstackoff"));
+            return Err(format!("`{word}` contains symbols. Print the field brstack, not brstacksym or brstackoff"));
         }
     }
     if records.is_empty() && is_aggregated(line) {
-        return Err("this is BOLT's pre-aggregated profile, which has lost the order of branches: give the text of `perf script -F \
+        return Err("this is BOLT's pre-aggregated profile, which has lost the order of branches. Pass the output of `perf script -F \
              pid,tid,time,brstack --show-mmap-events`"
             .into());
     }
     if records.is_empty() && !line.split_whitespace().last().is_some_and(|w| hexadecimal(w).is_some() || w.ends_with(':')) {
-        return Err("neither a branch stack nor a branch (FROM => TO) is in it: print the field brstack, or ip,addr of --itrace=b".into());
+        return Err(
+            "it contains neither a branch stack nor a branch (FROM => TO). Print the field brstack, or ip,addr of --itrace=b".into()
+        );
     }
-    // Registers that have not been used since the counter was switched on.
+    // Branch registers that were not used since recording was switched on.
     records.retain(|r| *r != Record { from: None, to: None });
     records.reverse();
     Ok(ScriptLine::Window(thread_of(line), records))
 }
 
-/// Whether a line is one of BOLT's pre-aggregated profiles: a letter, and addresses with counts, such as `B FROM TO COUNT MISPREDICTED`.
+/// Returns true for a line of BOLT's pre-aggregated profiles: a letter, then addresses and counts, such as `B FROM TO COUNT
+/// MISPREDICTED`.
 fn is_aggregated(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let is_kind = words.next().is_some_and(|w| matches!(w, "B" | "F" | "f" | "T" | "S" | "E" | "R" | "r"));
@@ -114,7 +116,7 @@ fn is_aggregated(line: &str) -> bool {
     is_kind && words.clone().count() >= 2 && words.all(is_number)
 }
 
-/// `0xFROM/0xTO/...`; behind each address the name of its file in parentheses, if that was asked for.
+/// Parses `0xFROM/0xTO/...`. Each address may be followed by a file name in parentheses.
 fn parse_entry(word: &str) -> Option<Record> {
     let (from, rest) = parse_address(word)?;
     let (to, _) = parse_address(rest.strip_prefix('/')?)?;
@@ -133,9 +135,9 @@ fn parse_address(text: &str) -> Option<(u64, &str)> {
 }
 
 fn parse_event(event: &str) -> Result<ScriptLine, String> {
-    let not_understood = || format!("PERF_RECORD_{event} is not understood");
+    let malformed = || format!("PERF_RECORD_{event} is malformed");
     if event.starts_with("MMAP") {
-        return parse_mapping(event).map(ScriptLine::Mapping).ok_or_else(not_understood);
+        return parse_mapping(event).map(ScriptLine::Mapping).ok_or_else(malformed);
     }
     if event.starts_with("LOST") || event.starts_with("AUX ") && event.contains('T') {
         return Ok(ScriptLine::Lost(None));
@@ -145,17 +147,17 @@ fn parse_event(event: &str) -> Result<ScriptLine, String> {
         Some((parse_pair(one.strip_prefix('(')?, ':')?, parse_pair(other.strip_suffix(')')?, ':')?))
     };
     match event {
-        _ if event.starts_with("EXIT") => Ok(ScriptLine::Exit(pairs().ok_or_else(not_understood)?.0)),
+        _ if event.starts_with("EXIT") => Ok(ScriptLine::Exit(pairs().ok_or_else(malformed)?.0)),
         _ if event.starts_with("FORK") => {
-            let (new, old) = pairs().ok_or_else(not_understood)?;
+            let (new, old) = pairs().ok_or_else(malformed)?;
             Ok(ScriptLine::Fork { process: new.process, parent: old.process })
         }
         _ => Ok(ScriptLine::Nothing),
     }
 }
 
-/// `MMAP2 PID/TID: [0xSTART(0xLENGTH) @ OFFSET MAJ:MIN INODE GENERATION]: r-xp PATH`, or with a build id in angle
-/// brackets for what follows the offset.
+/// Parses `MMAP2 PID/TID: [0xSTART(0xLENGTH) @ OFFSET MAJ:MIN INODE GENERATION]: r-xp PATH`. A build ID in angle brackets may replace
+/// what follows the offset.
 fn parse_mapping(event: &str) -> Option<MappedFile> {
     let (head, rest) = event.split_once(": [")?;
     let (inside, path) = rest.split_once("]: ")?;
@@ -169,7 +171,7 @@ fn parse_mapping(event: &str) -> Option<MappedFile> {
     Some(MappedFile { process, start: hexadecimal(start)?, length: hexadecimal(length)?, offset, build_id, path })
 }
 
-/// The first word of the form `PID/TID`.
+/// Returns the first word of the form `PID/TID`.
 fn thread_of(line: &str) -> ScriptThread {
     line.split_whitespace().take_while(|w| !w.starts_with("0x")).find_map(|w| parse_pair(w, '/')).unwrap_or_default()
 }
@@ -179,7 +181,7 @@ fn parse_pair(word: &str, between: char) -> Option<ScriptThread> {
     Some(ScriptThread { process: process.parse().ok()?, thread: thread.parse().ok()? })
 }
 
-/// `... pid 12 tid 13 ...`
+/// Parses `... pid 12 tid 13 ...`.
 fn named_thread(line: &str) -> Option<ScriptThread> {
     let after = |key: &str| line.split_whitespace().skip_while(|w| *w != key).nth(1)?.parse().ok();
     Some(ScriptThread { process: after("pid")?, thread: after("tid")? })
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn branch_stacks_of_several_versions_of_perf() {
+    fn branch_stacks_of_several_perf_versions_are_parsed() {
         let thread = ScriptThread { process: 12, thread: 13 };
         let expected = Ok(ScriptLine::Window(thread, vec![record(0x10, 0x20), record(0x24, 0x401136)]));
         for line in [
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_of_traces() {
+    fn branches_and_errors_of_traces_are_parsed() {
         let thread = ScriptThread { process: 7, thread: 8 };
         assert_eq!(
             parse("    7/8     1.000002:   call       401136 =>   401106"),
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_forks_and_exits() {
+    fn mappings_forks_and_exits_are_parsed() {
         let mapping = |build_id: Option<&str>| {
             Ok(ScriptLine::Mapping(MappedFile {
                 process: 5,
@@ -251,15 +253,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn malformed_lines_are_reported() {
         for (line, word) in [
             ("main+0x4/f+0x0/P/-/-/0", "brstacksym"),
-            ("0x12/zz/P/-/-/0", "no branch"),
+            ("0x12/zz/P/-/-/0", "not a branch"),
             ("some words", "neither"),
             ("401136 main+0x4 => f", "without symbols"),
             ("B 401150 401130 5000 3", "pre-aggregated"),
             ("T 4b196f 4b19e0 4b19ef 2", "pre-aggregated"),
-            ("PERF_RECORD_MMAP2 nonsense", "not understood"),
+            ("PERF_RECORD_MMAP2 nonsense", "malformed"),
         ] {
             assert!(parse(line).is_err_and(|e| e.contains(word)), "{line}: {:?}", parse(line));
         }

@@ -1,27 +1,21 @@
-//! Graphs of probed functions, made when they are first needed.
+//! A cache of the graphs of probed functions.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use trodden_binary::{BinaryError, ProbeGraph, ProbedFunction, ProbedImage};
 
-/// The graphs of the functions of some images.
 #[derive(Debug)]
 pub struct ProbeGraphs<'a> {
-    /// The images.
     pub images: &'a [ProbedImage],
     known: HashMap<(usize, ProbedFunction), ProbeGraph>,
 }
 
 impl<'a> ProbeGraphs<'a> {
-    /// None so far.
     pub fn new(images: &'a [ProbedImage]) -> ProbeGraphs<'a> {
         ProbeGraphs { images, known: HashMap::new() }
     }
 
-    /// The graph of a function of an image.
-    ///
-    /// # Errors
-    /// Its map is damaged.
+    /// Returns the graph of a function of an image, which is built at the first request.
     pub fn of(&mut self, function: (usize, ProbedFunction)) -> Result<&mut ProbeGraph, BinaryError> {
         match self.known.entry(function) {
             Entry::Occupied(known) => Ok(known.into_mut()),

@@ -1,12 +1,10 @@
-//! Every program that a command runs, by ptrace(2): nothing else says how a process ended that another one started.
+//! All programs that a command runs, observed by ptrace(2), the only means to learn how a process ended that another process started.
 //!
-//! A *program* begins where a process executes a file and has that process and those it forks which execute nothing. It
-//! ends as its first process does. Processes stop for the moment in which they fork, execute a file, or get a signal;
-//! nothing else of them is touched.
+//! A *program* begins when a process executes a file. It consists of that process and those it forks that execute nothing themselves, and
+//! ends like its first process. Processes are stopped only briefly, when they fork, execute a file or receive a signal.
 //!
-//! A child's first stop may be reported before its parent's fork or after it. If before, the parent is still stopped, and
-//! the child's parent in `/proc` is the one that made it; if after, the fork has said so. Either way every process is
-//! known with its program before it runs.
+//! A child's first stop may be reported before or after its parent's fork. If before, the parent is still stopped, and is the child's
+//! parent in `/proc`; if after, the fork event has named the child. So the program of every process is known before it runs.
 
 use crate::launcher::{ProgramStart, StartConditions};
 use crate::process_status::{forbidden_by_yama, may_trace_all};
@@ -21,34 +19,33 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 
-/// A program's number, in the order in which they began.
+/// The number of a program, in the order in which they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProgramId(pub u64);
 
-/// A program that ran.
+/// A program that was run.
 #[derive(Clone, Debug)]
 pub struct StartedProgram {
     /// Its number.
     pub id: ProgramId,
-    /// Its arguments, the program's name first.
+    /// Its arguments, starting with argument 0.
     pub command: Vec<String>,
-    /// The folder it began in; empty if unknown.
+    /// Its initial working directory; empty if unknown.
     pub directory: String,
-    /// Value of the variable that was asked for, if its environment has it.
+    /// The value of the requested variable, if its environment has it.
     pub variable: Option<String>,
     /// When it began.
     pub started: SystemTime,
-    /// How long its first process ran.
+    /// The run time of its first process.
     pub duration: Duration,
-    /// How its first process ended; `None` if it executed another program, or went on when the command ended.
+    /// The exit status of its first process; `None` if the process executed another program or outlived the command.
     pub ending: Option<ExitStatus>,
 }
 
-/// What happens.
+/// An event of a program.
 #[derive(Debug)]
 pub enum ProcessEvent {
-    /// The process has left its program: it has ended, or executes another. Its memory is unmapped (unless the
-    /// command's end left it behind).
+    /// A process has left its program, because it ended or executed another. Its memory is unmapped, unless it only outlived the command.
     Left {
         /// The program.
         program: ProgramId,
@@ -63,82 +60,81 @@ pub enum ProcessEvent {
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The command cannot be started.
-    #[error("it cannot be started: {0}")]
+    #[error("cannot start it: {0}")]
     Start(io::Error),
-    /// The system forbids following it.
-    #[error("its processes cannot be followed: {0} (a sandbox without ptrace?)")]
+    /// The system forbids tracing it.
+    #[error("cannot trace its processes: {0} (a sandbox without ptrace?)")]
     Forbidden(io::Error),
-    /// So does Yama, for all processes.
-    #[error("its processes cannot be followed: {0}")]
+    /// Yama forbids tracing any process.
+    #[error("cannot trace its processes: {0}")]
     Yama(String),
-    /// A traced program would lack what its file gives it.
-    #[error("{} has {what}, which the kernel gives no program that is traced by this user: run it as root", path.display())]
+    /// The program would lose its privileges if it were traced.
+    #[error("{} has {what}, which the kernel ignores in a program traced by this user. Run it as root", path.display())]
     Privileged {
-        /// The program.
+        /// The program's file.
         path: PathBuf,
-        /// What it has.
+        /// The privilege.
         what: &'static str,
     },
-    /// A process cannot be waited for any more.
-    #[error("its processes cannot be followed any more: {0}")]
+    /// A process can no longer be waited for.
+    #[error("cannot follow its processes any more: {0}")]
     Lost(io::Error),
 }
 
-/// What to run, and to whom events go.
+/// What to run, and the receivers of events.
 pub struct Follow<'a> {
     /// The command.
     pub command: ProgramStart,
-    /// The environment's variable that [`StartedProgram::variable`] has.
+    /// Name of the environment variable for [`StartedProgram::variable`].
     pub variable: &'a str,
-    /// Gets the number of the command's process as soon as it runs.
+    /// Receives the process id of the command once it runs.
     pub begun: &'a mut dyn FnMut(u32),
-    /// Gets what happens.
+    /// Receives the events.
     pub report: &'a mut dyn FnMut(ProcessEvent),
 }
 
-/// Runs a command to its end. Programs that go on then are not followed any longer; they end when this thread does not
-/// hold them, so call it in a thread of its own.
+/// Runs a command to its end. Programs that outlive it remain traced by the calling thread, so call this in a thread of its own.
 ///
 /// # Errors
-/// The command cannot be started, or the system forbids following it.
+/// The command cannot be started, or the system forbids tracing it.
 pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
     let Follow { command, variable, begun, report } = follow;
     let root = start(command, StartConditions::default())?;
     begun(root as u32);
-    let mut followed = Followed { variable, report, next: 0, of: HashMap::new(), made_by: HashMap::new(), running: HashMap::new() };
-    followed.begin(root);
-    go_on(root, 0)?;
+    let mut tracker =
+        ProgramTracker { variable, report, next: 0, program_of: HashMap::new(), created_by: HashMap::new(), running: HashMap::new() };
+    tracker.begin_program(root);
+    resume(root, 0)?;
     while let Some((process, change)) = ptrace::wait(-1).map_err(TraceError::Lost)? {
         match change {
             PtraceStop::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
-                followed.leave(process, Some(status));
+                tracker.leave(process, Some(status));
                 if process == root {
-                    followed.finish();
+                    tracker.finish();
                     return Ok(status);
                 }
                 continue;
             }
             PtraceStop::Exec => {
-                followed.leave(process, None);
-                followed.begin(process);
+                tracker.leave(process, None);
+                tracker.begin_program(process);
             }
-            PtraceStop::Made { child, .. } => followed.fork(process, child),
-            PtraceStop::Begun => followed.join(process),
+            PtraceStop::Created { child, .. } => tracker.handle_fork(process, child),
+            PtraceStop::Interrupted => tracker.handle_first_stop(process),
             _ => {}
         }
         match change {
             PtraceStop::GroupStopped => unless_gone(ptrace::listen(process)).map_err(TraceError::Lost)?,
-            PtraceStop::Signal(signal) => go_on(process, signal)?,
-            _ => go_on(process, 0)?,
+            PtraceStop::Signal(signal) => resume(process, signal)?,
+            _ => resume(process, 0)?,
         }
     }
     Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)))
 }
 
-/// Starts a program; gives its process, stopped where it begins. The calling thread follows it.
-///
-/// The process waits at its gate until it is followed, so that nothing of the program has run.
+/// Starts a program, and returns its process, which is stopped after `execve` and traced by the calling thread. The process waits at its
+/// gate until it is traced, so that nothing of the program has run.
 pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Result<i32, TraceError> {
     if let Some(why) = forbidden_by_yama() {
         return Err(TraceError::Yama(why));
@@ -146,26 +142,26 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
     check_unprivileged(&program)?;
     let started = program.start(conditions).map_err(TraceError::Start)?;
     let process = started.process;
-    if let Err(error) = ptrace::seize(process, ptrace::NEW_TASKS) {
-        // A gate that is gone ends it.
+    if let Err(error) = ptrace::seize(process, ptrace::TASK_EVENTS) {
+        // Closing the gate ends the process.
         drop(started);
         let _ = ptrace::wait_child(process);
         return Err(TraceError::Forbidden(error));
     }
-    let errors = started.open();
+    let errors = started.open_gate();
     loop {
         match ptrace::wait(process).map_err(TraceError::Lost)? {
             Some((_, PtraceStop::Exec)) => return Ok(process),
-            Some((_, PtraceStop::Signal(signal))) => go_on(process, signal)?,
+            Some((_, PtraceStop::Signal(signal))) => resume(process, signal)?,
             Some((_, PtraceStop::GroupStopped)) => unless_gone(ptrace::listen(process)).map_err(TraceError::Lost)?,
             Some((_, PtraceStop::Ended(status))) => return Err(TraceError::Start(errors.read().unwrap_or_else(|| killed(status)))),
-            Some(_) => go_on(process, 0)?,
+            Some(_) => resume(process, 0)?,
             None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD))),
         }
     }
 }
 
-/// Refuses a program whose file gives it another user, group or capabilities, where being traced would keep them from it.
+/// Refuses a program with a file that grants it another user, group or capabilities, if tracing would suppress that.
 fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
     if may_trace_all() {
         return Ok(());
@@ -176,14 +172,14 @@ fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
     }
 }
 
-/// Finds the file of a command, if it gives its program another user, group or capabilities than this process has, and what it gives.
-/// `directory`: the one that the program is to begin in, if another.
+/// Finds the file of a command if it grants another user, group or capabilities, and names what it grants. `directory` is the working
+/// directory of the command, unless it is inherited.
 pub fn privileged_file(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
     let path = find(program, directory)?;
     privilege(&path).map(|what| (path, what))
 }
 
-/// The file that is executed: as execvp(3) finds it.
+/// Finds the file to be executed as execvp(3) does.
 fn find(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
     let name = Path::new(program);
     if program.as_bytes().contains(&b'/') {
@@ -193,17 +189,17 @@ fn find(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// What a file gives its program that this process does not have.
+/// Names the privilege that a file grants and that this process does not have.
 fn privilege(path: &Path) -> Option<&'static str> {
     let file = std::fs::metadata(path).ok()?;
-    // SAFETY: system calls without pointers.
+    // SAFETY: these system calls take no pointers.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     let executable_by_group = libc::S_ISGID | libc::S_IXGRP;
     let mut name = path.as_os_str().as_bytes().to_vec();
     name.push(0);
-    // SAFETY: both are strings that end with a zero; nothing is written to a buffer of no bytes.
+    // SAFETY: both arguments are zero-terminated strings, and the buffer has size zero.
     let has_capabilities = || unsafe { libc::getxattr(name.as_ptr().cast(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 };
-    // SAFETY: plain data, and a string that ends with a zero.
+    // SAFETY: `name` is zero-terminated, and the kernel fills a structure of integers, for which zero is valid.
     let ignores = unsafe {
         let mut system: libc::statvfs = std::mem::zeroed();
         let is_known = libc::statvfs(name.as_ptr().cast(), &raw mut system) == 0;
@@ -213,23 +209,22 @@ fn privilege(path: &Path) -> Option<&'static str> {
         _ if ignores => None,
         mode if mode & libc::S_ISUID != 0 && file.uid() != user => Some("the setuid bit"),
         mode if mode & executable_by_group == executable_by_group && file.gid() != group => Some("the setgid bit"),
-        // Root has them.
+        // Root has all capabilities.
         _ if user != 0 && has_capabilities() => Some("capabilities (setcap)"),
         _ => None,
     }
 }
 
-/// A process was ended before it began its program.
+/// The error for a process that was killed before it executed its program.
 fn killed(status: i32) -> io::Error {
-    io::Error::new(io::ErrorKind::Interrupted, format!("signal {} ended it before it began", libc::WTERMSIG(status)))
+    io::Error::new(io::ErrorKind::Interrupted, format!("signal {} killed it before it began", libc::WTERMSIG(status)))
 }
 
-/// Lets a stopped process go on, with a signal or (0) without. One that is gone by now is no error.
-fn go_on(process: i32, signal: i32) -> Result<(), TraceError> {
+/// Resumes a stopped process and delivers `signal`, unless that is 0. A process that is gone is not an error.
+fn resume(process: i32, signal: i32) -> Result<(), TraceError> {
     unless_gone(ptrace::resume(process, Resume::Continue, signal)).map_err(TraceError::Lost)
 }
 
-/// A program with processes.
 struct Running {
     program: StartedProgram,
     first: i32,
@@ -237,73 +232,72 @@ struct Running {
     clock: Instant,
 }
 
-struct Followed<'a> {
+struct ProgramTracker<'a> {
     variable: &'a str,
     report: &'a mut dyn FnMut(ProcessEvent),
     next: u64,
-    /// The program of each process.
-    of: HashMap<i32, ProgramId>,
-    /// Processes and threads that were made, but have not begun, with the program that made them.
-    made_by: HashMap<i32, ProgramId>,
+    program_of: HashMap<i32, ProgramId>,
+    /// The parent's program of each new process or thread that has not stopped yet.
+    created_by: HashMap<i32, ProgramId>,
     running: HashMap<ProgramId, Running>,
 }
 
-impl Followed<'_> {
-    /// A process executes a program.
-    fn begin(&mut self, process: i32) {
+impl ProgramTracker<'_> {
+    /// Notes that a process has executed a program.
+    fn begin_program(&mut self, process: i32) {
         let id = ProgramId(self.next);
         self.next += 1;
         let program = StartedProgram {
             id,
-            command: words(process, "cmdline"),
+            command: read_words(process, "cmdline"),
             directory: std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default().display().to_string(),
-            variable: value(&words(process, "environ"), self.variable),
+            variable: value(&read_words(process, "environ"), self.variable),
             started: SystemTime::now(),
             duration: Duration::ZERO,
             ending: None,
         };
         self.running.insert(id, Running { program, first: process, processes: 1, clock: Instant::now() });
-        self.of.insert(process, id);
+        self.program_of.insert(process, id);
     }
 
-    /// A process is about to go on after it made another.
-    fn fork(&mut self, process: i32, made: i32) {
-        let maker = self.of.get(&process).copied().or_else(|| self.of.get(&leader(process)?.0).copied());
-        if let Some(program) = maker.filter(|_| !self.of.contains_key(&made)) {
-            self.made_by.insert(made, program);
+    /// Handles the stop of a process that has created another.
+    fn handle_fork(&mut self, process: i32, created: i32) {
+        let creator = self.program_of.get(&process).copied().or_else(|| self.program_of.get(&leader(process)?.0).copied());
+        if let Some(program) = creator.filter(|_| !self.program_of.contains_key(&created)) {
+            self.created_by.insert(created, program);
         }
     }
 
-    /// A process or thread stands before its first instruction, or goes on after a stop.
-    fn join(&mut self, process: i32) {
-        let maker = self.made_by.remove(&process);
-        if self.of.contains_key(&process) {
+    /// Handles the stop of a process or thread before its first instruction, or after an interrupt.
+    fn handle_first_stop(&mut self, process: i32) {
+        let creator = self.created_by.remove(&process);
+        if self.program_of.contains_key(&process) {
             return;
         }
         match leader(process) {
-            // Of a thread.
+            // A thread that is not the first of its process.
             Some((leader, _)) if leader != process => {}
-            Some((_, parent)) => match maker.or_else(|| self.of.get(&parent).copied()) {
+            Some((_, parent)) => match creator.or_else(|| self.program_of.get(&parent).copied()) {
                 Some(program) => {
-                    self.of.insert(process, program);
+                    self.program_of.insert(process, program);
                     self.running.entry(program).and_modify(|r| r.processes += 1);
                 }
-                None => self.begin(process),
+                None => self.begin_program(process),
             },
             None => {}
         }
     }
 
     fn leave(&mut self, process: i32, ending: Option<ExitStatus>) {
-        self.made_by.remove(&process);
-        let Some(id) = self.of.remove(&process) else { return };
+        self.created_by.remove(&process);
+        let Some(id) = self.program_of.remove(&process) else { return };
         (self.report)(ProcessEvent::Left { program: id, process: process as u32 });
         let Some(running) = self.running.get_mut(&id) else { return };
         running.processes -= 1;
         if running.first == process {
             running.program.ending = ending;
             running.program.duration = running.clock.elapsed();
-            // Its number may be given to another.
+            // The process id may be reused.
             running.first = 0;
         }
         if running.processes == 0
@@ -313,16 +307,16 @@ impl Followed<'_> {
         }
     }
 
-    /// The command has ended: what still runs is left alone.
+    /// Handles the end of the command: whatever still runs is left alone.
     fn finish(&mut self) {
-        let mut left: Vec<i32> = self.of.keys().copied().collect();
+        let mut left: Vec<i32> = self.program_of.keys().copied().collect();
         left.sort_unstable();
         left.into_iter().for_each(|process| self.leave(process, None));
     }
 }
 
-/// What `/proc` has of a process as words, each with a zero behind it.
-fn words(process: i32, file: &str) -> Vec<String> {
+/// Reads a file in a process's `/proc` folder as zero-terminated words.
+fn read_words(process: i32, file: &str) -> Vec<String> {
     let bytes = std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
     let words = bytes.strip_suffix(&[0]).unwrap_or(&bytes).split(|b| *b == 0);
     words.map(|w| String::from_utf8_lossy(w).into_owned()).collect()
@@ -332,7 +326,7 @@ fn value(environment: &[String], variable: &str) -> Option<String> {
     environment.iter().find_map(|entry| entry.strip_prefix(variable)?.strip_prefix('=')).map(str::to_owned)
 }
 
-/// The process that a thread belongs to, and that one's parent.
+/// Returns the process of a thread, and that process's parent.
 fn leader(thread: i32) -> Option<(i32, i32)> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let number = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).and_then(|n| n.trim().parse().ok());

@@ -1,29 +1,27 @@
-//! The requests of ptrace(2) that collectors need: registers, single words of registers, events, resumption.
+//! The requests of ptrace(2) that collectors need.
 //!
-//! Every function is one system call on one stopped thread. A thread that was killed meanwhile answers `ESRCH`: callers
-//! go on waiting, since its end is reported by wait(2).
+//! Every function makes one request to a stopped thread. If the thread was killed meanwhile, the error is `ESRCH`; callers then keep
+//! waiting, since its end is reported by wait(2).
 
 use crate::system::checked;
 use std::io;
 
-/// Registers of a stopped thread.
+/// The general registers of a thread.
 pub type Registers = libc::user_regs_struct;
 
-/// A thread or process number of the kernel.
+/// The kernel's id of a thread or process.
 pub type Tid = i32;
 
-/// How a stopped thread goes on.
+/// How a stopped thread resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// Until something happens to it.
     Continue,
-    /// Until something happens, or a system call begins or ends.
+    /// Until the next event, or the start or end of a system call.
     ToSystemCall,
-    /// For one instruction.
     Step,
 }
 
-/// The trap flag of `eflags`: as registers are read, the program's own.
+/// The trap flag of `eflags`. In registers that were read by ptrace, it is the program's own.
 pub const TRAP_FLAG: u64 = 1 << 8;
 
 /// Why a thread stopped or ended.
@@ -31,62 +29,59 @@ pub const TRAP_FLAG: u64 = 1 << 8;
 pub enum PtraceStop {
     /// It ended with this wait status.
     Ended(i32),
-    /// A system call begins or has ended.
+    /// A system call is about to start or has ended.
     SystemCall,
-    /// A signal is about to be delivered.
     Signal(i32),
-    /// It executes another program.
+    /// It has executed another program.
     Exec,
-    /// It made a process (`vfork` or not) or a thread.
-    Made {
-        /// The new thread or process.
+    /// It has created a thread or a process.
+    Created {
         child: Tid,
-        /// What it is.
-        kind: NewTask,
+        kind: TaskKind,
     },
-    /// The parent's wait for a vfork child is over.
+    /// Its `vfork` child has released the memory.
     VforkDone,
-    /// It was just made, or an interrupt was asked for.
-    Begun,
-    /// It is about to end; the memory is still there.
+    /// It was just created, or has stopped on request.
+    Interrupted,
+    /// It is about to end; its memory still exists.
     Ending,
-    /// Its process is stopped by a signal.
+    /// A signal has stopped its process.
     GroupStopped,
 }
 
-/// What was made.
+/// The kind of a new task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewTask {
+pub enum TaskKind {
     /// A process with a copy of the memory.
     Fork,
-    /// A process that borrows the memory until it executes or ends.
+    /// A process that shares the memory until it executes another program or ends.
     Vfork,
-    /// A thread, or a process by clone(2).
+    /// A thread, or a process created by clone(2).
     Clone,
 }
 
-/// Reports new tasks and executed programs.
-pub const NEW_TASKS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
-/// Reports also ends, the end of a `vfork`, and system calls apart from signals.
-pub const ALL: i32 = NEW_TASKS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
+/// Options: report new tasks and executed programs.
+pub const TASK_EVENTS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
+/// Options: also report ends and the end of `vfork`, and tell system calls from signals.
+pub const ALL_EVENTS: i32 = TASK_EVENTS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
 
-/// Reports all of a thread; `kill_with_us` ends it when the collector ends.
-pub fn set_options(thread: Tid, kill_with_us: bool) -> io::Result<()> {
-    let options = ALL | if kill_with_us { libc::PTRACE_O_EXITKILL } else { 0 };
+/// Enables all reports of a thread. `kill_with_tracer` kills it when the tracer ends.
+pub fn set_options(thread: Tid, kill_with_tracer: bool) -> io::Result<()> {
+    let options = ALL_EVENTS | if kill_with_tracer { libc::PTRACE_O_EXITKILL } else { 0 };
     request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
 }
 
-/// Reports that a thread is about to end. Else a killed process whose first thread is traced so, and others are not, could not be waited
-/// for.
-pub const END: i32 = libc::PTRACE_O_TRACEEXIT;
+/// Options: report that a thread is about to end. Otherwise, a killed process of which only the first thread has options could not be
+/// waited for.
+pub const EXIT_EVENTS: i32 = libc::PTRACE_O_TRACEEXIT;
 
-/// Follows a running thread without stopping it; `reports` is what is reported of it.
+/// Starts tracing a running thread without stopping it, with these options.
 pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
 }
 
-/// Sets of signals of a stopped thread (proc(5)), as bits from signal 1 on; empty if it is gone.
-fn signals<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
+/// Signal sets of a thread (proc(5)), with signal 1 in the lowest bit; empty if the thread is gone.
+fn signal_sets<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let set = |name: &str| {
         let text = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -95,18 +90,18 @@ fn signals<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
     names.map(|name| set(name).unwrap_or(0))
 }
 
-/// Whether a stopped thread has a signal of its own that is delivered as soon as it goes on.
+/// Returns true if a stopped thread has a pending signal of its own that is delivered as soon as it resumes.
 pub fn is_pending(thread: Tid, signal: i32) -> bool {
-    let [pending, blocked] = signals(thread, ["SigPnd", "SigBlk"]);
+    let [pending, blocked] = signal_sets(thread, ["SigPnd", "SigBlk"]);
     (pending & !blocked) >> (signal - 1) & 1 == 1
 }
 
-/// Whether a stopped thread blocks a signal.
+/// Returns true if a stopped thread blocks a signal.
 pub fn is_blocked(thread: Tid, signal: i32) -> bool {
-    signals(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
+    signal_sets(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
 }
 
-/// Signals that a stopped thread blocks, as bits from signal 1 on; while it waits with others (`sigsuspend`), those it blocks then.
+/// Reads a stopped thread's signal mask, with signal 1 in the lowest bit; within `sigsuspend`, the temporary mask.
 pub fn signal_mask(thread: Tid) -> io::Result<u64> {
     const GET: u32 = 0x420a;
     let mut mask = 0u64;
@@ -114,54 +109,50 @@ pub fn signal_mask(thread: Tid) -> io::Result<u64> {
     Ok(mask)
 }
 
-/// Sets them.
 pub fn set_signal_mask(thread: Tid, mask: u64) -> io::Result<()> {
     const SET: u32 = 0x420b;
     request(SET, thread, size_of::<u64>(), &raw const mask as usize)
 }
 
-/// Whether a stopped thread or its process has a signal that is delivered as soon as the thread goes on.
+/// Returns true if a stopped thread or its process has a pending signal that is delivered as soon as the thread resumes.
 pub fn has_pending(thread: Tid) -> bool {
-    let [own, shared, blocked] = signals(thread, ["SigPnd", "ShdPnd", "SigBlk"]);
+    let [own, shared, blocked] = signal_sets(thread, ["SigPnd", "ShdPnd", "SigBlk"]);
     (own | shared) & !blocked != 0
 }
 
-/// What a signal does to a thread that it is delivered to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// The program's handler runs.
     Caught,
-    /// Nothing, but for a stop.
-    Passed,
-    /// It ends the process.
+    /// None, except possibly a stop.
+    Ignored,
     Fatal,
 }
 
-/// What a signal will do to a stopped thread, whose own instruction has caused it or not.
+/// Returns the effect of a signal on a stopped thread. `caused` means that the thread's own instruction has caused it.
 pub fn disposition(thread: Tid, signal: i32, caused: bool) -> Disposition {
-    let [caught, ignored] = signals(thread, ["SigCgt", "SigIgn"]).map(|set| set >> (signal - 1) & 1 == 1);
+    let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]).map(|set| set >> (signal - 1) & 1 == 1);
     let passes = matches!(
         signal,
         libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT | libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
     );
     match (caught, ignored || passes) {
         (true, _) => Disposition::Caught,
-        (false, true) if !caused => Disposition::Passed,
+        (false, true) if !caused => Disposition::Ignored,
         _ => Disposition::Fatal,
     }
 }
 
-/// Stops a followed thread.
 pub fn interrupt(thread: Tid) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, thread, 0, 0)
 }
 
-/// Lets a thread go for good, with a signal or (0) without.
+/// Detaches from a stopped thread and delivers `signal`, unless that is 0.
 pub fn detach(thread: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_DETACH, thread, 0, signal as usize)
 }
 
-/// Lets a stopped thread go on, with a signal or (0) without.
+/// Resumes a stopped thread and delivers `signal`, unless that is 0.
 pub fn resume(thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
     let what = match how {
         Resume::Continue => libc::PTRACE_CONT,
@@ -171,45 +162,39 @@ pub fn resume(thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
     request(what, thread, 0, signal as usize)
 }
 
-/// Leaves a thread stopped with its group.
+/// Leaves a thread in its group stop.
 pub fn listen(thread: Tid) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, thread, 0, 0)
 }
 
-/// All general registers.
 pub fn registers(thread: Tid) -> io::Result<Registers> {
-    // SAFETY: plain numbers, for which zeros are valid.
+    // SAFETY: the structure consists of integers, for which zero is valid.
     let mut registers: Registers = unsafe { std::mem::zeroed() };
     request(libc::PTRACE_GETREGS, thread, 0, &raw mut registers as usize)?;
     Ok(registers)
 }
 
-/// Sets all general registers.
 pub fn set_registers(thread: Tid, registers: &Registers) -> io::Result<()> {
     request(libc::PTRACE_SETREGS, thread, 0, std::ptr::from_ref(registers) as usize)
 }
 
-/// The instruction pointer alone: one word is cheaper than all.
+/// Reads the instruction pointer alone, which is cheaper than all registers.
 pub fn instruction_pointer(thread: Tid) -> io::Result<u64> {
     user_word(thread, std::mem::offset_of!(libc::user, regs) + std::mem::offset_of!(Registers, rip))
 }
 
-/// The stack pointer alone.
 pub fn stack_pointer(thread: Tid) -> io::Result<u64> {
     user_word(thread, std::mem::offset_of!(libc::user, regs) + std::mem::offset_of!(Registers, rsp))
 }
 
-/// Sets the instruction pointer alone.
 pub fn set_instruction_pointer(thread: Tid, address: u64) -> io::Result<()> {
     set_user_word(thread, std::mem::offset_of!(libc::user, regs) + std::mem::offset_of!(Registers, rip), address)
 }
 
-/// Debug register `number`.
 pub fn debug_register(thread: Tid, number: usize) -> io::Result<u64> {
     user_word(thread, std::mem::offset_of!(libc::user, u_debugreg) + 8 * number)
 }
 
-/// Sets debug register `number`.
 pub fn set_debug_register(thread: Tid, number: usize, value: u64) -> io::Result<()> {
     set_user_word(thread, std::mem::offset_of!(libc::user, u_debugreg) + 8 * number, value)
 }
@@ -224,44 +209,39 @@ fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
     request(libc::PTRACE_POKEUSER, thread, offset, value as usize)
 }
 
-/// The code of the signal that a thread is about to get: what caused it.
+/// Reads the code of the signal that a thread is about to receive, which shows its cause.
 pub fn signal_code(thread: Tid) -> io::Result<i32> {
     Ok(signal_information(thread)?.si_code)
 }
 
-/// All that is said of the signal that a thread is about to get.
+/// Reads all information on the signal that a thread is about to receive.
 pub fn signal_information(thread: Tid) -> io::Result<libc::siginfo_t> {
-    // SAFETY: plain numbers, for which zeros are valid.
+    // SAFETY: the structure consists of integers, for which zero is valid.
     let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
     request(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut information as usize)?;
     Ok(information)
 }
 
-/// Says it again, when the thread has been stepped meanwhile.
+/// Restores the information after the thread has been stepped.
 pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io::Result<()> {
     request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
 }
 
-/// A system call at its beginning or end.
+/// The state of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStop {
-    /// It begins.
-    Entry {
-        /// Its number.
-        number: u64,
-        /// Its arguments.
-        arguments: [u64; 6],
-    },
+    /// It is about to start.
+    Entry { number: u64, arguments: [u64; 6] },
     /// It has ended.
     Exit {
         /// Its result; small negative numbers are errors.
         result: i64,
     },
     /// The thread is not at a system call.
-    Neither,
+    NotAtCall,
 }
 
-/// What PTRACE_GET_SYSCALL_INFO fills in: header, then the number and arguments or the result.
+/// The result of PTRACE_GET_SYSCALL_INFO: a header, then the number and arguments or the result.
 #[repr(C)]
 #[derive(Default)]
 struct CallInformation {
@@ -273,7 +253,7 @@ struct CallInformation {
     words: [u64; 8],
 }
 
-/// The system call that a thread has stopped at.
+/// Reads the system call that a thread has stopped at.
 pub fn system_call(thread: Tid) -> io::Result<CallStop> {
     const GET_SYSCALL_INFO: u32 = 0x420e;
     let mut information = CallInformation::default();
@@ -282,36 +262,36 @@ pub fn system_call(thread: Tid) -> io::Result<CallStop> {
     Ok(match information.op {
         1 => CallStop::Entry { number, arguments: [a, b, c, d, e, f] },
         2 => CallStop::Exit { result: number as i64 },
-        _ => CallStop::Neither,
+        _ => CallStop::NotAtCall,
     })
 }
 
-/// Waits for a thread that this thread follows, or (-1) any; `None` when there is none any more.
+/// Waits for a thread that is traced by the calling thread, or for any such thread (-1). Returns `None` if there is none.
 pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
     loop {
-        match waited(thread, 0) {
+        match wait_status(thread, 0) {
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
             other => return other,
         }
     }
 }
 
-/// Waits for any thread that this thread follows, as [`wait`], but can be woken.
+/// Like [`wait`] for any thread, but signals interrupt it.
 ///
 /// # Errors
 /// A signal interrupted the wait (`EINTR`), or another error of the system.
-pub fn wait_unless_woken() -> io::Result<Option<(Tid, PtraceStop)>> {
-    waited(-1, 0)
+pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
+    wait_status(-1, 0)
 }
 
-/// Waits for the end of a child of this process that is not followed any more; gives its wait status.
+/// Waits for the end of a child of this process that is not traced any more, and returns its wait status.
 ///
 /// # Errors
-/// It is no child, or its status has been taken.
+/// The process is not a child, or its status was already taken.
 pub fn wait_child(process: Tid) -> io::Result<i32> {
     let mut status = 0;
     loop {
-        // SAFETY: the kernel writes one number to where the pointer says.
+        // SAFETY: the kernel writes one integer to the variable.
         match (unsafe { libc::waitpid(process, &raw mut status, 0) }, io::Error::last_os_error()) {
             (1.., _) => return Ok(status),
             (_, error) if error.raw_os_error() == Some(libc::EINTR) => {}
@@ -320,40 +300,40 @@ pub fn wait_child(process: Tid) -> io::Result<i32> {
     }
 }
 
-fn waited(thread: Tid, options: i32) -> io::Result<Option<(Tid, PtraceStop)>> {
+fn wait_status(thread: Tid, options: i32) -> io::Result<Option<(Tid, PtraceStop)>> {
     let mut status = 0;
-    // SAFETY: the kernel writes one number to where the pointer says.
+    // SAFETY: the kernel writes one integer to the variable.
     let found = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::__WNOTHREAD | options) };
     match (found, io::Error::last_os_error()) {
-        (1.., _) => Ok(Some((found, stop(found, status)))),
+        (1.., _) => Ok(Some((found, parse_status(found, status)))),
         (0, _) => Ok(None),
         (_, error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
         (_, error) => Err(error),
     }
 }
 
-fn stop(thread: Tid, status: i32) -> PtraceStop {
+fn parse_status(thread: Tid, status: i32) -> PtraceStop {
     if !libc::WIFSTOPPED(status) {
         return PtraceStop::Ended(status);
     }
     let signal = libc::WSTOPSIG(status);
-    // One that was killed meanwhile has made nothing that can be followed.
-    let made = |kind| event_message(thread).map_or(PtraceStop::Begun, |child| PtraceStop::Made { child: child as Tid, kind });
+    // A task that was killed meanwhile has created nothing that can be traced.
+    let created = |kind| event_message(thread).map_or(PtraceStop::Interrupted, |child| PtraceStop::Created { child: child as Tid, kind });
     match status >> 16 {
         0 if signal == libc::SIGTRAP | 0x80 => PtraceStop::SystemCall,
         0 => PtraceStop::Signal(signal),
         libc::PTRACE_EVENT_EXEC => PtraceStop::Exec,
-        libc::PTRACE_EVENT_FORK => made(NewTask::Fork),
-        libc::PTRACE_EVENT_VFORK => made(NewTask::Vfork),
-        libc::PTRACE_EVENT_CLONE => made(NewTask::Clone),
+        libc::PTRACE_EVENT_FORK => created(TaskKind::Fork),
+        libc::PTRACE_EVENT_VFORK => created(TaskKind::Vfork),
+        libc::PTRACE_EVENT_CLONE => created(TaskKind::Clone),
         libc::PTRACE_EVENT_VFORK_DONE => PtraceStop::VforkDone,
         libc::PTRACE_EVENT_EXIT => PtraceStop::Ending,
-        _ if signal == libc::SIGTRAP => PtraceStop::Begun,
+        _ if signal == libc::SIGTRAP => PtraceStop::Interrupted,
         _ => PtraceStop::GroupStopped,
     }
 }
 
-/// What the kernel says of the event that a thread has stopped for: the new thread, or (of [`PtraceStop::Ending`]) the wait status.
+/// Reads the message of a thread's event: the id of the new task, or for [`PtraceStop::Ending`] the wait status.
 pub fn event_message(thread: Tid) -> io::Result<u64> {
     let mut word = 0u64;
     request(libc::PTRACE_GETEVENTMSG, thread, 0, &raw mut word as usize)?;
@@ -361,19 +341,19 @@ pub fn event_message(thread: Tid) -> io::Result<u64> {
 }
 
 fn request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()> {
-    // The system call itself, not the C library's function, which returns peeked words as results.
-    // SAFETY: the callers give pointers to objects of the size that the request reads or writes, or plain numbers.
+    // This calls the kernel directly, since the C library's function returns peeked words as results.
+    // SAFETY: callers pass integers, or pointers to objects of the size that the request reads or writes.
     let result = unsafe { libc::syscall(libc::SYS_ptrace, libc::c_long::from(what), thread, address, data) };
     checked(result)
 }
 
-/// A thread that was killed meanwhile is no error: wait(2) reports its end.
+/// Ignores the error of a thread that was killed meanwhile, whose end wait(2) reports.
 pub fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|e| if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(e) })
 }
 
-/// System calls that say `EINTR` when their thread has been stopped, though no handler has run (signal(7)).
-const CUT_BY_STOPS: &[libc::c_long] = &[
+/// System calls that fail with `EINTR` after a stop of their thread, although no handler has run (signal(7)).
+const INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
@@ -383,28 +363,22 @@ const CUT_BY_STOPS: &[libc::c_long] = &[
     libc::SYS_io_getevents,
 ];
 
-/// Lets a thread that was stopped in such a call begin it again, with its whole time limit, so that the program sees no error that it
-/// would not have seen.
-///
-/// # Errors
-/// The thread is gone.
-pub fn begin_again(thread: Tid) -> io::Result<()> {
+/// Restarts such a system call of a stopped thread, with its full time limit, so that the program does not see an error caused by
+/// tracing.
+pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
     let registers = registers(thread)?;
-    let is_cut = registers.rax as i64 == -i64::from(libc::EINTR) && CUT_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
-    if is_cut && !has_pending(thread) {
-        let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSTEM_CALL, ..registers };
+    let is_interrupted =
+        registers.rax as i64 == -i64::from(libc::EINTR) && INTERRUPTED_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
+    if is_interrupted && !has_pending(thread) {
+        let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSCALL_LENGTH, ..registers };
         set_registers(thread, &again)?;
     }
     Ok(())
 }
 
-/// Bytes of the instruction `syscall`.
-const SYSTEM_CALL: u64 = 2;
+const SYSCALL_LENGTH: u64 = 2;
 
-/// Switches the hardware breakpoints of a stopped thread off.
-///
-/// # Errors
-/// The thread is gone.
+/// Disables the hardware breakpoints of a stopped thread.
 pub fn clear_debug_registers(thread: Tid) -> io::Result<()> {
     const CONTROL: usize = 7;
     set_debug_register(thread, CONTROL, 0)?;

@@ -1,18 +1,17 @@
-//! Runs that repeat: what differs from run to run is fixed, or answered from a recorded first run; divergence is detected all the same.
+//! Repeatable runs: what differs from run to run is fixed, or answered from a recorded first run. Remaining divergence is detected.
 //!
-//! | part | how it is made to repeat |
+//! | aspect | how it is made repeatable |
 //! |---|---|
-//! | addresses | randomisation off (`personality`) |
-//! | time | vdso hidden, so that every question is a system call; answered from the first run; `rdtsc` traps and is answered by a counter |
-//! | randomness | `AT_RANDOM` overwritten; `getrandom` and reads of `/dev/urandom` answered from the first run |
-//! | processes | process and thread ids answered from the first run, and translated back where a call names a process |
-//! | core | tracer and subject on one core, which is also several times faster |
+//! | addresses | randomisation is off (`personality`) |
+//! | time | the vdso is hidden, so that each query is a system call, answered from the first run; `rdtsc` traps and reads a counter |
+//! | randomness | `AT_RANDOM` is overwritten; `getrandom` and reads of `/dev/urandom` are answered from the first run |
+//! | processes | process and thread ids are answered from the first run, and translated back where a call takes one |
+//! | core | tracer and subject share one core, which is also several times faster |
 //!
-//! The C library reads the time, the core and randomness by system calls only when the vdso is hidden. Not fixed:
-//! `rdrand`, threads that race, input from outside, signals that come at any time. So every system call with its result
-//! and the data it moves is compared with the first run's: the first difference is a [`RepeatDivergence`].
+//! Not fixed: `rdrand`, races between threads, outside input, asynchronous signals. So every system call, with its result and
+//! data, is compared with the first run's; the first difference is a [`RepeatDivergence`].
 
-use crate::calls::name;
+use crate::calls::call_name;
 use crate::memory::Memory;
 use crate::ptrace::Tid;
 use crate::shown_mappings::ShownMappings;
@@ -22,88 +21,88 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// What is made to repeat; each part can be switched off.
+/// What is made repeatable; each aspect can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatRecipe {
-    /// No randomised addresses.
+    /// Addresses are not randomised.
     pub addresses: bool,
-    /// Clocks of the first run.
+    /// The time is that of the first run.
     pub time: bool,
-    /// Random numbers of the first run.
+    /// Random numbers are those of the first run.
     pub randomness: bool,
-    /// Process ids of the first run.
+    /// Process ids are those of the first run.
     pub processes: bool,
-    /// The core that tracer and subject run on.
+    /// The core that tracer and subject run on, if it is fixed.
     pub core: Option<usize>,
 }
 
 impl RepeatRecipe {
-    /// Everything fixed.
+    /// Everything fixed except the core.
     pub const ALL: Self = Self { addresses: true, time: true, randomness: true, processes: true, core: None };
     /// Nothing fixed.
     pub const NONE: Self = Self { addresses: false, time: false, randomness: false, processes: false, core: None };
 }
 
-/// An answer of the system that differs from run to run.
+/// A recorded answer of the kernel that differs from run to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallAnswer {
     thread: ThreadNumber,
     number: u64,
     result: i64,
-    /// What was written to memory: which argument pointed there, and the bytes.
+    /// The bytes written to memory, each with the index of the pointer argument.
     written: Vec<(usize, Vec<u8>)>,
 }
 
-/// A system call as runs are compared by.
+/// A system call, reduced to what is compared between runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatedCall {
     /// Its number.
     pub number: u64,
     /// Its result.
     pub result: i64,
-    /// Hash of the path it named or the data it moved.
+    /// Hash of the path it named or of the data it transferred.
     pub data: u64,
 }
 
-/// What a run did, for the next ones to be answered from and compared with.
+/// A record of a run, from which later runs are answered and with which they are compared.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunLog {
-    /// Answers, in order.
+    /// The answers, in order.
     pub answers: Vec<CallAnswer>,
-    /// System calls of each thread, in order.
+    /// The system calls of each thread, in order.
     pub calls: Vec<Vec<RepeatedCall>>,
-    /// Process ids.
+    /// The process id.
     process: Tid,
-    /// Whether the run was followed to its end.
+    /// True if the run was followed to its end.
     whole: bool,
 }
 
-/// Where two runs part.
+/// The first difference between two runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatDivergence {
     /// The thread.
     pub thread: ThreadNumber,
-    /// How many system calls of it were equal.
+    /// Number of equal system calls of the thread before it.
     pub position: usize,
-    /// What the first run did then; `None`: nothing more.
+    /// The system call of the first run; `None` if it had no more.
     pub expected: Option<RepeatedCall>,
-    /// What this run did.
+    /// The system call of this run; `None` if it had no more.
     pub found: Option<RepeatedCall>,
 }
 
 impl std::fmt::Display for RepeatDivergence {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let say = |call: &Option<RepeatedCall>| match call {
-            Some(call) => format!("{} = {}", name(call.number), call.result),
+        let describe = |call: &Option<RepeatedCall>| match call {
+            Some(call) => format!("{} = {}", call_name(call.number), call.result),
             None => "no more system calls".to_owned(),
         };
         write!(
             f,
-            "thread {}, system call {}: the first run did {}, this one {}",
+            "thread {}, system call {}: {} in the first run, {} in this one",
             self.thread.0,
             self.position + 1,
-            say(&self.expected),
-            say(&self.found)
+            describe(&self.expected),
+            describe(&self.found)
         )?;
         match (self.expected, self.found) {
             (Some(a), Some(b)) if a.number == b.number && a.result == b.result => f.write_str(" with other data"),
@@ -112,69 +111,69 @@ impl std::fmt::Display for RepeatDivergence {
     }
 }
 
-/// System calls of one run: recorded, or answered from a first run and compared with it.
+/// Records the system calls of a run, or answers them from a first run and compares the two.
 pub struct Repeater {
     recipe: RepeatRecipe,
     first: Option<Arc<RunLog>>,
     log: RunLog,
-    /// What the program reads of its mappings.
+    /// What the program reads about its own mappings.
     pub shown: ShownMappings,
-    /// Next answer of the first run for each thread and call.
+    /// Indexes of the first run's unused answers by thread and call, in reverse order.
     next: HashMap<(ThreadNumber, u64), Vec<usize>>,
-    pending: HashMap<Tid, Pending>,
-    /// Calls that begin again when their threads go on.
-    interrupted: HashMap<Tid, Pending>,
+    pending: HashMap<Tid, PendingCall>,
+    /// Interrupted calls, which the kernel restarts when their threads resume.
+    interrupted: HashMap<Tid, PendingCall>,
     random_files: Vec<i64>,
     divergence: Option<RepeatDivergence>,
 }
 
-struct Pending {
+struct PendingCall {
     number: u64,
     arguments: [u64; 6],
     answer: Option<usize>,
-    /// Whether it reads the subject's mappings.
-    mappings: bool,
+    /// True if the call reads the subject's mappings.
+    reads_mappings: bool,
     hash: Xxh3,
 }
 
-/// What to do with a system call that begins.
+/// What to do with a system call that is about to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEntry {
-    /// Let it run.
+    /// Run it.
     Run,
-    /// Let it run with these first two arguments.
+    /// Run it with these first two arguments.
     RunWith([u64; 2]),
-    /// Do not run it: it is answered.
+    /// Skip it: it is answered.
     Skip,
 }
 
-/// A call, the part of the recipe that it belongs to, and which arguments point to what it writes, with the length.
-type Answered = (i64, Part, &'static [(usize, usize)]);
+/// A call, the aspect that it belongs to, and the indexes and lengths of the buffers that it writes.
+type AnsweredCall = (i64, RecipePart, &'static [(usize, usize)]);
 
-/// Calls whose results and data are answered: number, and for each pointer argument its length; 0 is "as many as the result says".
-const ANSWERED: &[Answered] = &[
-    (libc::SYS_clock_gettime, Part::Time, &[(1, 16)]),
-    (libc::SYS_gettimeofday, Part::Time, &[(0, 16), (1, 8)]),
-    (libc::SYS_time, Part::Time, &[(0, 8)]),
-    (libc::SYS_times, Part::Time, &[(0, 32)]),
-    (libc::SYS_getrusage, Part::Time, &[(1, 144)]),
-    (libc::SYS_sysinfo, Part::Time, &[(0, 112)]),
-    (libc::SYS_getcpu, Part::Time, &[(0, 4), (1, 4)]),
-    (libc::SYS_getrandom, Part::Randomness, &[(0, 0)]),
-    (libc::SYS_getpid, Part::Processes, &[]),
-    (libc::SYS_gettid, Part::Processes, &[]),
-    (libc::SYS_getppid, Part::Processes, &[]),
+/// The calls that are answered. A buffer length of 0 stands for the call's result.
+const ANSWERED_CALLS: &[AnsweredCall] = &[
+    (libc::SYS_clock_gettime, RecipePart::Time, &[(1, 16)]),
+    (libc::SYS_gettimeofday, RecipePart::Time, &[(0, 16), (1, 8)]),
+    (libc::SYS_time, RecipePart::Time, &[(0, 8)]),
+    (libc::SYS_times, RecipePart::Time, &[(0, 32)]),
+    (libc::SYS_getrusage, RecipePart::Time, &[(1, 144)]),
+    (libc::SYS_sysinfo, RecipePart::Time, &[(0, 112)]),
+    (libc::SYS_getcpu, RecipePart::Time, &[(0, 4), (1, 4)]),
+    (libc::SYS_getrandom, RecipePart::Randomness, &[(0, 0)]),
+    (libc::SYS_getpid, RecipePart::Processes, &[]),
+    (libc::SYS_gettid, RecipePart::Processes, &[]),
+    (libc::SYS_getppid, RecipePart::Processes, &[]),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum RecipePart {
     Time,
     Randomness,
     Processes,
 }
 
 impl Repeater {
-    /// For a first run, or for one that repeats `first`.
+    /// Creates the repeater for a first run, or for one that repeats `first`.
     pub fn new(recipe: RepeatRecipe, first: Option<Arc<RunLog>>, shown: ShownMappings) -> Self {
         let mut next: HashMap<(ThreadNumber, u64), Vec<usize>> = HashMap::new();
         for (index, answer) in first.iter().flat_map(|log| log.answers.iter().enumerate()).rev() {
@@ -194,28 +193,28 @@ impl Repeater {
         }
     }
 
-    /// Which process this run is.
+    /// Notes the process of this run.
     pub fn begin(&mut self, process: Tid) {
         self.log.process = process;
     }
 
-    /// What the run did, and where it diverged from the first one: that it ended before counts, too, unless it was
-    /// `cut`. `whole` says whether it was followed to its end.
-    pub fn finish(mut self, whole: bool, cut: bool) -> (RunLog, Option<RepeatDivergence>) {
-        if let (Some(first), None, true) = (&self.first, &self.divergence, !cut) {
+    /// Returns the record of the run, and its divergence from the first run. Ending before the first run did counts as divergence, unless
+    /// the run was truncated. `is_complete` says whether it was followed to its end.
+    pub fn finish(mut self, is_complete: bool, is_truncated: bool) -> (RunLog, Option<RepeatDivergence>) {
+        if let (Some(first), None, true) = (&self.first, &self.divergence, !is_truncated) {
             let longer = first.calls.iter().enumerate().find(|(t, calls)| self.log.calls.get(*t).map_or(0, Vec::len) < calls.len());
             self.divergence = longer.map(|(thread, calls)| {
                 let position = self.log.calls.get(thread).map_or(0, Vec::len);
                 RepeatDivergence { thread: ThreadNumber(thread as u32), position, expected: calls.get(position).copied(), found: None }
             });
         }
-        self.log.whole = whole;
+        self.log.whole = is_complete;
         (self.log, self.divergence)
     }
 
-    /// A system call begins.
+    /// Handles the start of a system call.
     pub fn enter(&mut self, tid: Tid, thread: ThreadNumber, number: u64, arguments: [u64; 6], memory: &Memory) -> CallEntry {
-        // The kernel goes on with an interrupted call under another number if it has a time limit.
+        // The kernel restarts an interrupted call with a time limit under another number.
         let interrupted = self.interrupted.remove(&tid);
         if let (libc::SYS_restart_syscall, Some(call)) = (number as i64, interrupted) {
             self.pending.insert(tid, call);
@@ -225,13 +224,13 @@ impl Repeater {
         crate::calls::hash_entry(number, &arguments, memory, &mut hash);
         let answered = self.first.is_some() && self.is_answered(number, &arguments);
         let answer = if answered { self.next.get_mut(&(thread, number)).and_then(Vec::pop) } else { None };
-        let mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
-        self.pending.insert(tid, Pending { number, arguments, answer, mappings, hash });
+        let reads_mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
+        self.pending.insert(tid, PendingCall { number, arguments, answer, reads_mappings, hash });
         match &self.first {
-            _ if answer.is_some() || mappings => CallEntry::Skip,
+            _ if answer.is_some() || reads_mappings => CallEntry::Skip,
             Some(first) if self.recipe.processes => {
                 let own = |id: u64| if id == first.process as u64 { self.log.process as u64 } else { id };
-                let named = match names_processes(number) {
+                let named = match process_arguments(number) {
                     0 => return CallEntry::Run,
                     1 => [own(arguments[0]), arguments[1]],
                     _ => [own(arguments[0]), own(arguments[1])],
@@ -242,9 +241,9 @@ impl Repeater {
         }
     }
 
-    /// A system call has ended; gives another result if it is to have one.
+    /// Handles the end of a system call. Returns the result that replaces the kernel's, if any.
     pub fn exit(&mut self, tid: Tid, thread: ThreadNumber, result: i64, memory: &Memory) -> std::io::Result<Option<i64>> {
-        // Interrupted by a signal, and begins again.
+        // Results of calls that a signal has interrupted and that the kernel restarts.
         const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
         let Some(mut call) = self.pending.remove(&tid) else { return Ok(None) };
         if RESTARTS.contains(&result) {
@@ -257,42 +256,42 @@ impl Repeater {
                 for (argument, bytes) in &answer.written {
                     memory.write(call.arguments[*argument], bytes)?;
                 }
-                Replaced::Yes(answer.result)
+                CallResult::Replaced(answer.result)
             }
-            _ if call.mappings => {
+            _ if call.reads_mappings => {
                 let text =
                     self.shown.read(self.log.process, call.arguments[0], usize::try_from(call.arguments[2]).unwrap_or(usize::MAX))?;
-                // Where the program has no memory, the kernel would say so.
+                // If the buffer is not mapped, the kernel would report that.
                 let written = memory.write(call.arguments[1], &text);
-                Replaced::Yes(written.map_or(-i64::from(libc::EFAULT), |()| text.len() as i64))
+                CallResult::Replaced(written.map_or(-i64::from(libc::EFAULT), |()| text.len() as i64))
             }
             _ if self.is_answered(call.number, &call.arguments) => {
                 self.record(thread, &call, result, memory);
-                Replaced::No(result)
+                CallResult::Kept(result)
             }
-            _ => self.translated(&call, thread, result),
+            _ => self.translate_result(&call, thread, result),
         };
-        self.note_files(&call, result.value());
+        self.track_files(&call, result.value());
         crate::calls::hash_exit(call.number, &call.arguments, result.value(), memory, &mut call.hash);
         self.compare(thread, &call, result.value());
         Ok(match result {
-            Replaced::Yes(result) => Some(result),
-            Replaced::No(_) => None,
+            CallResult::Replaced(result) => Some(result),
+            CallResult::Kept(_) => None,
         })
     }
 
     fn is_answered(&self, number: u64, arguments: &[u64; 6]) -> bool {
         let on = |part| match part {
-            Part::Time => self.recipe.time,
-            Part::Randomness => self.recipe.randomness,
-            Part::Processes => self.recipe.processes,
+            RecipePart::Time => self.recipe.time,
+            RecipePart::Randomness => self.recipe.randomness,
+            RecipePart::Processes => self.recipe.processes,
         };
         let random_read = number as i64 == libc::SYS_read && self.recipe.randomness && self.random_files.contains(&(arguments[0] as i64));
-        random_read || ANSWERED.iter().any(|(n, part, _)| *n as u64 == number && on(*part))
+        random_read || ANSWERED_CALLS.iter().any(|(n, part, _)| *n as u64 == number && on(*part))
     }
 
-    fn record(&mut self, thread: ThreadNumber, call: &Pending, result: i64, memory: &Memory) {
-        let pointers = ANSWERED.iter().find(|(n, ..)| *n as u64 == call.number).map_or(&[(1, 0)][..], |(_, _, pointers)| pointers);
+    fn record(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64, memory: &Memory) {
+        let pointers = ANSWERED_CALLS.iter().find(|(n, ..)| *n as u64 == call.number).map_or(&[(1, 0)][..], |(_, _, pointers)| pointers);
         let mut written = Vec::new();
         for (argument, length) in pointers {
             let length = if *length == 0 { usize::try_from(result).unwrap_or(0) } else { *length };
@@ -303,24 +302,24 @@ impl Repeater {
         self.log.answers.push(CallAnswer { thread, number: call.number, result, written });
     }
 
-    /// Process ids in results.
-    fn translated(&mut self, call: &Pending, thread: ThreadNumber, result: i64) -> Replaced {
+    /// Replaces process ids in results.
+    fn translate_result(&mut self, call: &PendingCall, thread: ThreadNumber, result: i64) -> CallResult {
         let is_id = matches!(call.number as i64, libc::SYS_set_tid_address | libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone);
         match (&self.first, is_id && self.recipe.processes && result > 0 && thread.0 == 0) {
-            (Some(first), true) if call.number as i64 == libc::SYS_set_tid_address => Replaced::Yes(i64::from(first.process)),
-            _ => Replaced::No(result),
+            (Some(first), true) if call.number as i64 == libc::SYS_set_tid_address => CallResult::Replaced(i64::from(first.process)),
+            _ => CallResult::Kept(result),
         }
     }
 
-    /// Remembers open files with random numbers.
-    fn note_files(&mut self, call: &Pending, result: i64) {
+    /// Keeps track of the open files that yield random numbers.
+    fn track_files(&mut self, call: &PendingCall, result: i64) {
         match call.number as i64 {
             libc::SYS_close => {
                 self.random_files.retain(|f| *f != call.arguments[0] as i64);
-                self.shown.closed(call.arguments[0]);
+                self.shown.note_close(call.arguments[0]);
             }
             libc::SYS_openat | libc::SYS_open | libc::SYS_openat2 if result >= 0 => {
-                self.shown.opened(self.log.process, result as u64);
+                self.shown.note_open(self.log.process, result as u64);
                 self.random_files.retain(|f| *f != result);
                 if [b"/dev/urandom".as_slice(), b"/dev/random"].iter().any(|path| crate::calls::path_hash(path) == call.hash.digest()) {
                     self.random_files.push(result);
@@ -330,7 +329,7 @@ impl Repeater {
         }
     }
 
-    fn compare(&mut self, thread: ThreadNumber, call: &Pending, result: i64) {
+    fn compare(&mut self, thread: ThreadNumber, call: &PendingCall, result: i64) {
         let result = if crate::calls::has_process_id(call.number) && result > 0 { 1 } else { result };
         let record = RepeatedCall { number: call.number, result, data: call.hash.digest() };
         let index = thread.0 as usize;
@@ -341,7 +340,7 @@ impl Repeater {
         self.log.calls[index].push(record);
         if let (Some(first), None) = (&self.first, &self.divergence) {
             let expected = first.calls.get(index).and_then(|calls| calls.get(position)).copied();
-            // What came behind the end of what was recorded is not known.
+            // Calls after the end of a truncated record are not known.
             if expected != Some(record) && (expected.is_some() || first.whole) {
                 self.divergence = Some(RepeatDivergence { thread, position, expected, found: Some(record) });
             }
@@ -349,22 +348,22 @@ impl Repeater {
     }
 }
 
-/// A result, and whether it is put in place of the system's.
-enum Replaced {
-    Yes(i64),
-    No(i64),
+/// A result, and whether it replaces the kernel's.
+enum CallResult {
+    Replaced(i64),
+    Kept(i64),
 }
 
-impl Replaced {
+impl CallResult {
     fn value(&self) -> i64 {
         match self {
-            Self::Yes(result) | Self::No(result) => *result,
+            Self::Replaced(result) | Self::Kept(result) => *result,
         }
     }
 }
 
-/// How many of the first arguments of a system call are ids of processes or threads.
-fn names_processes(number: u64) -> usize {
+/// Number of leading arguments of a system call that are ids of processes or threads.
+fn process_arguments(number: u64) -> usize {
     match number as i64 {
         libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => 2,
         libc::SYS_kill

@@ -1,27 +1,27 @@
-//! Rings of symbols that threads of a subject write and the tracer reads: a file in memory that both have mapped or open.
+//! Rings of symbols, which threads of a subject write and the tracer reads: an anonymous file that the subject has mapped and the tracer
+//! holds open.
 //!
-//! A ring is written by one thread alone, and read only while that thread is stopped or gone; so nothing is lost, and no
-//! lock is needed. It outlives the subject: what a killed program has written is read.
+//! One thread alone writes a ring, and it is read only while that thread is stopped or gone, so that nothing is lost and no lock is
+//! needed. A ring outlives the subject, so that the symbols of a killed program are read as well.
 //!
-//! Layout of a ring: the words that [`block_copies`](crate::block_copies) names, then symbols, 4 bytes each.
+//! Layout of a ring: the words that [`block_copies`](crate::block_copies) defines, then symbols of 4 bytes each.
 
 use crate::CollectError;
-use crate::block_copies::{CURSOR, RING, SAVED, SYMBOLS};
+use crate::block_copies::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
 use crate::memory::Memory;
 use crate::ptrace::Tid;
-use crate::subject::{AREA, TracedProcess};
+use crate::subject::{AREA_SIZE, TracedProcess};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 
-/// Bytes from ring to ring.
-pub const STRIDE: u64 = RING + 4096;
-/// Rings that there are: threads at a time. Those that no thread uses take addresses, and no memory.
+/// Distance in bytes between the starts of two rings.
+pub const STRIDE: u64 = RING_SIZE + 4096;
+/// Number of rings, which limits the threads at a time. Unused rings take address space but no memory.
 pub const RINGS: u64 = 4096;
 
-/// The rings of a subject.
 #[derive(Debug)]
 pub struct Rings {
     file: File,
@@ -29,17 +29,17 @@ pub struct Rings {
     free: Vec<u64>,
 }
 
-/// A ring, by its number.
+/// The number of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ring(u64);
 
 impl Rings {
-    /// Maps rings into a subject; `place` is where it has room for a path, and `stub` its system call.
+    /// Maps the rings into a subject. `place` is the address of a buffer for a path, `stub` that of the system call stub.
     ///
     /// # Errors
-    /// The subject cannot open or map them.
+    /// The subject cannot open or map the file.
     pub fn map(subject: &TracedProcess, place: u64, stub: u64) -> Result<Self, CollectError> {
-        // SAFETY: the name is a string that ends with a zero; the descriptor that comes back is owned by nothing else.
+        // SAFETY: the name is a C string with a terminating zero, and the new descriptor is owned by the `File` alone.
         let file = unsafe {
             let descriptor = libc::memfd_create(c"trodden rings".as_ptr(), libc::MFD_CLOEXEC);
             if descriptor == -1 {
@@ -51,86 +51,70 @@ impl Rings {
         let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
         subject.memory.write(place, path.as_bytes())?;
         let call = |number, arguments| subject.inject(subject.process, Some(stub), number, arguments);
-        let cannot = |what: &str, result: i64| CollectError::Unexpected {
+        let failure = |what: &str, result: i64| CollectError::Unexpected {
             what: format!(
-                "it cannot {what} the trampolines' rings ({}): take `--collector ptrace`",
+                "it cannot {what} the ring buffers of the trampolines ({}). Use `--collector ptrace`",
                 io::Error::from_raw_os_error(-result as i32)
             ),
         };
         let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
         let opened = call(libc::SYS_openat, [libc::AT_FDCWD as i64 as u64, place, flags, 0, 0, 0])?;
         if opened < 0 {
-            return Err(cannot("open", opened));
+            return Err(failure("open", opened));
         }
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
-        let start = call(libc::SYS_mmap, [place_of_rings(subject.area), RINGS * STRIDE, protection, flags, opened as u64, 0])?;
+        let start = call(libc::SYS_mmap, [ring_address(subject.area), RINGS * STRIDE, protection, flags, opened as u64, 0])?;
         call(libc::SYS_close, [opened as u64, 0, 0, 0, 0, 0])?;
         if (-4095..0).contains(&start) {
-            return Err(cannot("map", start));
+            return Err(failure("map", start));
         }
         Ok(Self { file, start: start as u64, free: (0..RINGS).rev().collect() })
     }
 
-    /// Where they lie in the subject.
+    /// The address range of all rings in the subject.
     pub fn span(&self) -> Range<u64> {
         self.start..self.start + RINGS * STRIDE
     }
 
-    /// A ring for one more thread.
+    /// Assigns a free ring, which is empty.
     ///
     /// # Errors
-    /// There are too many threads.
+    /// All rings are in use.
     pub fn acquire(&mut self) -> Result<Ring, CollectError> {
-        let what = || CollectError::Unexpected { what: format!("it has more than {RINGS} threads: take `--collector ptrace`") };
+        let what = || CollectError::Unexpected { what: format!("it has more than {RINGS} threads. Use `--collector ptrace`") };
         let ring = Ring(self.free.pop().ok_or_else(what)?);
-        self.set_cursor(ring, -(RING as i64))?;
+        self.set_cursor(ring, -(RING_SIZE as i64))?;
         Ok(ring)
     }
 
-    /// A ring that no thread needs any more.
     pub fn release(&mut self, ring: Ring) {
         self.free.push(ring.0);
     }
 
-    /// The address of a ring in the subject.
     pub fn address(&self, ring: Ring) -> u64 {
         self.start + ring.0 * STRIDE
     }
 
-    /// How far it is from the cursor to the end, negative.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Reads a ring's cursor: the negative distance to the end of its symbols, in bytes.
     pub fn cursor(&self, ring: Ring) -> io::Result<i64> {
-        Ok((self.word(ring, CURSOR)? as i64).clamp(-(RING as i64), 0))
+        Ok((self.word(ring, CURSOR)? as i64).clamp(-(RING_SIZE as i64), 0))
     }
 
-    /// Moves the cursor.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn set_cursor(&self, ring: Ring, cursor: i64) -> io::Result<()> {
         self.file.write_all_at(&cursor.to_le_bytes(), ring.0 * STRIDE + CURSOR)
     }
 
-    /// The register that is saved in a ring.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Reads the register that is saved in a ring.
     pub fn saved(&self, ring: Ring) -> io::Result<u64> {
         self.word(ring, SAVED)
     }
 
-    /// Takes all symbols out of a ring.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    pub fn take(&self, ring: Ring) -> io::Result<Vec<u32>> {
-        let length = RING as i64 + self.cursor(ring)?;
+    pub fn take_symbols(&self, ring: Ring) -> io::Result<Vec<u32>> {
+        let length = RING_SIZE as i64 + self.cursor(ring)?;
         let mut symbols = vec![0; length as usize];
         self.file.read_exact_at(&mut symbols, ring.0 * STRIDE + SYMBOLS)?;
-        self.set_cursor(ring, -(RING as i64))?;
+        self.set_cursor(ring, -(RING_SIZE as i64))?;
         Ok(symbols.chunks_exact(4).map(|symbol| u32::from_le_bytes(symbol.try_into().expect("four bytes"))).collect())
     }
 
@@ -141,18 +125,16 @@ impl Rings {
     }
 }
 
-/// Where rings go: near the area of slots, so that the kernel puts everything else where it would be without them.
-fn place_of_rings(area: u64) -> u64 {
-    // Bytes of addresses, more than all rings need.
-    const ROOM: u64 = 8 << 30;
-    const { assert!(RINGS * STRIDE < ROOM) };
-    if area > 4 * ROOM { area - ROOM } else { area + 2 * AREA }
+/// Chooses the address of the rings: near the area of slots, so that the kernel places all other mappings where they would be without the
+/// rings.
+fn ring_address(area: u64) -> u64 {
+    // Size in bytes of the reserved address range, which is more than all rings need.
+    const RESERVED: u64 = 8 << 30;
+    const { assert!(RINGS * STRIDE < RESERVED) };
+    if area > 4 * RESERVED { area - RESERVED } else { area + 2 * AREA_SIZE }
 }
 
-/// Code of an image in memory: where each range begins, and its bytes.
-///
-/// # Errors
-/// The process is gone.
+/// Reads the code of an image in memory: start address and bytes of each range.
 pub fn code_bytes(memory: &Memory, code: &[Range<u64>]) -> io::Result<Vec<(u64, Vec<u8>)>> {
     let read = |range: &Range<u64>| {
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -162,8 +144,8 @@ pub fn code_bytes(memory: &Memory, code: &[Range<u64>]) -> io::Result<Vec<(u64, 
     code.iter().map(read).collect()
 }
 
-/// Where the threads of a process that are stopped stand.
-pub fn standing(process: Tid) -> Vec<u64> {
+/// Returns the instruction pointers of a process's stopped threads.
+pub fn thread_positions(process: Tid) -> Vec<u64> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     let threads = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     threads.filter_map(|thread| crate::ptrace::instruction_pointer(thread).ok()).collect()

@@ -1,4 +1,4 @@
-//! One run of a collection: what runs, and what of it is watched.
+//! One run of a collection: the program, and what is watched in it.
 
 use crate::images::Library;
 use crate::launcher::ProgramStart;
@@ -11,42 +11,42 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// What runs.
+/// The program of a run.
 #[derive(Debug)]
 pub enum RunTarget {
-    /// A program that is started.
+    /// A program to be started.
     Start(Box<ProgramStart>),
-    /// A process that runs already.
+    /// A running process.
     Attach(i32),
 }
 
 /// One run of a collection.
 #[derive(Debug)]
 pub struct TraceRun<'a> {
-    /// What runs.
+    /// The program.
     pub target: RunTarget,
-    /// Its image.
+    /// The program's executable file.
     pub executable: &'a Executable,
-    /// Shared libraries that are watched with it, in the order of their numbers.
+    /// Shared libraries to watch, in the order of their numbers.
     pub libraries: &'a [Library],
-    /// Addresses of the files to watch; their places in this list are what is recorded.
+    /// File addresses to watch. Hits are recorded as indexes into this list.
     pub sites: &'a [u64],
-    /// Those sites that are indirect jumps whose targets are recorded behind them, ascending.
+    /// The sites that are indirect jumps, ascending. The target is recorded after each hit.
     pub jumps: &'a [u64],
-    /// All blocks of the files, ascending by address: where code can be replaced.
+    /// All blocks of the files, ascending: the code that may be replaced.
     pub blocks: &'a [Range<u64>],
-    /// Where blocks start that code may enter in their middle, as far as is known: one byte of them may be replaced, and no more.
+    /// Starts of blocks that may be entered in the middle, as far as is known. Only the first byte of such a block may be replaced.
     pub guarded: &'a HashSet<u64>,
-    /// What is made to repeat.
+    /// What is made repeatable.
     pub recipe: RepeatRecipe,
     /// The first run, if this one repeats it.
     pub first: Option<Arc<RunLog>>,
-    /// Ends the collection when it is set.
+    /// Ends the collection once it is true.
     pub stop: &'a AtomicBool,
     /// Ends the collection after this time.
     pub limit: Option<Duration>,
-    /// Gets the number of the process when it runs.
+    /// Receives the process id once the process runs.
     pub begun: Option<Sender<u32>>,
-    /// Gets what the user should know while the collection goes on.
+    /// Receives messages for the user during the collection.
     pub note: fn(&str),
 }

@@ -1,13 +1,13 @@
-//! The session of a traced process: its threads and what they are stopped for, system calls in its name, and the journal of what was done
-//! to it. Closing a session undoes that and lets the process go on, untraced, after errors, too; dropping it is the backstop.
+//! The session of a traced process: its threads and their stops, system calls injected into it, and the journal of all changes to it.
+//! Closing a session undoes the changes and lets the process continue untraced, also after errors. Dropping it is the last resort.
 //!
-//! Invariant: one thread is never waited for alone. A killed process reports the end of its first thread after all others have ended, and
-//! these do not end before they are resumed, so that events of others are accepted and kept for the next who asks.
+//! Invariant: no wait is for one thread alone. The end of a killed process's first thread is reported only after all other threads have
+//! ended, and these end only once they are resumed. So events of other threads are accepted and queued.
 
 use crate::CollectError;
 use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges, TrapAction};
 use crate::memory::Memory;
-use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::system::unpin;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,14 +15,14 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A traced process with all that was changed in it.
+/// A traced process and everything that was changed in it.
 #[derive(Debug)]
 pub struct Session {
     process: Tid,
-    /// Opened when its threads are stopped: until then it may execute another program, whose memory is another.
+    /// Opened once the threads are stopped: before that, the process may still execute another program, which replaces its memory.
     memory: OnceCell<Memory>,
     code: SharedCodeChanges,
-    /// Where the code for system calls stands; 0 before there is such a place.
+    /// Address of the permanent stub for system calls; 0 if there is none yet.
     stub: Cell<u64>,
     state: RefCell<State>,
 }
@@ -30,92 +30,83 @@ pub struct Session {
 #[derive(Debug, Default)]
 struct State {
     entries: Vec<JournalEntry>,
-    /// Threads that are traced, and whether each is stopped.
+    /// The traced threads, and whether each is stopped.
     threads: BTreeMap<Tid, bool>,
-    /// Events that came while another thread was waited for, in order.
+    /// Events that arrived while another thread was waited for, in order.
     events: VecDeque<(Tid, PtraceStop)>,
     is_closed: bool,
-    /// The program has filtered its system calls since it was traced.
+    /// True once the program has installed a filter for its system calls.
     is_filtered: bool,
 }
 
 impl Session {
-    /// Begins the session of a process; none of its threads is traced yet.
+    /// Begins the session of a process, none of whose threads is traced yet.
     pub fn new(process: Tid) -> Self {
         let code = Rc::new(RefCell::new(CodeChanges::default()));
         Self { process, memory: OnceCell::new(), code, stub: Cell::new(0), state: RefCell::default() }
     }
 
-    /// The process.
     pub fn process(&self) -> Tid {
         self.process
     }
 
-    /// Opens the memory once more; changes to code go to the same journal.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Opens the memory another time. Changes to code are entered in the same journal.
     pub fn memory(&self) -> io::Result<Memory> {
         Memory::open_journaled(self.process, self.code.clone())
     }
 
-    /// Puts into bytes that were read at an address what the program has there.
+    /// Replaces, in bytes that were read at `address`, this session's changes by the program's own code.
     pub fn hide_changes(&self, address: u64, bytes: &mut [u8]) {
         self.code.borrow().undo(address, bytes);
     }
 
-    /// The program filters its system calls from now on: none is made in its name any more, since the filter could end it for that.
+    /// Notes that the program filters its system calls. None is injected from now on, since the filter could kill the program for it.
     pub fn set_filtered(&self) {
         self.state.borrow_mut().is_filtered = true;
     }
 
-    /// Whether it does.
     pub fn is_filtered(&self) -> bool {
         self.state.borrow().is_filtered
     }
 
-    /// Bytes that are mapped into the process.
+    /// Number of bytes that this session has mapped into the process.
     pub fn mapped_bytes(&self) -> u64 {
         let bytes = |entry: &JournalEntry| if let JournalEntry::Mapping(range) = entry { range.end - range.start } else { 0 };
         self.state.borrow().entries.iter().map(bytes).sum()
     }
 
-    /// The program's own limit of its address space, if it has one.
+    /// The program's own limit on its address space, if it has one.
     pub fn address_limit(&self) -> Option<AddressLimit> {
         let limit = |entry: &JournalEntry| if let JournalEntry::AddressLimit(own) = entry { Some(*own) } else { None };
         self.state.borrow().entries.iter().find_map(limit)
     }
 
-    /// The program has set its limit; the kernel has one with room for what is mapped.
+    /// Notes the limit that the program has set. The limit in force is higher, to make room for what is mapped.
     pub fn set_address_limit(&self, own: AddressLimit) {
         self.remove(|entry| matches!(entry, JournalEntry::AddressLimit(_)));
         self.enter(JournalEntry::AddressLimit(own));
     }
 
-    /// Makes room within the limit of the address space for what is mapped, and is about to be.
+    /// Raises the limit on the address space by the size of what is mapped and of what is about to be mapped.
     pub fn fit_address_limit(&self) {
         let own = self.address_limit().or_else(|| AddressLimit::of(self.process).filter(|limit| limit.is_limited()));
         if let Some(own) = own {
             self.set_address_limit(own);
-            // Where that is not allowed, the kernel may refuse the mapping, which says why.
+            // Without permission to raise it, the mapping may fail; its error is reported then.
             own.raised(self.mapped_bytes()).set(self.process);
         }
     }
 
-    /// Keeps an event that has been reported: it comes again.
-    pub fn keep_event(&self, event: (Tid, PtraceStop)) {
+    /// Queues an event that was reported, so that it is reported again.
+    pub fn requeue_event(&self, event: (Tid, PtraceStop)) {
         self.state.borrow_mut().events.push_back(event);
     }
 
-    /// The event that comes next, if it was kept.
-    pub fn first_event(&self) -> Option<(Tid, PtraceStop)> {
+    pub fn first_queued_event(&self) -> Option<(Tid, PtraceStop)> {
         self.state.borrow().events.front().copied()
     }
 
-    /// The memory of the process, whose threads are stopped.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// The memory of the process, whose threads must be stopped.
     pub fn own_memory(&self) -> io::Result<&Memory> {
         match self.memory.get() {
             Some(memory) => Ok(memory),
@@ -126,22 +117,21 @@ impl Session {
         }
     }
 
-    /// Where [`STUB`](crate::injection::STUB) stands for good; 0 before there is such a place.
+    /// Address of the permanent copy of [`STUB`](crate::injection::STUB); 0 if there is none yet.
     pub fn stub(&self) -> u64 {
         self.stub.get()
     }
 
-    /// Notes where it stands.
     pub fn set_stub(&self, address: u64) {
         self.stub.set(address);
     }
 
-    /// Enters a change that is made next.
+    /// Enters a change in the journal. It must be called before the change is made.
     pub fn enter(&self, entry: JournalEntry) {
         self.state.borrow_mut().entries.push(entry);
     }
 
-    /// Takes the newest entry out that is meant: it has been undone.
+    /// Removes the newest matching entry, whose change has been undone.
     pub fn remove(&self, is_meant: impl Fn(&JournalEntry) -> bool) {
         let entries = &mut self.state.borrow_mut().entries;
         if let Some(at) = entries.iter().rposition(is_meant) {
@@ -149,70 +139,59 @@ impl Session {
         }
     }
 
-    /// What the program wants to happen on SIGTRAP, if it has said so.
+    /// The program's action for SIGTRAP, if it has set one.
     pub fn trap_action(&self) -> Option<TrapAction> {
         let action = |entry: &JournalEntry| if let JournalEntry::TrapAction(action) = entry { Some(*action) } else { None };
         self.state.borrow().entries.iter().rev().find_map(action)
     }
 
-    /// Replaces it.
     pub fn set_trap_action(&self, action: Option<TrapAction>) {
         self.remove(|entry| matches!(entry, JournalEntry::TrapAction(_)));
         action.into_iter().for_each(|action| self.enter(JournalEntry::TrapAction(action)));
     }
 
-    /// Forgets what was changed in memory that the program has unmapped or replaced.
+    /// Forgets changes to memory that the program has unmapped or replaced.
     pub fn forget_memory(&self, gone: &Range<u64>) {
         self.code.borrow_mut().forget(gone);
         let is_gone = |range: &Range<u64>| gone.start <= range.start && range.end <= gone.end;
         self.state.borrow_mut().entries.retain(|entry| !matches!(entry, JournalEntry::Protection(range, _) if is_gone(range)));
     }
 
-    /// Forgets what was changed in the memory of a process that has executed another program.
+    /// Forgets changes to the memory of a program that the process has replaced by `execve`.
     pub fn forget_program(&self) {
         self.code.borrow_mut().clear();
         self.stub.set(0);
         self.state.borrow_mut().entries.retain(|entry| matches!(entry, JournalEntry::TimeStampCounter | JournalEntry::Affinity));
     }
 
-    /// A thread is traced from now on.
     pub fn add_thread(&self, thread: Tid, is_stopped: bool) {
         self.state.borrow_mut().threads.insert(thread, is_stopped);
     }
 
-    /// A thread is ending, and is not waited for any more.
+    /// Forgets a thread that is ending; it is no longer waited for.
     pub fn drop_thread(&self, thread: Tid) {
         self.state.borrow_mut().threads.remove(&thread);
     }
 
-    /// Whether a thread is stopped, and its stop has been reported.
+    /// Returns true if a thread is stopped and its stop has been reported.
     pub fn is_stopped(&self, thread: Tid) -> bool {
         let state = self.state.borrow();
         state.threads.get(&thread) == Some(&true) && !state.events.iter().any(|event| event.0 == thread)
     }
 
-    /// Lets a stopped thread go on, with a signal or (0) without. One that is gone is no error.
-    ///
-    /// # Errors
-    /// The system refuses.
+    /// Resumes a stopped thread and delivers `signal`, unless that is 0. A thread that is gone is not an error.
     pub fn resume(&self, thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
         self.add_thread(thread, false);
         unless_gone(ptrace::resume(thread, how, signal))
     }
 
-    /// Leaves a thread stopped with its group; its next stop is reported.
-    ///
-    /// # Errors
-    /// The system refuses.
+    /// Leaves a thread in its group stop; its next stop is reported.
     pub fn listen(&self, thread: Tid) -> io::Result<()> {
         self.add_thread(thread, false);
         unless_gone(ptrace::listen(thread))
     }
 
-    /// Lets a stopped thread go for good, with a signal or (0) without; returns whether it was still there.
-    ///
-    /// # Errors
-    /// The system refuses.
+    /// Detaches from a stopped thread and delivers `signal`, unless that is 0. Returns false if the thread was gone.
     pub fn detach(&self, thread: Tid, signal: i32) -> io::Result<bool> {
         match ptrace::detach(thread, signal) {
             Ok(()) => {
@@ -227,22 +206,19 @@ impl Session {
         }
     }
 
-    /// The next event of any thread; `None` when no thread is traced any more.
+    /// Returns the next event of any thread, or `None` if no thread is traced any more.
     ///
     /// # Errors
-    /// A signal interrupted the wait (`EINTR`), or another error of the system.
+    /// `EINTR` if a signal interrupted the wait, or another error of the system.
     pub fn next_event(&self) -> io::Result<Option<(Tid, PtraceStop)>> {
         let kept = self.state.borrow_mut().events.pop_front();
         match kept {
             Some(event) => Ok(Some(event)),
-            None => Ok(ptrace::wait_unless_woken()?.inspect(|event| self.note(*event))),
+            None => Ok(ptrace::wait_interruptibly()?.inspect(|event| self.note_stop(*event))),
         }
     }
 
-    /// As [`Session::next_event`], but signals do not interrupt it.
-    ///
-    /// # Errors
-    /// Those of the system.
+    /// Like [`Session::next_event`], but signals do not interrupt the wait.
     pub fn next_event_uninterrupted(&self) -> io::Result<Option<(Tid, PtraceStop)>> {
         loop {
             match self.next_event() {
@@ -252,17 +228,17 @@ impl Session {
         }
     }
 
-    /// Waits until a thread stops. Events of others are kept.
+    /// Waits until a thread stops. Events of other threads are queued.
     ///
     /// # Errors
-    /// `ESRCH` if it has ended or is about to: that event is kept, too.
+    /// `ESRCH` if the thread has ended or is about to. That event is queued as well.
     pub fn wait_for(&self, thread: Tid) -> io::Result<PtraceStop> {
         let kept = {
             let events = &mut self.state.borrow_mut().events;
             events.iter().position(|event| event.0 == thread).and_then(|at| events.remove(at))
         };
         if thread == self.process {
-            // Its end would wait for those of others that are kept.
+            // The first thread's end is reported only after these have ended.
             let is_ending = |event: &(Tid, PtraceStop)| event.0 != thread && event.1 == PtraceStop::Ending;
             let ending: Vec<Tid> = self.state.borrow().events.iter().filter(|event| is_ending(event)).map(|event| event.0).collect();
             self.state.borrow_mut().events.retain(|event| !is_ending(event));
@@ -273,10 +249,10 @@ impl Session {
             Some(event) => event,
             None => loop {
                 let event = ptrace::wait(-1)?.ok_or_else(gone)?;
-                self.note(event);
+                self.note_stop(event);
                 match event {
                     (found, _) if found == thread => break event,
-                    // The first thread's end would wait for this one's.
+                    // The first thread's end is reported only after this one has ended.
                     (other, PtraceStop::Ending) if thread == self.process => self.resume(other, Resume::Continue, 0)?,
                     other => self.state.borrow_mut().events.push_back(other),
                 }
@@ -291,18 +267,15 @@ impl Session {
         }
     }
 
-    fn note(&self, (thread, what): (Tid, PtraceStop)) {
+    fn note_stop(&self, (thread, what): (Tid, PtraceStop)) {
         match what {
             PtraceStop::Ended(_) => self.drop_thread(thread),
             _ => self.add_thread(thread, true),
         }
     }
 
-    /// Undoes the changes to code in the memory of this process, or of a child with a copy of it. Memory that is not mapped any more has
-    /// nothing to undo.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Undoes the changes to code in `memory`, which belongs to this process or to a child with a copy of it. Memory that is no longer
+    /// mapped is skipped.
     pub fn restore_code(&self, memory: &Memory) -> io::Result<()> {
         let code = self.code.borrow();
         for span in code.spans() {
@@ -314,17 +287,18 @@ impl Session {
         Ok(())
     }
 
-    /// Undoes what the journal holds, in the name of `threads`, which are stopped outside system calls; `quiet` is one of them that gets no
-    /// signal when it goes on. Threads of `others`, too, lose what every thread has got. Returns what could not be undone.
+    /// Undoes the changes in the journal by system calls of `threads`, which are stopped outside system calls. `quiet` is one of them
+    /// that receives no signal when it resumes. `others` are threads of other programs, which lose only what every thread has inherited.
+    /// Returns descriptions of the changes that could not be undone.
     pub fn undo(&self, threads: &[Tid], others: &[Tid], quiet: Option<Tid>) -> Vec<String> {
         // Length: one list of changes, undone in one order.
         let entries = std::mem::take(&mut self.state.borrow_mut().entries);
-        let mut left = Vec::new();
+        let mut unrestored = Vec::new();
         let mut note = |what: &dyn std::fmt::Display, result: Result<(), CollectError>| match result {
             Ok(()) => {}
-            // What is gone needs nothing undone.
+            // In a thread that is gone there is nothing to undo.
             Err(CollectError::System(e)) if e.raw_os_error() == Some(libc::ESRCH) => {}
-            Err(error) => left.push(format!("{what} ({error})")),
+            Err(error) => unrestored.push(format!("{what} ({error})")),
         };
         let stub = Some(self.stub.get()).filter(|stub| *stub != 0);
         for entry in entries.iter().rev() {
@@ -335,17 +309,17 @@ impl Session {
             }
         }
         if self.code.borrow().spans().next().is_some() {
-            note(&"code", self.own_memory().and_then(|memory| self.restore_code(memory)).map_err(Into::into));
+            note(&"the code", self.own_memory().and_then(|memory| self.restore_code(memory)).map_err(Into::into));
         }
         if !threads.is_empty() {
             self.code.borrow_mut().clear();
         }
         for entry in entries.iter().rev() {
             match entry {
-                JournalEntry::Protection(code, protection) => note(entry, self.protect(threads, code, *protection)),
+                JournalEntry::Protection(code, protection) => note(entry, self.restore_protection(threads, code, *protection)),
                 JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
                 JournalEntry::TimeStampCounter => {
-                    let free = |thread: Tid| self.free_clock(self.own_memory()?, thread, stub);
+                    let free = |thread: Tid| self.enable_time_stamps(self.own_memory()?, thread, stub);
                     threads.iter().for_each(|thread| note(entry, free(*thread)));
                 }
                 JournalEntry::Affinity => threads.iter().chain(others).for_each(|thread| unpin(*thread)),
@@ -353,9 +327,9 @@ impl Session {
             }
         }
         if let Some(action) = entries.iter().rev().find(|entry| matches!(entry, JournalEntry::TrapAction(_))) {
-            // It is read from the journal.
+            // `restore_trap_action` reads it from the journal.
             self.enter(action.clone());
-            let no_thread = || Err(CollectError::Unexpected { what: "each of its threads gets a signal".to_owned() });
+            let no_thread = || Err(CollectError::Unexpected { what: "each of its threads is about to receive a signal".to_owned() });
             note(action, quiet.map_or_else(no_thread, |thread| self.restore_trap_action(thread)));
         }
         for entry in entries.iter().rev() {
@@ -371,25 +345,25 @@ impl Session {
             }
         }
         self.state.borrow_mut().entries.clear();
-        left
+        unrestored
     }
 
-    /// Gives code whose protection was changed its own one back.
-    fn protect(&self, threads: &[Tid], code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
+    /// Restores the original protection of code.
+    fn restore_protection(&self, threads: &[Tid], code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
         let arguments = [code.start, code.end - code.start, protection as u64, 0, 0, 0];
-        self.call_in_any(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
+        self.inject_in_any(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
     }
 
-    /// Unmaps memory in which no thread stands.
+    /// Unmaps a range, unless a thread is executing there.
     fn unmap(&self, threads: &[Tid], range: &Range<u64>) -> Result<(), CollectError> {
         if threads.iter().any(|thread| ptrace::instruction_pointer(*thread).is_ok_and(|at| range.contains(&at))) {
-            return Err(CollectError::Unexpected { what: "a thread is there".to_owned() });
+            return Err(CollectError::Unexpected { what: "a thread is executing there".to_owned() });
         }
-        self.call_in_any(threads, None, libc::SYS_munmap, [range.start, range.end - range.start, 0, 0, 0, 0])
+        self.inject_in_any(threads, None, libc::SYS_munmap, [range.start, range.end - range.start, 0, 0, 0, 0])
     }
 
-    /// Makes a system call in the name of the first thread that is still there.
-    fn call_in_any(&self, threads: &[Tid], at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<(), CollectError> {
+    /// Makes a system call in the first of `threads` that still exists.
+    fn inject_in_any(&self, threads: &[Tid], at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<(), CollectError> {
         for thread in threads {
             match self.inject(self.own_memory()?, *thread, at, number, arguments) {
                 Ok(0) => return Ok(()),
@@ -401,45 +375,46 @@ impl Session {
         Ok(())
     }
 
-    /// Marks the session as closed: its threads have been let go.
+    /// Marks the session as closed: its threads have been detached.
     pub fn set_closed(&self) {
         self.state.borrow_mut().is_closed = true;
     }
 
-    /// Closes the session of a process none of whose threads has run since it was traced, or of one about which nothing else is known:
-    /// stops its threads, undoes all changes, and lets it go on. Returns what could not be undone.
+    /// Closes the session of a process that has not run since it was traced, or about which nothing else is known. Stops its threads,
+    /// undoes all changes and detaches. Returns descriptions of the changes that could not be undone.
     pub fn close(&self) -> Vec<String> {
         if std::mem::replace(&mut self.state.borrow_mut().is_closed, true) {
             return Vec::new();
         }
         let signals = match self.stop_threads() {
             Ok(signals) => signals,
-            Err(error) => return vec![format!("anything ({error})")],
+            Err(error) => return vec![format!("all changes ({error})")],
         };
         let threads: Vec<Tid> = self.state.borrow().threads.keys().copied().collect();
         let signal = |thread: &Tid| signals.get(thread).copied().unwrap_or(0);
-        let mut left = self.undo(&threads, &[], threads.iter().copied().find(|thread| signal(thread) == 0));
+        let mut unrestored = self.undo(&threads, &[], threads.iter().copied().find(|thread| signal(thread) == 0));
         for thread in &threads {
             if let Err(error) = self.detach(*thread, signal(thread)) {
-                left.push(format!("the tracing of thread {thread} ({error})"));
+                unrestored.push(format!("the tracing of thread {thread} ({error})"));
             }
         }
         self.reap();
-        left
+        unrestored
     }
 
-    /// Closes the session because of an error, which gets what could not be undone. A process that has ended is said to have.
-    pub fn fail(&self, error: CollectError) -> CollectError {
+    /// Closes the session because of an error, to which it adds the changes that could not be undone. If the process has ended, the error
+    /// says so.
+    pub fn close_after(&self, error: CollectError) -> CollectError {
         let unrestored = self.close();
         match error {
             CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => {
-                CollectError::Untraceable { process: self.process, why: "it ended before its trace began".to_owned() }
+                CollectError::Untraceable { process: self.process, why: "it ended before tracing began".to_owned() }
             }
             error => error.with_unrestored(self.process, unrestored),
         }
     }
 
-    /// Stops all threads; returns the signals that they are about to get.
+    /// Stops all threads, and returns the signals that they are about to receive.
     fn stop_threads(&self) -> io::Result<BTreeMap<Tid, i32>> {
         let mut signals = BTreeMap::new();
         let running = |state: &State| -> Vec<Tid> { state.threads.iter().filter(|thread| !thread.1).map(|thread| *thread.0).collect() };
@@ -459,7 +434,7 @@ impl Session {
                 }
                 PtraceStop::Signal(signal) if self.undo_breakpoint(thread, signal) => {}
                 PtraceStop::Signal(signal) => drop(signals.insert(thread, signal)),
-                PtraceStop::Begun | PtraceStop::GroupStopped => unless_gone(begin_again(thread))?,
+                PtraceStop::Interrupted | PtraceStop::GroupStopped => unless_gone(restart_interrupted_call(thread))?,
                 _ => {
                     unless_gone(ptrace::interrupt(thread))?;
                     self.resume(thread, Resume::Continue, 0)?;
@@ -469,19 +444,19 @@ impl Session {
         Ok(signals)
     }
 
-    /// Lets a thread that has come to a breakpoint of this session stand at the instruction in its place.
+    /// Moves a thread that has hit a breakpoint of this session back to the instruction that the breakpoint replaces.
     fn undo_breakpoint(&self, thread: Tid, signal: i32) -> bool {
         let at = ptrace::instruction_pointer(thread).unwrap_or(0).wrapping_sub(1);
         signal == libc::SIGTRAP && self.code.borrow().is_changed(at) && ptrace::set_instruction_pointer(thread, at).is_ok()
     }
 
-    /// Waits for threads that were killed before they could be let go.
+    /// Waits for threads that were killed before they could be detached.
     fn reap(&self) {
         while !self.state.borrow().threads.is_empty() {
             match self.next_event_uninterrupted() {
                 Ok(Some((_, PtraceStop::Ended(_)))) => {}
                 Ok(Some((thread, _))) => {
-                    // One that cannot be let go reports its end.
+                    // A thread that cannot be detached is ending, and reports that.
                     let _ = self.detach(thread, 0);
                 }
                 Ok(None) | Err(_) => return,
@@ -492,7 +467,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Only a panic comes here with a session that is not closed.
+        // Only a panic drops a session that is still open.
         if !self.state.get_mut().is_closed && !self.state.get_mut().threads.is_empty() {
             self.close();
         }

@@ -1,12 +1,9 @@
-//! What a subject reads of its own mappings: `/proc/self/maps` as it would be if it were not traced.
+//! Hides the tracer's changes from a subject that reads `/proc/self/maps`.
 //!
-//! A collector maps memory into the subject (slots), and single-stepping changes the protection of the image's code. A
-//! program that reads its mappings (programs with libsigsegv do, and garbage collectors) would execute other blocks for
-//! that. So reads of this file are answered by the tracer: mappings of the collector are left out, and the image's code
-//! has the protection that the program knows.
-//!
-//! The pieces in which the kernel hands the file out are kept, since programs loop over them: whole lines while they fit
-//! a page, what does not fit the caller's buffer with the next read (Linux, `fs/seq_file.c`, `seq_read_iter`).
+//! A collector maps memory into the subject, and single-stepping changes the protection of code. A program that reads its mappings (with
+//! libsigsegv or a garbage collector) could execute different blocks for that reason. So the tracer answers reads of this file: the
+//! collector's mappings are left out, and code has the protection that the program expects. The size of each read is as in Linux,
+//! `fs/seq_file.c`, `seq_read_iter`: whole lines up to a page, and the rest of a line that did not fit at the next read.
 //!
 //! Not covered: `smaps`, `map_files` and the like, `pread`, `lseek`, and children that read their parent's file.
 
@@ -15,57 +12,51 @@ use crate::ptrace::Tid;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The kernel's buffer: it holds whole lines.
+/// Size of the kernel's buffer, which holds whole lines.
 const PIECE: usize = 4096;
 
-/// Open files of a subject that list its mappings.
+/// The subject's open files that list its mappings.
 #[derive(Debug, Default)]
 pub struct ShownMappings {
     hidden: Vec<Range<u64>>,
     code: Vec<Line>,
     files: HashMap<u64, Position>,
-    /// Whether a file of the subject's memory may be open.
+    /// True if the subject may have opened a file of its memory.
     has_memory: bool,
 }
 
-/// How far a file has been read.
+/// The read position in a file.
 #[derive(Clone, Debug, Default)]
 struct Position {
-    /// Of the line after the last one that was read.
+    /// End address of the last line that was read.
     next: u64,
     /// The end of a line that did not fit.
     rest: Vec<u8>,
 }
 
-/// A line of the file.
+/// One line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     range: Range<u64>,
     protection: String,
     offset: u64,
-    /// Device, inode and name, as they stand there.
+    /// Device, inode and name as in the file.
     file: String,
 }
 
 impl ShownMappings {
-    /// Of a process that is stopped before it begins: what is mapped at `hidden` is not shown, and code of the image,
-    /// which lies at `code`, is shown as it is now.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Records the state of a stopped process. Mappings in `hidden` are not shown, and code of the image, which lies at `code`, is always
+    /// shown as it is now.
     pub fn new(process: Tid, hidden: Vec<Range<u64>>, code: &[Range<u64>]) -> std::io::Result<Self> {
         let lines = lines(process)?;
         let is_code = |line: &Line| line.protection.contains('x') && code.iter().any(|c| overlap(c, &line.range));
         let descriptors =
             std::fs::read_dir(format!("/proc/{process}/fd"))?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        let has_memory = descriptors.into_iter().any(|descriptor| is_own_file(process, descriptor, "mem"));
+        let has_memory = descriptors.into_iter().any(|descriptor| is_proc_file(process, descriptor, "mem"));
         Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), files: HashMap::new(), has_memory })
     }
 
-    /// Something is mapped at `hidden`, too, for a library with this code, which is in memory now.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Adds a library with this code, which has just been mapped, and the memory mapped for it.
     pub fn add(&mut self, process: Tid, hidden: Range<u64>, code: &[Range<u64>]) -> std::io::Result<()> {
         let more = Self::new(process, vec![hidden], code)?;
         self.hidden.extend(more.hidden);
@@ -74,57 +65,52 @@ impl ShownMappings {
         Ok(())
     }
 
-    /// A library is not in memory any more.
+    /// Forgets a library that is no longer mapped.
     pub fn forget(&mut self, hidden: &Range<u64>, code: &[Range<u64>]) {
         self.hidden.retain(|h| h != hidden);
         self.code.retain(|line| !code.iter().any(|c| overlap(c, &line.range)));
     }
 
-    /// The subject has opened a file.
-    pub fn opened(&mut self, process: Tid, descriptor: u64) {
-        self.has_memory |= is_own_file(process, descriptor, "mem");
-        match is_own_file(process, descriptor, "maps") {
+    pub fn note_open(&mut self, process: Tid, descriptor: u64) {
+        self.has_memory |= is_proc_file(process, descriptor, "mem");
+        match is_proc_file(process, descriptor, "maps") {
             true => drop(self.files.insert(descriptor, Position::default())),
-            false => self.closed(descriptor),
+            false => self.note_close(descriptor),
         }
     }
 
-    /// Where in the subject's memory a descriptor stands, if it is a file of that (`/proc/self/mem`).
+    /// If a descriptor is a file of the subject's memory (`/proc/self/mem`), returns its position.
     pub fn position_in_memory(&self, process: Tid, descriptor: u64) -> Option<u64> {
-        if !self.has_memory || !is_own_file(process, descriptor, "mem") {
+        if !self.has_memory || !is_proc_file(process, descriptor, "mem") {
             return None;
         }
         let information = std::fs::read_to_string(format!("/proc/{process}/fdinfo/{descriptor}")).ok()?;
         information.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
     }
 
-    /// The subject has closed a file.
-    pub fn closed(&mut self, descriptor: u64) {
+    pub fn note_close(&mut self, descriptor: u64) {
         self.files.remove(&descriptor);
     }
 
-    /// Whether a read is answered.
+    /// Returns true if reads of a descriptor are answered.
     pub fn is_answered(&self, descriptor: u64) -> bool {
         self.files.contains_key(&descriptor)
     }
 
-    /// What a read of at most `size` bytes gives.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Answers a read of up to `size` bytes.
     pub fn read(&mut self, process: Tid, descriptor: u64, size: usize) -> std::io::Result<Vec<u8>> {
-        let shown = self.shown(lines(process)?);
+        let shown = self.visible_lines(lines(process)?);
         Ok(self.files.get_mut(&descriptor).map(|position| position.read(&shown, size)).unwrap_or_default())
     }
 
     /// The lines that the program is to see.
-    fn shown(&self, lines: Vec<Line>) -> Vec<Line> {
+    fn visible_lines(&self, lines: Vec<Line>) -> Vec<Line> {
         let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| overlap(h, &line.range)));
-        visible.flat_map(|line| self.with_code(line)).collect()
+        visible.flat_map(|line| self.split_code_line(line)).collect()
     }
 
-    /// A line that may hold code whose protection was changed, which the kernel joins with its neighbours then.
-    fn with_code(&self, line: Line) -> Vec<Line> {
+    /// Splits a line that contains code whose changed protection has made the kernel merge it with its neighbours.
+    fn split_code_line(&self, line: Line) -> Vec<Line> {
         let mut shown = Vec::new();
         let mut rest = line;
         for code in &self.code {
@@ -186,8 +172,8 @@ fn lines(process: Tid) -> std::io::Result<Vec<Line>> {
     Ok(String::from_utf8_lossy(&std::fs::read(format!("/proc/{process}/maps"))?).lines().filter_map(Line::parse).collect())
 }
 
-/// Whether a descriptor of a process is a file of this name in its folder in `/proc`, or in that of one of its threads.
-fn is_own_file(process: Tid, descriptor: u64, name: &str) -> bool {
+/// Returns true if a descriptor refers to the file `name` in the `/proc` folder of the process or of one of its threads.
+fn is_proc_file(process: Tid, descriptor: u64, name: &str) -> bool {
     let path = std::fs::read_link(format!("/proc/{process}/fd/{descriptor}")).unwrap_or_default();
     let path = path.to_string_lossy();
     let Some(rest) = path.strip_prefix(&format!("/proc/{process}/")) else { return false };
@@ -206,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_what_the_kernel_writes() {
+    fn formatted_lines_equal_the_kernels() {
         let text = std::fs::read_to_string("/proc/self/maps").unwrap();
-        // Neither is a line missing, nor is one changed. (Another thread may map something meanwhile.)
+        // No line is missing or different. Other threads may map memory meanwhile, so the number of lines is not compared.
         assert!(text.lines().all(|line| Line::parse(line).unwrap().text().trim_end_matches('\n') == line), "{text}");
     }
 
-    /// A process that stands still, whose mappings do not change.
-    fn asleep() -> std::process::Child {
+    /// A sleeping process, whose mappings do not change.
+    fn sleeping_process() -> std::process::Child {
         let child = std::process::Command::new("/usr/bin/sleep").arg("100").spawn().unwrap();
         while !std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default().contains("nanosleep") {
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -225,8 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_those_of_the_kernel() {
-        let mut child = asleep();
+    fn read_sizes_equal_the_kernels() {
+        let mut child = sleeping_process();
         let process = child.id() as Tid;
         for size in [1, 7, 100, 1000, 4095, 4096, 5000, 1 << 16] {
             let mut file = std::fs::File::open(format!("/proc/{process}/maps")).unwrap();
@@ -246,26 +232,26 @@ mod tests {
     }
 
     #[test]
-    fn files_are_known_by_what_they_are() {
+    fn maps_files_are_recognised_under_all_names() {
         let mut shown = ShownMappings::default();
         for (path, is) in
             [("/proc/self/maps", true), ("/proc/thread-self/maps", true), ("/proc/self/status", false), ("/proc/1/maps", false)]
         {
             let Ok(file) = std::fs::File::open(path) else { continue };
             let descriptor = file.as_raw_fd() as u64;
-            shown.opened(own(), descriptor);
+            shown.note_open(own(), descriptor);
             assert_eq!(shown.is_answered(descriptor), is, "{path}");
         }
     }
 
     #[test]
-    fn what_is_hidden_is_not_shown_and_code_is_restored() {
+    fn hidden_mappings_are_omitted_and_code_is_restored() {
         let line = |text: &str| Line::parse(text).unwrap();
         let code = line("1000-3000 r-xp 00001000 fe:00 12        /bin/x");
         let shown = ShownMappings { hidden: Vec::from([0x8000..0x9000; 1]), code: vec![code.clone()], ..ShownMappings::default() };
         let now = vec![line("0000-5000 r--p 00000000 fe:00 12        /bin/x"), line("8000-9000 r-xp 00000000 00:00 0 ")];
         let expected =
             [line("0000-1000 r--p 00000000 fe:00 12        /bin/x"), code, line("3000-5000 r--p 00003000 fe:00 12        /bin/x")];
-        assert_eq!(shown.shown(now), expected);
+        assert_eq!(shown.visible_lines(now), expected);
     }
 }

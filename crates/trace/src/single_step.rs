@@ -1,10 +1,9 @@
-//! Single-stepping: the address of every instruction of the image, by PTRACE_SINGLESTEP, whatever any graph has: the oracle of the other
-//! collectors. The trap flag that stepping sets is hidden from the program, whose own one works as without tracing.
+//! Single-stepping with PTRACE_SINGLESTEP: records the address of every instruction of the image. It needs no graph, and so serves as the
+//! oracle for the other collectors. The trap flag that stepping sets is hidden from the program, which can use it as usual.
 //!
-//! Libraries run at full speed while there is one thread: when it leaves the image, the image's code is made
-//! unexecutable; the fault at which it comes back, by return or by a callback, is where stepping goes on. No assumption
-//! about the way back is made. A thread that blocks that fault's signal is stepped in libraries, too. With a second thread
-//! all are stepped everywhere.
+//! While there is one thread, libraries run at full speed: when the thread leaves the image, the image's code is made unexecutable, and
+//! the fault when it comes back, by return or callback, resumes stepping. Libraries are stepped as well if there is a second thread, or
+//! if the thread blocks the signal of that fault.
 
 use crate::CollectError;
 use crate::images::{Image, Images};
@@ -19,108 +18,96 @@ use std::io;
 use std::ops::Range;
 use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION, branch, decode};
 
-/// `si_code` of a trap by an `int3` of the program itself: SI_KERNEL.
-const BY_BREAKPOINT: i32 = 0x80;
-/// `si_code` of a trap by the trap flag: TRAP_TRACE.
-const BY_TRAP_FLAG: i32 = 2;
+/// `si_code` of a trap caused by the program's own `int3` (SI_KERNEL).
+const SI_KERNEL: i32 = 0x80;
+/// `si_code` of a trap caused by the trap flag (TRAP_TRACE).
+const TRAP_TRACE: i32 = 2;
 
-/// `si_code` of the stop before the first instruction of a signal's handler.
+/// `si_code` of the stop before the first instruction of a signal handler.
 const AT_HANDLER: i32 = libc::SIGTRAP;
-/// Where in the frame that the kernel makes for a handler the flags are: behind the return address, in the context's registers.
+/// Offset of the flags in the signal frame that the kernel pushes: after the return address, among the registers of the context.
 const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
 
-/// Stepping a program.
+/// Single-steps a program.
 #[derive(Debug)]
 pub struct Stepping {
-    /// Code of the files in memory.
+    /// Code of the mapped files.
     code: Vec<SteppedCode>,
-    threads: HashMap<Tid, Stepped>,
-    /// Whether libraries are stepped, too.
-    everywhere: bool,
-    /// Whether the image's code can run.
-    allowed: bool,
+    threads: HashMap<Tid, SteppedThread>,
+    steps_libraries: bool,
+    /// True if the image's code is executable at present.
+    is_executable: bool,
 }
 
-/// Code that can run, within one mapping.
+/// Executable code within one mapping.
 #[derive(Clone, Debug)]
 struct SteppedCode {
     range: Range<u64>,
-    /// The protection that the program knows.
+    /// The protection as the program knows it.
     protection: i32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stepped {
-    /// Whether it is stepped: in the image, and in libraries where they cannot run at full speed.
-    stepping: bool,
-    /// Where it was last.
-    last: u64,
-    /// Whether a system call comes next.
-    call: bool,
-    /// Whether the program itself has set the trap flag: it gets a signal when the instruction has run.
-    traps_itself: bool,
-    /// The instruction pushes the flags; what follows it in memory.
+struct SteppedThread {
+    /// True if it is being stepped: in the image, and in libraries where these cannot run at full speed.
+    is_stepped: bool,
+    /// Address of the last stop.
+    address: u64,
+    /// True if the current instruction is a system call.
+    is_at_system_call: bool,
+    /// True if the program itself has set the trap flag, and receives a signal after the instruction.
+    program_traps: bool,
+    /// If the current instruction pushes the flags, the address after it.
     pushes_flags: Option<u64>,
-    /// What the instruction makes of the program's own trap flag.
-    makes: OwnFlag,
+    /// The effect of the current instruction on the program's own trap flag.
+    flag_effect: TrapFlagEffect,
 }
 
-/// What an instruction makes of the program's own trap flag.
+/// The effect of an instruction on the program's own trap flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum OwnFlag {
-    /// The kernel knows.
+enum TrapFlagEffect {
+    /// The flag is what the kernel shows.
     #[default]
-    Unknown,
-    /// It stays as it is.
-    Kept,
-    /// It is popped.
+    AsShown,
+    /// The instruction does not change it.
+    Unchanged,
+    /// The instruction pops this value.
     Popped(bool),
 }
 
-/// How a thread has come to an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
-    /// By the instruction before.
+    /// From the instruction before.
     Next,
-    /// By a system call.
+    /// From a system call.
     Resumed,
-    /// By a handler that comes back to where it began: the instruction is recorded.
+    /// By the return of a signal handler to the interrupted instruction, which is recorded already.
     Recorded,
 }
 
 impl Stepping {
-    /// Steps code in a process that is stopped.
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Steps the executable parts of `code` in a stopped process.
     pub fn new(process: Tid, code: &[Range<u64>]) -> io::Result<Self> {
-        Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), everywhere: false, allowed: true })
+        Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), steps_libraries: false, is_executable: true })
     }
 
-    /// A library has been mapped by a thread, which is stopped.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Steps a library that a thread, which is stopped, has mapped.
     pub fn add(&mut self, subject: &TracedProcess, thread: Tid, image: &Image) -> Result<(), CollectError> {
         let code = mapped_code(subject.process, &image.code)?;
-        if !self.allowed {
-            code.iter().try_for_each(|code| Self::forbid_code(subject, thread, code))?;
+        if !self.is_executable {
+            code.iter().try_for_each(|code| Self::make_code_unexecutable(subject, thread, code))?;
         }
         self.code.extend(code);
         Ok(())
     }
 
-    /// A library is not in memory any more.
     pub fn forget(&mut self, image: &Image) {
         self.code.retain(|code| !image.code.iter().any(|of_image| overlap(of_image, &code.range)));
     }
 
-    /// A system call of a stopped thread has changed whole pages: what is not code of the files any more, or can be written now, is not
-    /// stepped any more.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn note_change(
+    /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is not stepped
+    /// any more.
+    pub fn handle_memory_change(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
@@ -134,23 +121,23 @@ impl Stepping {
             subject.session.remove(is_own);
             let rest = outside(&range, changed).map(|range| SteppedCode { range, protection });
             for rest in rest {
-                if !self.allowed {
+                if !self.is_executable {
                     subject.session.enter(rest.entry());
                 }
                 code.push(rest);
             }
             let inside = match effect {
                 MemoryEffect::Protected => mapped_code(subject.process, &[common(&range, changed)])?,
-                MemoryEffect::Written if !self.allowed => {
+                MemoryEffect::Written if !self.is_executable => {
                     Self::protect(subject, thread, &common(&range, changed), protection)?;
                     Vec::new()
                 }
                 MemoryEffect::Written | MemoryEffect::Replaced => Vec::new(),
             };
-            // Code that could be written from the start is stepped as it is.
+            // Code that was writable from the start is still stepped.
             for inside in inside.into_iter().filter(|inside| (inside.protection & !protection) & libc::PROT_WRITE == 0) {
-                if !self.allowed {
-                    Self::forbid_code(subject, thread, &inside)?;
+                if !self.is_executable {
+                    Self::make_code_unexecutable(subject, thread, &inside)?;
                 }
                 code.push(inside);
             }
@@ -159,10 +146,7 @@ impl Stepping {
         Ok(())
     }
 
-    /// A thread begins; it and all others are stopped. In a static program it stands before its first instruction already.
-    ///
-    /// # Errors
-    /// It is gone, or the step cannot be stored.
+    /// Starts stepping a thread. All threads are stopped. The first thread of a static program is at its first instruction already.
     pub fn begin_thread(
         &mut self,
         subject: &TracedProcess,
@@ -171,75 +155,68 @@ impl Stepping {
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        self.threads.insert(thread, Stepped::default());
+        self.threads.insert(thread, SteppedThread::default());
         if self.threads.len() > 1 {
-            self.step_everywhere(subject, thread)?;
+            self.start_stepping_libraries(subject, thread)?;
         }
         self.step(subject, (thread, number), Arrival::Next, images, sink)
     }
 
-    /// Steps libraries, too, from now on: no system call is made for that any more.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn step_everywhere(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        self.everywhere = true;
-        self.allow(subject, thread)
+    /// Steps libraries as well from now on, which takes no system calls in the program's name.
+    pub fn start_stepping_libraries(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        self.steps_libraries = true;
+        self.make_executable(subject, thread)
     }
 
-    /// A thread is gone.
     pub fn end_thread(&mut self, thread: Tid) {
         self.threads.remove(&thread);
     }
 
-    /// How a thread goes on.
     pub fn resume(&self, thread: Tid) -> Resume {
         match self.threads.get(&thread) {
-            Some(stepped) if (stepped.stepping || self.everywhere) && !stepped.call => Resume::Step,
+            Some(stepped) if (stepped.is_stepped || self.steps_libraries) && !stepped.is_at_system_call => Resume::Step,
             _ => Resume::ToSystemCall,
         }
     }
 
-    /// Whether a stopped thread stands at an instruction that is recorded already.
+    /// Returns true if a stopped thread is at an instruction that is recorded already.
     pub fn is_recorded(&self, thread: Tid, at: u64) -> bool {
-        self.is_inside(at) && self.threads.get(&thread).is_some_and(|stepped| stepped.stepping && stepped.last == at)
+        self.is_in_image(at) && self.threads.get(&thread).is_some_and(|stepped| stepped.is_stepped && stepped.address == at)
     }
 
-    /// A stopped thread is about to begin a handler of a signal: it is stepped, wherever it stands. The handler may be code of the image,
-    /// and block the signal by which unexecutable code is noticed.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn before_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+    /// Prepares a stopped thread for running a signal handler: it is stepped from now on, wherever it is. The handler may be code of the
+    /// image, and may block the signal that reports unexecutable code.
+    pub fn prepare_for_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if let Some(stepped) = self.threads.get_mut(&thread) {
             let own = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
-            *stepped = Stepped { stepping: true, call: false, traps_itself: own, pushes_flags: None, makes: OwnFlag::Unknown, ..*stepped };
-            self.allow(subject, thread)?;
+            *stepped = SteppedThread {
+                is_stepped: true,
+                is_at_system_call: false,
+                program_traps: own,
+                pushes_flags: None,
+                flag_effect: TrapFlagEffect::AsShown,
+                ..*stepped
+            };
+            self.make_executable(subject, thread)?;
         }
         Ok(())
     }
 
-    /// Whether a signal that a thread is about to get comes from stepping alone: a trap of a step, or the fault at unexecutable code of the
-    /// image.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Returns true if a pending signal of a thread is caused by stepping alone: a trap after a step, or the fault at unexecutable code
+    /// of the image.
     pub fn is_own(&self, thread: Tid, signal: i32) -> io::Result<bool> {
         match signal {
             libc::SIGTRAP => {
                 let code = ptrace::signal_code(thread)?;
-                Ok(code > 0 && code != BY_BREAKPOINT && !(code == BY_TRAP_FLAG && self.traps_itself(thread)?))
+                Ok(code > 0 && code != SI_KERNEL && !(code == TRAP_TRACE && self.program_traps(thread)?))
             }
-            libc::SIGSEGV => Ok(!self.allowed && self.is_inside(ptrace::instruction_pointer(thread)?)),
+            libc::SIGSEGV => Ok(!self.is_executable && self.is_in_image(ptrace::instruction_pointer(thread)?)),
             _ => Ok(false),
         }
     }
 
-    /// What a signal stop is.
-    ///
-    /// # Errors
-    /// The thread is gone, or the step cannot be stored.
-    pub fn trap(
+    /// Decides what a signal stop means.
+    pub fn handle_trap(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
@@ -249,30 +226,28 @@ impl Stepping {
         sink: &mut dyn Sink,
     ) -> Result<Trap, CollectError> {
         let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(Trap::Foreign) };
-        let stepping = stepped.stepping || self.everywhere;
+        let stepping = stepped.is_stepped || self.steps_libraries;
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
-                if code == AT_HANDLER && !stepped.traps_itself {
+                if code == AT_HANDLER && !stepped.program_traps {
                     hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
                 }
-                if code == BY_BREAKPOINT || code <= 0 || (code == BY_TRAP_FLAG && stepped.traps_itself) {
+                if code == SI_KERNEL || code <= 0 || (code == TRAP_TRACE && stepped.program_traps) {
                     return Ok(Trap::Foreign);
                 }
                 Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
             }
-            libc::SIGSEGV if !stepping && self.is_inside(ptrace::instruction_pointer(thread)?) => {
-                self.allow(subject, thread)?;
+            libc::SIGSEGV if !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?) => {
+                self.make_executable(subject, thread)?;
                 Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
             }
             _ => Ok(Trap::Foreign),
         }
     }
 
-    /// A system call has ended. `again`: it has brought the thread back from a handler, to an instruction that is recorded already.
-    ///
-    /// # Errors
-    /// The thread is gone, or the step cannot be stored.
+    /// Handles the end of a system call. `again` means that it has returned the thread from a signal handler to an instruction that is
+    /// recorded already.
     pub fn after_system_call(
         &mut self,
         subject: &TracedProcess,
@@ -282,15 +257,15 @@ impl Stepping {
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
         let Some(stepped) = self.threads.get(&thread) else { return Ok(SinkFlow::GoOn) };
-        let stepping = stepped.stepping || self.everywhere;
-        let came_back = !stepping && self.is_inside(ptrace::instruction_pointer(thread)?);
+        let stepping = stepped.is_stepped || self.steps_libraries;
+        let came_back = !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?);
         match stepping || came_back || ptrace::is_blocked(thread, libc::SIGSEGV) {
             true => self.step(subject, (thread, number), if again { Arrival::Recorded } else { Arrival::Resumed }, images, sink),
             false => Ok(SinkFlow::GoOn),
         }
     }
 
-    /// A thread stands before an instruction.
+    /// Handles a thread's stop before an instruction, and records the instruction.
     fn step(
         &mut self,
         subject: &TracedProcess,
@@ -301,59 +276,57 @@ impl Stepping {
     ) -> Result<SinkFlow, CollectError> {
         let registers = ptrace::registers(thread)?;
         let at = registers.rip;
-        let inside = self.is_inside(at);
+        let inside = self.is_in_image(at);
         let last = self.threads.get(&thread).copied().unwrap_or_default();
-        let traps_itself = own_trap_flag(thread, &registers, last, arrival)?;
-        if last.pushes_flags == Some(at) && !last.traps_itself {
+        let program_traps = program_trap_flag(thread, &registers, last, arrival)?;
+        if last.pushes_flags == Some(at) && !last.program_traps {
             hide_trap_flag(subject, registers.rsp)?;
         }
-        // A fault for which a program blocks the signal takes its handler away.
-        if !inside && !self.everywhere && !ptrace::is_blocked(thread, libc::SIGSEGV) {
-            self.threads.insert(thread, Stepped::default());
-            self.forbid(subject, thread)?;
+        // If a program blocks SIGSEGV, the kernel resets its handler on a fault.
+        if !inside && !self.steps_libraries && !ptrace::is_blocked(thread, libc::SIGSEGV) {
+            self.threads.insert(thread, SteppedThread::default());
+            self.make_unexecutable(subject, thread)?;
             return Ok(SinkFlow::GoOn);
         }
-        self.allow(subject, thread)?;
+        self.make_executable(subject, thread)?;
         let code = subject.memory.read_some(at, LONGEST_INSTRUCTION as usize);
         let instruction = decode(&code, at);
         let pushes = instruction.filter(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq));
-        let stepped = Stepped {
-            stepping: true,
-            last: at,
-            call: code.starts_with(&[0x0f, 0x05]),
-            traps_itself,
+        let stepped = SteppedThread {
+            is_stepped: true,
+            address: at,
+            is_at_system_call: code.starts_with(&[0x0f, 0x05]),
+            program_traps,
             pushes_flags: pushes.map(|i| i.next_ip()),
-            makes: makes_own_flag(subject, instruction.as_ref(), registers.rsp),
+            flag_effect: trap_flag_effect(subject, instruction.as_ref(), registers.rsp),
         };
         self.threads.insert(thread, stepped);
-        // A repeated string instruction stops at each repetition.
-        let repetition = at == last.last && matches!(code.first(), Some(0xf2 | 0xf3));
+        // A repeated string instruction traps after each repetition.
+        let repetition = at == last.address && matches!(code.first(), Some(0xf2 | 0xf3));
         if !inside || repetition || arrival == Arrival::Recorded {
             return Ok(SinkFlow::GoOn);
         }
-        let leads = instruction.and_then(|i| branch(&i)).is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
-        let (leads, resumed) = (if leads { TRANSFER } else { 0 }, if arrival == Arrival::Resumed { RESUMED } else { 0 });
-        Ok(sink.record(number, images.in_file(at) | leads | resumed)?)
+        let transfer =
+            instruction.and_then(|i| branch(&i)).is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));
+        let (transfer, resumed) = (if transfer { TRANSFER } else { 0 }, if arrival == Arrival::Resumed { RESUMED } else { 0 });
+        Ok(sink.record(number, images.in_file(at) | transfer | resumed)?)
     }
 
-    /// Whether the program itself has the trap of a stopped thread's last instruction, stepped or not.
-    fn traps_itself(&self, thread: Tid) -> io::Result<bool> {
+    /// Returns true if a trap after a stopped thread's last instruction is due to the program itself, whether the thread was stepped or
+    /// not.
+    fn program_traps(&self, thread: Tid) -> io::Result<bool> {
         match self.threads.get(&thread) {
-            Some(stepped) if stepped.stepping || self.everywhere => Ok(stepped.traps_itself),
+            Some(stepped) if stepped.is_stepped || self.steps_libraries => Ok(stepped.program_traps),
             _ => Ok(true),
         }
     }
 
-    fn is_inside(&self, address: u64) -> bool {
+    fn is_in_image(&self, address: u64) -> bool {
         self.code.iter().any(|c| c.range.contains(&address))
     }
 
-    /// Makes the image's code run again.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn allow(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        if self.allowed {
+    pub fn make_executable(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        if self.is_executable {
             return Ok(());
         }
         for code in &self.code {
@@ -361,30 +334,27 @@ impl Stepping {
             let pages = pages(&code.range);
             subject.session.remove(|entry| matches!(entry, JournalEntry::Protection(range, _) if *range == pages));
         }
-        self.allowed = true;
+        self.is_executable = true;
         Ok(())
     }
 
-    /// Makes the image's code run in a child's copy of the memory, which is not followed.
-    ///
-    /// # Errors
-    /// The child is gone.
-    pub fn allow_in_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
-        match self.allowed {
+    /// Makes the image's code executable in a child's copy of the memory. The child will not be followed.
+    pub fn make_executable_in_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
+        match self.is_executable {
             true => Ok(()),
             false => self.code.iter().try_for_each(|code| Self::protect(subject, child, &code.range, code.protection)),
         }
     }
 
-    fn forbid(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        if !self.allowed {
+    fn make_unexecutable(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        if !self.is_executable {
             return Ok(());
         }
-        self.allowed = false;
-        self.code.iter().try_for_each(|code| Self::forbid_code(subject, thread, code))
+        self.is_executable = false;
+        self.code.iter().try_for_each(|code| Self::make_code_unexecutable(subject, thread, code))
     }
 
-    fn forbid_code(subject: &TracedProcess, thread: Tid, code: &SteppedCode) -> Result<(), CollectError> {
+    fn make_code_unexecutable(subject: &TracedProcess, thread: Tid, code: &SteppedCode) -> Result<(), CollectError> {
         subject.session.enter(code.entry());
         Self::protect(subject, thread, &code.range, code.protection & !libc::PROT_EXEC)
     }
@@ -394,19 +364,19 @@ impl Stepping {
         let result = subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
         match result {
             0 => Ok(()),
-            _ => Err(CollectError::Unexpected { what: format!("mprotect of the image's code gave {result}") }),
+            _ => Err(CollectError::Unexpected { what: format!("mprotect of its code returned {result}") }),
         }
     }
 }
 
 impl SteppedCode {
-    /// What undoes that it cannot run.
+    /// The journal entry that restores the protection.
     fn entry(&self) -> JournalEntry {
         JournalEntry::Protection(pages(&self.range), self.protection)
     }
 }
 
-/// What of some code can run, mapping by mapping.
+/// Returns the executable parts of code, mapping by mapping.
 fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>> {
     let mappings = mappings(process)?;
     let of = |code: &Range<u64>| {
@@ -416,13 +386,14 @@ fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>
     Ok(code.iter().flat_map(of).collect())
 }
 
-/// Whether the program itself has set the trap flag, of a thread that has come to an instruction. The kernel hides the flag that it sets
-/// for a step, and only that, except around `popf`, which it takes for an instruction that sets the flag: there it is corrected.
-fn own_trap_flag(thread: Tid, registers: &Registers, last: Stepped, arrival: Arrival) -> io::Result<bool> {
+/// Returns true if the program itself has set the trap flag of a thread that has arrived at an instruction. The kernel hides the flag
+/// that it sets for a step. It fails to do so after `popf`, which it takes for an instruction that sets the flag; there the flag is
+/// corrected.
+fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, arrival: Arrival) -> io::Result<bool> {
     let shown = registers.eflags & TRAP_FLAG != 0;
-    let own = match last.makes {
-        OwnFlag::Popped(own) if arrival == Arrival::Next && last.stepping => own,
-        OwnFlag::Kept if arrival == Arrival::Next && last.stepping => last.traps_itself,
+    let own = match last.flag_effect {
+        TrapFlagEffect::Popped(own) if arrival == Arrival::Next && last.is_stepped => own,
+        TrapFlagEffect::Unchanged if arrival == Arrival::Next && last.is_stepped => last.program_traps,
         _ => shown,
     };
     if own != shown {
@@ -432,20 +403,20 @@ fn own_trap_flag(thread: Tid, registers: &Registers, last: Stepped, arrival: Arr
     Ok(own)
 }
 
-/// What an instruction makes of the program's own trap flag.
-fn makes_own_flag(subject: &TracedProcess, instruction: Option<&Instruction>, stack_pointer: u64) -> OwnFlag {
+/// Returns the effect of an instruction on the program's own trap flag.
+fn trap_flag_effect(subject: &TracedProcess, instruction: Option<&Instruction>, stack_pointer: u64) -> TrapFlagEffect {
     let popped = || match subject.memory.read_some(stack_pointer + 1, 1).as_slice() {
-        [flags] => OwnFlag::Popped(flags & (TRAP_FLAG >> 8) as u8 != 0),
-        _ => OwnFlag::Unknown,
+        [flags] => TrapFlagEffect::Popped(flags & (TRAP_FLAG >> 8) as u8 != 0),
+        _ => TrapFlagEffect::AsShown,
     };
     match instruction.map(Instruction::mnemonic) {
         Some(Mnemonic::Popf | Mnemonic::Popfd | Mnemonic::Popfq) => popped(),
-        None | Some(Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq | Mnemonic::Syscall | Mnemonic::Int) => OwnFlag::Unknown,
-        Some(_) => OwnFlag::Kept,
+        None | Some(Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq | Mnemonic::Syscall | Mnemonic::Int) => TrapFlagEffect::AsShown,
+        Some(_) => TrapFlagEffect::Unchanged,
     }
 }
 
-/// Clears the trap flag in flags that have been pushed.
+/// Clears the trap flag in flags that lie at a stack address.
 fn hide_trap_flag(subject: &TracedProcess, stack_pointer: u64) -> io::Result<()> {
     let place = stack_pointer + 1;
     match subject.memory.read_some(place, 1).as_slice() {

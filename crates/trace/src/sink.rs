@@ -1,40 +1,40 @@
-//! What collectors share: where what is seen goes, of which thread, and whether the collection goes on.
+//! Where collectors send what they see.
 
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// A thread of the subject, by the order in which they were made; the first is 0.
+/// A thread of the subject. Threads are numbered from 0 in the order of their creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadNumber(pub u32);
 
-/// Whether a collection goes on.
+/// Whether a collection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkFlow {
-    /// It goes on.
+    /// It continues.
     GoOn,
-    /// It ends here; the subject runs on without it.
+    /// It ends, and the subject continues untraced.
     Enough,
 }
 
-/// Stands for the target of a jump or call that faulted: it leads nowhere.
+/// Recorded instead of the target of a jump or call that faulted.
 pub const NOWHERE: u64 = u64::MAX;
 
-/// Set in the address of a step whose instruction is a jump, a call or a return, by its bytes in memory at that moment.
+/// Bit of a single-stepped address whose instruction, as found in memory at that moment, is a jump, a call or a return.
 pub const TRANSFER: u64 = 1 << 63;
 
-/// Set in the address of a step at which a handler of a signal, or another system call, has brought the thread back.
+/// Bit of a single-stepped address that the thread reached through a system call, including the return from a signal handler.
 pub const RESUMED: u64 = 1 << 62;
 
-/// Where what is seen goes.
+/// A consumer of recorded hits.
 pub trait Sink {
-    /// A thread has come to a site or an instruction: of breakpoints the site's number, of steps the address in the file, with
-    /// [`TRANSFER`] and [`RESUMED`].
+    /// Takes one hit of a thread. `what` is a site's number, or, when single-stepping, a file address with the bits [`TRANSFER`] and
+    /// [`RESUMED`].
     ///
     /// # Errors
-    /// It cannot be stored.
+    /// The hit cannot be stored.
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow>;
 
-    /// A thread has come to many sites, one after the other.
+    /// Takes the hits of one thread at several sites, in order.
     ///
     /// # Errors
     /// They cannot be stored.
@@ -48,18 +48,19 @@ pub trait Sink {
     }
 }
 
-/// What a signal stop was.
+/// The meaning of a signal stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trap {
-    /// The watch's own.
+    /// It was caused by what is watched.
     Recorded(SinkFlow),
-    /// The program's own signal.
+    /// It is the program's own signal.
     Foreign,
 }
 
-/// A sink whose first error ends the collection at the next place where that is possible: what was begun for a stopped thread is completed.
+/// A sink that keeps its first error and from then on asks for the collection to end, so that the tracer can finish what it has begun
+/// with a stopped thread.
 pub struct FallibleSink<'a> {
-    /// Where what is seen goes.
+    /// The sink proper.
     pub sink: &'a mut dyn Sink,
     /// The first error.
     pub error: Option<io::Error>,

@@ -1,5 +1,5 @@
-//! Witness sleds: instructions that do nothing, at the beginning of the blocks of programs that were built for traces
-//! ([`SLED`], put there by the compiler plugin). A jump fits there whatever else the block holds, and nothing of it has to be moved.
+//! Witness sleds: no-op sequences that the compiler plugin puts at the start of blocks ([`SLED`]) in programs built for tracing. A jump
+//! fits into a sled whatever else the block contains, and no instruction needs to be moved.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use trodden_binary::Binary;
 use trodden_wire::SLED;
 
-/// The sled of each block that has one, by the block's start; what stands before it runs in any case, and calls nothing.
+/// Finds the sled of each block that has one, by the block's start. The code before it always runs, and contains no call.
 pub fn of_blocks(code: &[(u64, Vec<u8>)], blocks: &[Range<u64>]) -> HashMap<u64, u64> {
     blocks.iter().filter_map(|block| Some((block.start, of_block(code, block)?))).collect()
 }
@@ -28,7 +28,7 @@ fn of_block(code: &[(u64, Vec<u8>)], block: &Range<u64>) -> Option<u64> {
     None
 }
 
-/// The first address of a file's code at which a sled is.
+/// Returns the address of the first sled in a file's code.
 pub fn first(binary: &Binary) -> Option<u64> {
     let code = binary.segments().iter().filter(|s| s.executable);
     code.filter_map(|segment| {
@@ -50,7 +50,7 @@ mod tests {
         let (end, code) = (0x1000 + code.len() as u64, [(0x1000, code)]);
         let blocks = [0x1000..0x1009, 0x1009..end, 0x100b..end];
         assert_eq!(of_blocks(&code, &blocks), HashMap::from([(0x1000, 0x1001), (0x100b, 0x100b)]));
-        // Cut short by the block's end.
+        // The end of the block truncates the sled.
         assert!(of_blocks(&code, std::slice::from_ref(&(0x1001..0x1008))).is_empty());
     }
 }

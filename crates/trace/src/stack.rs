@@ -1,7 +1,7 @@
-//! The stack of a stopped thread: where in the image the calls stand that have not returned. A run can end in mid-call
-//! (`exit`, a signal, `exec`); this says in which.
+//! The stack of a stopped thread: the calls that have not returned. A run can end within calls, by `exit`, a signal or `exec`; the stack
+//! shows which.
 //!
-//! Frames of libraries are unwound by their `.eh_frame`; framehop does it.
+//! Frames of libraries are unwound by their `.eh_frame`, using framehop.
 
 use crate::images::Images;
 use crate::memory::{ProcessMapping, mappings};
@@ -13,50 +13,47 @@ use object::{Object, ObjectSection};
 use std::ops::Range;
 use std::{fmt, io};
 
-/// Deeper stacks are cut.
-const DEEPEST: usize = 100_000;
+/// Maximum number of frames; deeper stacks are truncated.
+const MAX_FRAMES: usize = 100_000;
 
-/// What stacks of a process are unwound with: the tables of the files that it has mapped.
+/// The unwinder for a process, with the tables of the mapped files.
 #[derive(Default)]
-pub struct Unwinding {
-    /// Name and place of each file's code.
+pub struct StackUnwinder {
+    /// Path and address of each file's code.
     mapped: Vec<(String, u64)>,
     unwinder: UnwinderX86_64<Vec<u8>>,
 }
 
-impl fmt::Debug for Unwinding {
+impl fmt::Debug for StackUnwinder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unwinding").field("mapped", &self.mapped).finish_non_exhaustive()
     }
 }
 
-impl Unwinding {
-    /// Where a thread stands in the image, innermost first: its instruction pointer if that is in the image, then return
-    /// addresses, as addresses of the file. `original` says where in the image an instruction outside of it comes from.
-    ///
-    /// # Errors
-    /// The thread is gone.
+impl StackUnwinder {
+    /// Returns the file addresses of a thread's frames that lie in watched images, innermost first: its instruction pointer, then return
+    /// addresses. `original` translates an instruction pointer in a copy to the image.
     pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
         let registers = ptrace::registers(thread)?;
         let here = original(registers.rip);
-        self.read(subject.process)?;
+        self.load_tables(subject.process)?;
         let mut cache = CacheX86_64::new();
         let start = UnwindRegsX86_64::new(here, registers.rsp, registers.rbp);
         let mut read = |address: u64| subject.memory.word(address).map_err(|_| ());
         let mut frames = self.unwinder.iter_frames(here, start, &mut cache, &mut read);
         let mut found = Vec::new();
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_FRAMES {
             let Ok(Some(frame)) = frames.next() else { break };
             let address = frame.address();
-            if images.at(address).is_some() {
+            if images.image_at(address).is_some() {
                 found.push(images.in_file(address));
             }
         }
         Ok(found)
     }
 
-    /// Reads the tables of what is mapped, unless they have been read.
-    fn read(&mut self, process: Tid) -> io::Result<()> {
+    /// Reads the tables of all mapped files, unless the mappings are unchanged.
+    fn load_tables(&mut self, process: Tid) -> io::Result<()> {
         let mappings = mappings(process)?;
         let code = mappings.iter().filter(|m| m.executable && m.name.starts_with('/'));
         let mapped: Vec<(String, u64)> = code.map(|m| (m.name.clone(), m.start)).collect();
@@ -69,7 +66,7 @@ impl Unwinding {
     }
 }
 
-/// Files mapped with code, with their tables for unwinding.
+/// The files mapped with code, and their unwind tables.
 fn modules(mappings: &[ProcessMapping]) -> Vec<Module<Vec<u8>>> {
     let mut modules = Vec::new();
     for code in mappings.iter().filter(|m| m.executable && m.name.starts_with('/')) {

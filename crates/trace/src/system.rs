@@ -1,76 +1,74 @@
-//! System calls that several collectors make, beside ptrace(2).
+//! System calls used by several collectors, apart from ptrace(2).
 
 use std::io;
 
-/// What a system call says that gives -1 if it failed.
+/// Turns the result -1 of a system call into its error.
 pub fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
     if result.into() == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sends a signal, also one without a name, to a process.
+/// Sends a signal, which may be a real-time signal, to a process.
 ///
 /// # Errors
-/// It has ended, or is not ours.
+/// The process has ended, or must not be signalled by this one.
 pub fn send_signal(process: i32, signal: i32) -> io::Result<()> {
-    // SAFETY: a system call without pointers.
+    // SAFETY: the system call takes no pointers.
     checked(unsafe { libc::kill(process, signal) })
 }
 
-/// A thread that may wait for processes.
+/// A thread whose waits for processes can be interrupted.
 #[derive(Clone, Copy, Debug)]
 pub struct SignalWait(i32);
 
 impl SignalWait {
-    /// The calling thread. From now on SIGURG interrupts waits of this process and does nothing else, as it did nothing before.
+    /// Refers to the calling thread. From now on SIGURG, which had no effect before, interrupts waits of this process.
     pub fn from_this_thread() -> Self {
         extern "C" fn nothing(_: i32) {}
-        // SAFETY: plain numbers, for which zeros are valid.
+        // SAFETY: the structure consists of integers and null pointers, for which zero is valid.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
-        // SAFETY: the handler does nothing, and the structure is whole; no SA_RESTART, so that waits end.
+        // SAFETY: the structure is fully initialised, and the handler is async-signal-safe since it does nothing. Without SA_RESTART,
+        // waits are interrupted.
         unsafe { libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()) };
-        // SAFETY: a system call without pointers.
+        // SAFETY: the system call takes no pointers.
         Self(unsafe { libc::gettid() })
     }
 
-    /// Ends its wait, if it waits.
+    /// Interrupts the thread if it is waiting.
     pub fn interrupt(self) {
-        // SAFETY: a system call without pointers.
+        // SAFETY: the system call takes no pointers.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, libc::SIGURG) };
     }
 }
 
 /// Binds the calling thread to one core.
-///
-/// # Errors
-/// There is no such core for this process.
 pub fn pin(core: usize) -> io::Result<()> {
-    // SAFETY: a set of zeros is an empty set.
+    // SAFETY: zero is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: writes within the set; cores above its size are ignored.
+    // SAFETY: the set is valid; cores beyond its size are ignored.
     unsafe { libc::CPU_SET(core, &mut set) };
-    // SAFETY: the kernel reads the set.
+    // SAFETY: the kernel reads a set of the given size.
     checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
 }
 
-/// Lets a thread run on all cores that this program was started on. One that is gone is none any more.
+/// Lets a thread run on all cores that this program was started on. A thread that is gone is ignored.
 pub fn unpin(thread: i32) {
-    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
+    // SAFETY: zero is the empty set, which the kernel fills.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // The thread that follows is pinned itself; the program's first one is not.
-    // SAFETY: the kernel writes the set, and reads it.
+    // The calling thread is pinned itself; the program's first thread is not.
+    // SAFETY: the kernel writes and then reads a set of the given size.
     unsafe {
         libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &raw mut set);
         libc::sched_setaffinity(thread, size_of_val(&set), &raw const set);
     }
 }
 
-/// The cores that the calling thread may run on.
+/// Returns the cores that the calling thread may run on.
 pub fn cores() -> Vec<usize> {
-    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
+    // SAFETY: zero is the empty set, which the kernel fills.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes the set.
+    // SAFETY: the kernel writes a set of the given size.
     unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
-    // SAFETY: reads within the set.
+    // SAFETY: cores below CPU_SETSIZE lie within the set.
     (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
 }

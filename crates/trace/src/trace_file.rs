@@ -1,11 +1,10 @@
-//! Trace files: the whole execution as a sequence of blocks, calls and returns for each thread, with what is needed to
-//! show it without the binary.
+//! Trace files: the whole execution of each thread as a sequence of blocks, calls and returns, with all that is needed to show it without
+//! the binary.
 //!
-//! The file is a [sequence of blocks](crate::block_file): first what the trace is about (functions, blocks, lines), then events
-//! in blocks of some ten thousand, each with an index: the number of its first block, the frames that are open there,
-//! and the functions that occur. So any place is reached by reading one block, and places of a function by reading the
-//! blocks that have it. The end says how the run ended, and whether the trace was cut. Memory is bounded by one block
-//! and the call depth.
+//! The file is a [sequence of blocks](crate::block_file): first a description of the program (functions, blocks, lines), then blocks of
+//! some ten thousand events, each with an index that has the number of its first program block, the open frames, and the functions that
+//! occur. So any position is reached by reading one block, and memory is bounded by one block and the call depth. The end says how the
+//! run ended.
 
 use crate::block_file::{Reader, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat, Writer, pack};
 use crate::follow::FollowEnding;
@@ -20,128 +19,128 @@ use trodden_profile::whole_file::{Access, WholeFile};
 
 /// The format of trace files.
 pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 5 };
-/// Events of a block of the file.
+/// Maximum number of events per block of the file.
 const BLOCK: usize = 1 << 16;
 
-/// A function of the trace: its place in [`TraceAbout::functions`].
+/// A function of the trace, as an index into [`TraceAbout::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TraceFunction(pub u32);
 
-/// A block of the trace: its place in [`TraceAbout::blocks`].
+/// A program block of the trace, as an index into [`TraceAbout::blocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TraceBlock(pub u32);
 
-/// What a trace is about.
+/// The description of a traced program and its collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceAbout {
-    /// The command.
+    /// The command line.
     pub command: Vec<String>,
-    /// The image's file.
+    /// Path of the program's file.
     pub image: String,
-    /// The files of shared libraries that were traced inside, by number from 1: their addresses have the number above the low 48 bits.
+    /// Paths of the shared libraries that were traced, by number from 1. Addresses in them have the number above the low 48 bits.
     pub libraries: Vec<String>,
-    /// A hash of the files.
+    /// A hash of the files' contents.
     pub hash: u64,
-    /// How it was collected.
+    /// Name of the collector.
     pub collector: String,
-    /// Runs that were merged.
+    /// Number of runs that were merged.
     pub runs: u32,
-    /// Functions, by address.
+    /// All functions, by address.
     pub functions: Vec<FunctionAbout>,
-    /// Blocks, by address.
+    /// All blocks, by address.
     pub blocks: Vec<BlockAbout>,
-    /// Edges inside functions, as the graph has them after all amendments.
+    /// The edges inside functions, including those found during tracing.
     pub edges: Vec<(TraceBlock, TraceBlock)>,
-    /// Source files.
+    /// Paths of the source files.
     pub files: Vec<String>,
-    /// Functions that were not traced inside, each with the reason.
+    /// Names of the functions that were not traced inside, each with the reason.
     pub opaque: Vec<(String, String)>,
 }
 
 impl TraceAbout {
-    /// Checks that every number of a function, a block, a file or a library is that of one that is there.
+    /// Checks that all references to functions, blocks, files and libraries are valid.
     fn check(&self) -> Result<(), &'static str> {
         let has_block = |block: TraceBlock| (block.0 as usize) < self.blocks.len();
         for block in &self.blocks {
             if block.function.0 as usize >= self.functions.len() {
-                return Err("a block is of a function that it does not have");
+                return Err("a block refers to a missing function");
             }
             if block.lines.iter().any(|(file, _)| *file as usize >= self.files.len()) {
-                return Err("a line is of a file that it does not have");
+                return Err("a line refers to a missing file");
             }
         }
         if !self.edges.iter().all(|(from, to)| has_block(*from) && has_block(*to)) {
-            return Err("an edge is of a block that it does not have");
+            return Err("an edge refers to a missing block");
         }
         let addresses = self.blocks.iter().map(|b| b.address).chain(self.functions.iter().map(|f| f.address));
         if addresses.map(|address| in_file(address).0).any(|file| file > self.libraries.len()) {
-            return Err("an address is in a library that it does not have");
+            return Err("an address refers to a missing library");
         }
         Ok(())
     }
 }
 
-/// What is known of a function.
+/// A function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionAbout {
     /// Its name.
     pub name: String,
-    /// Its entry, in the file.
+    /// File address of its entry.
     pub address: u64,
 }
 
-/// What is known of a block.
+/// A program block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockAbout {
-    /// Its address in the file.
+    /// Its file address.
     pub address: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u32,
     /// Its function.
     pub function: TraceFunction,
-    /// The source files and lines of its instructions, in their order, each once.
+    /// The distinct source lines of its instructions, in order, as pairs of file index and line number.
     pub lines: Vec<(u32, u32)>,
 }
 
-/// A step of a thread.
+/// An event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceEvent {
     /// A block is executed.
     Block(TraceBlock),
-    /// The next block is the first one of a callee.
+    /// A call; the next block is the callee's first.
     Call {
-        /// Code outside the image calls.
+        /// The caller is outside the traced code.
         outside: bool,
-        /// The caller's frame is replaced.
+        /// A tail call: the caller's frame is replaced.
         tail: bool,
     },
-    /// The function returns.
+    /// The current function returns.
     Return,
-    /// The function is left by an exception or `longjmp`.
+    /// The current function is left by an exception or `longjmp`.
     Unwind,
 }
 
-/// How a trace ended.
+/// The end of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEnd {
-    /// How the program ended; `None` if that is not known.
+    /// How the program ended; `None` if that is unknown.
     pub ending: Option<FollowEnding>,
-    /// Whether the execution went on behind the trace's end.
+    /// True if the execution continued after the end of the trace.
     pub cut: bool,
-    /// What is to be known about it.
+    /// Notes for readers of the trace.
     pub notes: Vec<String>,
-    /// Witnesses recorded in each run, and its time.
+    /// The number of hits and the time of each run.
     pub runs: Vec<RunAbout>,
 }
 
-/// What a run cost.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunAbout {
-    /// Sites with witnesses.
+    /// Number of watched sites.
     pub sites: u64,
-    /// Witnesses recorded.
+    /// Number of recorded hits.
     pub hits: u64,
-    /// Its time in seconds.
+    /// Run time in seconds.
     pub seconds: f64,
 }
 
@@ -164,7 +163,7 @@ impl TraceEvent {
         }
     }
 
-    /// The event of a symbol, in a trace of so many blocks; `None` if the trace has no such block or kind of event.
+    /// Returns the event of a symbol in a trace with this number of program blocks; `None` if the symbol is invalid.
     fn from_symbol(symbol: u64, blocks: usize) -> Option<Self> {
         Some(match symbol {
             RETURN => Self::Return,
@@ -178,15 +177,15 @@ impl TraceEvent {
     }
 }
 
-/// The frames of a thread, followed event by event.
+/// The call stack of a thread, updated event by event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceFrames {
-    /// Functions, outermost first; `None` where a call has not come to its first block.
+    /// The functions, outermost first; `None` after a call until the callee's first block.
     pub open: Vec<Option<TraceFunction>>,
 }
 
 impl TraceFrames {
-    /// Follows an event. `function` is that of a block.
+    /// Applies an event. `function` returns a block's function.
     pub fn follow(&mut self, event: TraceEvent, function: impl FnOnce(TraceBlock) -> TraceFunction) {
         match event {
             TraceEvent::Call { tail, .. } => {
@@ -205,11 +204,11 @@ impl TraceFrames {
     }
 }
 
-/// Temporary names of traces that are being written begin so.
-const BEGUN: &str = ".trodden-";
+/// Prefix of the temporary file names of traces that are being written.
+const TEMPORARY_PREFIX: &str = ".trodden-";
 
-/// Writes a trace.
 #[derive(Debug)]
+/// Writes a trace.
 pub struct TraceWriter {
     writer: Writer,
     whole: WholeFile,
@@ -221,7 +220,7 @@ pub struct TraceWriter {
 struct Buffer {
     symbols: Vec<u64>,
     touched: BTreeSet<TraceFunction>,
-    /// The one that was added last.
+    /// The function that was inserted into `touched` last.
     last_touched: Option<TraceFunction>,
     frames: TraceFrames,
     start: TraceFrames,
@@ -230,13 +229,10 @@ struct Buffer {
 }
 
 impl TraceWriter {
-    /// Makes a file that only its owner can read. It takes the place of an older one when it is finished.
-    ///
-    /// # Errors
-    /// It cannot be made.
+    /// Creates a file that only its owner can read. It replaces an existing file of this name once it is finished.
     pub fn create(path: &Path, about: &TraceAbout) -> Result<Self, TraceFileError> {
         let begin = || {
-            let whole = WholeFile::create_for(path, BEGUN, Access::PRIVATE)?;
+            let whole = WholeFile::create_for(path, TEMPORARY_PREFIX, Access::PRIVATE)?;
             Ok((whole.file().try_clone()?, whole))
         };
         let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
@@ -245,10 +241,7 @@ impl TraceWriter {
         Ok(Self { writer, whole, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
     }
 
-    /// Adds an event to a thread.
-    ///
-    /// # Errors
-    /// The disk is full, or another error of the system.
+    /// Appends an event of a thread.
     pub fn push(&mut self, thread: ThreadNumber, event: TraceEvent) -> Result<(), TraceFileError> {
         let index = thread.0 as usize;
         if self.threads.len() <= index {
@@ -268,20 +261,17 @@ impl TraceWriter {
         if buffer.symbols.len() >= BLOCK { self.flush(index) } else { Ok(()) }
     }
 
-    /// Blocks of all threads so far.
+    /// Number of program blocks of all threads so far.
     pub fn blocks(&self) -> u64 {
         self.threads.iter().map(|t| t.blocks).sum()
     }
 
-    /// Bytes so far.
+    /// Size of the file in bytes so far.
     pub fn size(&self) -> u64 {
         self.writer.size()
     }
 
-    /// Writes what is left, and how the trace ended.
-    ///
-    /// # Errors
-    /// The disk is full, or another error of the system.
+    /// Writes the remaining events and the end of the trace.
     pub fn finish(mut self, end: &TraceEnd) -> Result<(), TraceFileError> {
         for thread in 0..self.threads.len() {
             self.flush(thread)?;
@@ -311,21 +301,21 @@ impl TraceWriter {
     }
 }
 
-/// A block of the file with its index.
+/// A block of the file and its index.
 #[derive(Clone, Debug)]
 pub struct TracePiece {
     head: StoredBlock,
     /// The thread.
     pub thread: ThreadNumber,
-    /// How many blocks of the thread come before.
+    /// Number of the thread's program blocks before it.
     pub first: u64,
-    /// Frames that are open at its beginning.
+    /// The frames that are open at its start.
     pub frames: TraceFrames,
-    /// Functions that occur.
+    /// The functions that occur in it.
     pub functions: Vec<TraceFunction>,
 }
 
-/// A trace that is read.
+/// An open trace.
 #[derive(Debug)]
 pub struct TraceFile {
     reader: Reader,
@@ -335,40 +325,41 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Opens a trace. One whose recording was killed is read up to there.
+    /// Opens a trace, which may be truncated.
     ///
     /// # Errors
-    /// It cannot be read, or is no trace.
+    /// The file cannot be read, or is not a sound trace.
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
         let reader = Reader::open(path, TRACE_FORMAT)?;
         let about = reader.about()?;
-        let mut end = TraceEnd { cut: true, notes: vec!["the recording was stopped before its end".to_owned()], ..TraceEnd::default() };
-        if let (Some(head), false) = (reader.blocks().last(), reader.is_cut()) {
+        let mut end =
+            TraceEnd { cut: true, notes: vec!["the recording was killed before the trace was complete".to_owned()], ..TraceEnd::default() };
+        if let (Some(head), false) = (reader.blocks().last(), reader.is_truncated()) {
             end = reader.value(head)?;
         }
         let about: TraceAbout = about;
-        about.check().map_err(|what| TraceFileError::Unsound { path: path.to_owned(), offset: HEAD_BYTES as u64, what })?;
+        about.check().map_err(|what| TraceFileError::Inconsistent { path: path.to_owned(), offset: HEAD_BYTES as u64, what })?;
         let mut pieces = Vec::new();
         for head in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
-            let broken = || reader.broken(head, "its index does not agree with what the trace is about");
-            pieces.push(piece(*head, &reader.index(head)?, about.functions.len()).ok_or_else(broken)?);
+            let inconsistent = || reader.inconsistent(head, "its index contradicts the description of the program");
+            pieces.push(piece(*head, &reader.index(head)?, about.functions.len()).ok_or_else(inconsistent)?);
         }
-        // Stable: those of a thread stay in their order.
+        // The sort is stable, so that the pieces of a thread stay in order.
         pieces.sort_by_key(|piece| piece.thread.0);
         Ok(Self { reader, about, end, pieces })
     }
 
-    /// What it is about.
+    /// The description of the program.
     pub fn about(&self) -> &TraceAbout {
         &self.about
     }
 
-    /// How it ended.
+    /// The end of the trace.
     pub fn end(&self) -> &TraceEnd {
         &self.end
     }
 
-    /// How many threads it has.
+    /// Number of threads.
     pub fn threads(&self) -> u32 {
         self.pieces.last().map_or(0, |piece| piece.thread.0 + 1)
     }
@@ -379,23 +370,23 @@ impl TraceFile {
         self.pieces[begin..].iter().take_while(move |piece| piece.thread == thread)
     }
 
-    /// The last piece of a thread that begins at or before its block `number`.
+    /// The piece of a thread that contains its program block `number`.
     pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&TracePiece> {
         self.pieces(thread).take_while(|p| p.first <= number).last()
     }
 
-    /// The events of a piece.
+    /// Reads the events of a piece.
     ///
     /// # Errors
-    /// It cannot be read, or is broken.
+    /// The block cannot be read or is damaged.
     pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
         let symbols = self.reader.symbols(&piece.head)?;
         let events: Option<Vec<TraceEvent>> =
             symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.about.blocks.len())).collect();
-        events.ok_or_else(|| self.reader.broken(&piece.head, "it has a block or an event that the trace does not have"))
+        events.ok_or_else(|| self.reader.inconsistent(&piece.head, "it has an unknown block or event"))
     }
 
-    /// All events of a thread, one piece in memory at a time.
+    /// The events of a thread, read piece by piece.
     pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<TraceEvent, TraceFileError>> + '_ {
         self.pieces(thread).flat_map(|piece| match self.events(piece) {
             Ok(events) => events.into_iter().map(Ok).collect::<Vec<_>>(),
@@ -408,23 +399,23 @@ impl TraceFile {
         self.block(block).function
     }
 
-    /// A block.
+    /// The description of a block.
     pub fn block(&self, block: TraceBlock) -> &BlockAbout {
         &self.about.blocks[block.0 as usize]
     }
 
-    /// A function's name.
+    /// Returns a function's name.
     pub fn name(&self, function: TraceFunction) -> &str {
         &self.about.functions[function.0 as usize].name
     }
 }
 
-/// A number of one of `all` things.
+/// Checks that a number is below `all`.
 fn checked_number(number: u64, all: usize) -> Option<u32> {
     u32::try_from(number).ok().filter(|number| (*number as usize) < all)
 }
 
-/// The piece of a block's index, in a trace of so many functions; `None` if they do not agree.
+/// Decodes the index of a block, in a trace with `all` functions; `None` if it is invalid.
 fn piece(head: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
     let mut rest = Cursor(index);
     let first = rest.number()?;
@@ -441,7 +432,7 @@ fn piece(head: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
     for _ in 0..touched {
         functions.push(TraceFunction(checked_number(rest.number()?, all)?));
     }
-    // Numbers of blocks count up from here.
+    // So that counting blocks from here cannot overflow.
     if first > u64::MAX / 2 {
         return None;
     }
@@ -463,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn any_place_is_found_with_its_frames() {
+    fn any_position_is_found_with_its_frames() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.trace");
         let mut writer = TraceWriter::create(&path, &about()).unwrap();

@@ -1,8 +1,8 @@
-//! Two processes for a command that traces: the one that the user started, its *client*, and the *tracer*, in a session of its own.
+//! Two processes for a command that traces: the *client*, which the user started, and the *tracer*, in a session of its own.
 //!
-//! The client forwards its signals and waits. However it ends, its end of their socket is closed then, so that the tracer notices and can
-//! undo what it has changed in the processes that it follows: `kill -9` of the client leaves nothing behind. What the terminal sends
-//! reaches the client and the programs, which stay in its process group, but not the tracer.
+//! The client forwards its signals and waits. When it ends, in whatever way, its end of their socket is closed. The tracer notices, and
+//! undoes all changes to traced processes, so that even `kill -9` of the client leaves nothing behind. Signals from the terminal reach
+//! the client and the programs, which stay in its process group, but not the tracer.
 
 use crate::launcher::{InheritedSignals, Launcher, is_ignored};
 use crate::system::checked;
@@ -13,26 +13,26 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
-/// Which of the two this process is.
+/// Which of the two processes this is.
 #[derive(Debug)]
 pub enum TracerSplit {
-    /// The client; the tracer has ended.
+    /// The client, after the tracer has ended with this status.
     Client(ExitStatus),
     /// The tracer.
     Tracer(ClientLink, Arc<Launcher>),
 }
 
-/// What the client has to say.
+/// A message from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
-    /// It got a signal.
+    /// It has received a signal.
     Signal {
-        /// Which.
+        /// The signal.
         signal: i32,
-        /// No process sent it: the terminal did, to the whole group.
+        /// True if the terminal sent it to the whole process group.
         from_terminal: bool,
     },
-    /// All signals that came before [`ClientLink::synchronise`] have been forwarded.
+    /// All signals received before [`ClientLink::synchronise`] have been forwarded.
     Synchronised,
 }
 
@@ -40,17 +40,17 @@ pub enum ClientMessage {
 #[derive(Debug)]
 pub struct ClientLink(UnixStream);
 
-/// Splits this process, which must have one thread; the client comes back when the tracer has ended.
+/// Splits this process, which must have one thread. In the client, this returns after the tracer has ended.
 ///
 /// # Errors
-/// There can be no more processes or descriptors.
+/// The limit on processes or descriptors is reached.
 pub fn split() -> io::Result<TracerSplit> {
     let signals = InheritedSignals::now();
-    let set = forwarded();
-    // SAFETY: the kernel reads a set.
+    let set = forwarded_signals();
+    // SAFETY: the kernel reads a valid set, and the pointer for the old one is null.
     checked(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) })?;
-    // Where its parent ignores it, the ends of children are not reported.
-    // SAFETY: no handler is set.
+    // If the parent ignored SIGCHLD, the ends of children would not be reported.
+    // SAFETY: SIG_DFL installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let (client, tracer) = UnixStream::pair()?;
     // SAFETY: this process has one thread.
@@ -59,7 +59,7 @@ pub fn split() -> io::Result<TracerSplit> {
         0 => {
             drop(client);
             let launcher = Launcher::fork(&signals)?;
-            // SAFETY: no pointers.
+            // SAFETY: the system call takes no pointers.
             checked(unsafe { libc::setsid() })?;
             signals.restore_mask();
             Ok(TracerSplit::Tracer(ClientLink(tracer), launcher))
@@ -72,15 +72,12 @@ pub fn split() -> io::Result<TracerSplit> {
 }
 
 impl ClientLink {
-    /// Another handle of the same socket.
-    ///
-    /// # Errors
-    /// There can be no more descriptors.
+    /// Duplicates the handle.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
 
-    /// Waits for a message; nothing if the client has ended.
+    /// Waits for a message; `None` if the client has ended.
     pub fn receive(&mut self) -> Option<ClientMessage> {
         let mut message = [0; 2];
         self.0.read_exact(&mut message).ok()?;
@@ -90,18 +87,18 @@ impl ClientLink {
         })
     }
 
-    /// Asks the client to forward all signals that it has got so far.
+    /// Asks the client to forward all signals that it has received so far.
     ///
     /// # Errors
-    /// It has ended.
+    /// The client has ended.
     pub fn synchronise(&mut self) -> io::Result<()> {
         self.0.write_all(&[1])
     }
 }
 
-/// Signals that would end the client, and that it forwards instead; with the one that says that the tracer has ended. Those that it
-/// inherits as ignored are ignored by all. Faults of its own are not forwarded.
-fn forwarded() -> libc::sigset_t {
+/// The signals that the client forwards, which would otherwise end it, and SIGCHLD, which reports the end of the tracer. Signals ignored
+/// from the start stay ignored, and the client's own faults are not forwarded.
+fn forwarded_signals() -> libc::sigset_t {
     const OTHERS: [i32; 20] = [
         libc::SIGKILL,
         libc::SIGSTOP,
@@ -121,11 +118,11 @@ fn forwarded() -> libc::sigset_t {
         libc::SIGXFSZ,
         libc::SIGCHLD,
         libc::SIGABRT,
-        // The C library's own.
+        // Used internally by the C library.
         32,
         33,
     ];
-    // SAFETY: an empty set, to which existing signals are added.
+    // SAFETY: zero is the empty set, to which valid signals are added.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         let all = (1..=libc::SIGRTMAX()).filter(|signal| !OTHERS.contains(signal) && !is_ignored(*signal));
@@ -136,58 +133,58 @@ fn forwarded() -> libc::sigset_t {
     }
 }
 
-/// Forwards signals until the tracer has ended; gives its status.
+/// Forwards signals until the tracer has ended, and returns its status.
 fn forward(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Result<ExitStatus> {
-    // SAFETY: the kernel reads the set, and gives a descriptor that nothing else owns.
+    // SAFETY: the kernel reads a valid set, and the new descriptor is owned by the `OwnedFd` alone.
     let signals = unsafe {
         let signals = libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         checked(signals)?;
         OwnedFd::from_raw_fd(signals)
     };
-    let mut asks = true;
+    let mut polls_socket = true;
     loop {
         let waited = |descriptor: RawFd| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-        // A negative descriptor is passed over.
-        let mut all = [waited(signals.as_raw_fd()), waited(if asks { socket.as_raw_fd() } else { -1 })];
-        // SAFETY: the kernel reads and writes the two structures.
+        // Negative descriptors are ignored.
+        let mut all = [waited(signals.as_raw_fd()), waited(if polls_socket { socket.as_raw_fd() } else { -1 })];
+        // SAFETY: the kernel reads and writes the array of the given length.
         match checked(unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, -1) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             waited => waited?,
         }
-        let is_asked = all[1].revents != 0;
-        while let Some(came) = next_signal(&signals)? {
-            if came.ssi_signo != libc::SIGCHLD as u32 {
-                // SI_KERNEL: from no process.
-                let from_terminal = came.ssi_code == 0x80;
-                // It may just have ended.
-                let _ = socket.write_all(&[came.ssi_signo as u8, u8::from(from_terminal)]);
-            } else if let Some(status) = ended(tracer)? {
+        let has_request = all[1].revents != 0;
+        while let Some(information) = next_signal(&signals)? {
+            if information.ssi_signo != libc::SIGCHLD as u32 {
+                // SI_KERNEL: no process has sent it.
+                let from_terminal = information.ssi_code == 0x80;
+                // The tracer may just have ended.
+                let _ = socket.write_all(&[information.ssi_signo as u8, u8::from(from_terminal)]);
+            } else if let Some(status) = end_status(tracer)? {
                 return Ok(ExitStatus::from_raw(status));
             }
         }
-        if is_asked {
-            // Everything that was sent before the question has been forwarded by now.
-            asks = socket.read_exact(&mut [0]).is_ok() && socket.write_all(&[0, 0]).is_ok();
+        if has_request {
+            // All signals received before the request have been forwarded by now.
+            polls_socket = socket.read_exact(&mut [0]).is_ok() && socket.write_all(&[0, 0]).is_ok();
         }
     }
 }
 
 fn next_signal(signals: &OwnedFd) -> io::Result<Option<libc::signalfd_siginfo>> {
-    // SAFETY: plain numbers, for which zeros are valid.
-    let mut came: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes one structure at most.
-    let read = unsafe { libc::read(signals.as_raw_fd(), (&raw mut came).cast(), size_of_val(&came)) };
+    // SAFETY: the structure consists of integers, for which zero is valid.
+    let mut information: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes at most one structure of this size.
+    let read = unsafe { libc::read(signals.as_raw_fd(), (&raw mut information).cast(), size_of_val(&information)) };
     match (read, io::Error::last_os_error()) {
-        (1.., _) => Ok(Some(came)),
+        (1.., _) => Ok(Some(information)),
         (_, error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
         (_, error) => Err(error),
     }
 }
 
-/// The wait status of a child, if it has ended.
-fn ended(child: i32) -> io::Result<Option<i32>> {
+/// Returns the wait status of a child, if it has ended.
+fn end_status(child: i32) -> io::Result<Option<i32>> {
     let mut status = 0;
-    // SAFETY: the kernel writes one number.
+    // SAFETY: the kernel writes one integer.
     let found = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
     checked(found)?;
     Ok((found == child).then_some(status))

@@ -1,111 +1,103 @@
-//! Trampolines: jumps in the image that lead to copies of its blocks, which record themselves in a ring in memory. No
-//! kernel entry a hit; a thread stops when its ring is full, and at what cannot be replaced by a jump.
+//! Trampolines: jumps in the image that lead to copies of its blocks, which record themselves in a ring in memory. A hit does not enter
+//! the kernel; a thread stops only when its ring is full, and at sites that cannot be replaced by a jump.
 //!
-//! [`block_copies`](crate::block_copies) says what the copies are, and [`rings`](crate::rings) what they write to. This
-//! file puts them into a subject, and knows at any stop where in the image a thread is: signals are delivered to
-//! threads that stand in the image, as the program would see them. One that comes in a head undoes or completes it; one that
-//! comes at an instruction whose bytes are replaced is delivered behind it, unless that instruction caused it.
-//!
-//! Invariants: a block is recorded once each time that its first instruction begins; a thread's stream has all of its
-//! hits in order, whether a copy or the tracer recorded them; a child by `fork` stands in its image, and writes to no ring.
+//! [`block_copies`](crate::block_copies) creates the copies, [`rings`](crate::rings) are what they write to. This file installs them, and
+//! knows at any stop where in the image a thread is, so that a program's signal handlers see addresses of the image.
+//! Invariants: a block is recorded once each time its first instruction starts to execute; the stream of a thread has its hits in order,
+//! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
 
 use crate::CollectError;
-use crate::block_copies::{CopiedPlace, CopyRequest, Patch, copies};
+use crate::block_copies::{CopiedPlace, CopyRequest, Patch, copy_blocks};
 use crate::images::{Image, Images, sites_of};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Registers, Tid};
-use crate::rings::{Ring, Rings, code_bytes, standing};
+use crate::rings::{Ring, Rings, code_bytes, thread_positions};
 use crate::run::TraceRun;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
 use trodden_binary::instruction::{LONGEST_INSTRUCTION, decode};
 use trodden_binary::linked::in_file;
 
-/// Copies begin behind the stub for system calls, and room for its arguments.
-const FIRST: u64 = 4096;
-/// Room for a path.
-const PATH: u64 = 256;
-/// The trap flag.
+/// Offset of the first copy: the system call stub and its arguments come first.
+const FIRST_COPY: u64 = 4096;
+/// Offset of the buffer for a path.
+const PATH_BUFFER: u64 = 256;
 const TRAP_FLAG: u64 = 0x100;
-/// `si_code` of a trap by the trap flag: TRAP_TRACE.
-const BY_STEP: i32 = 2;
-/// `si_code` of a trap by `int3`: SI_KERNEL.
-const BY_BREAKPOINT: i32 = 0x80;
-/// Instructions that a thread is stepped over at most, to stand where it would in the image.
-const MOST_STEPS: usize = 16;
+/// `si_code` of a trap caused by the trap flag (TRAP_TRACE).
+const TRAP_TRACE: i32 = 2;
+/// `si_code` of a trap caused by `int3` (SI_KERNEL).
+const SI_KERNEL: i32 = 0x80;
+/// Maximum number of single steps that take a thread out of a copy.
+const MAX_STEPS: usize = 16;
 const INT3: u8 = 0xcc;
 
-/// What is where in copies, ascending by address.
+/// Places in copies, ascending by address.
 type Places = Vec<(u64, CopiedPlace)>;
 
-/// Trampolines in a process.
 #[derive(Debug)]
 pub struct Trampolines {
-    /// Copies, with what is where in them.
+    /// The areas with copies, and the places in each.
     areas: Vec<(Range<u64>, Places)>,
-    /// Addresses of sites by number, those of sleds where these are used; 0 where a library is not in memory.
+    /// Site addresses by site number. If the site's sled is used, the address is the sled's; 0 if its library is not mapped.
     sites: Vec<u64>,
-    /// What was written, and what was there before, ascending.
-    patches: Vec<Written>,
-    /// Breakpoints by address: where threads go on, and the site if it is an indirect jump whose target is recorded.
+    /// The installed patches, ascending by address.
+    patches: Vec<InstalledPatch>,
+    /// Breakpoints by address: where threads resume, and the site number if the site is an indirect jump whose target is recorded.
     traps: HashMap<u64, (u64, Option<u32>)>,
     rings: Rings,
-    threads: HashMap<Tid, Recorded>,
-    /// Sleds are used where blocks have some.
+    threads: HashMap<Tid, RecordedThread>,
+    /// True if sleds are used where blocks have them.
     uses_sleds: bool,
-    /// Copies of code that the program changes, which nothing leads to any more.
+    /// Copies of code that the program has changed. Nothing leads to them any more.
     released: Vec<Range<u64>>,
 }
 
 #[derive(Debug)]
-struct Written {
+struct InstalledPatch {
     address: u64,
-    before: [u8; 5],
-    now: [u8; 5],
+    original_bytes: [u8; 5],
+    new_bytes: [u8; 5],
     length: usize,
-    /// Where it leads to, in a copy.
-    to: u64,
+    /// The address in a copy that it leads to.
+    target: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Recorded {
+struct RecordedThread {
     ring: Ring,
     number: ThreadNumber,
-    /// The instruction that the last trap was in front of, if the program steps the thread itself, by the trap flag.
-    stepped: Option<u64>,
+    /// If the program itself sets the thread's trap flag: the instruction that was next at the last trap.
+    last_step: Option<u64>,
 }
 
-/// Where a stopped thread is.
+/// Where a stopped thread is, relative to the copies.
 enum CodePlace {
     /// Not in a copy.
     Outside,
-    /// At a place in a copy.
+    /// At an instruction of a copy.
     At(CopiedPlace),
-    /// In the middle of what stands for one instruction.
-    Between,
+    /// In the middle of the code that replaces one instruction.
+    Inside,
 }
 
 impl Trampolines {
-    /// Puts a run's into a subject: rings, and those of the program.
+    /// Installs the rings, and the copies and patches of the program's own image.
     ///
     /// # Errors
-    /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
-    pub fn set(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
-        let rings = Rings::map(subject, subject.area + PATH, subject.area)?;
+    /// An address is not code of the image, its instruction cannot be moved, or there are too many sites.
+    pub fn install(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
+        let rings = Rings::map(subject, subject.area + PATH_BUFFER, subject.area)?;
         let (areas, patches, traps, threads) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
         let mut set = Self { areas, sites: vec![0; run.sites.len()], patches, traps, rings, threads, uses_sleds, released: Vec::new() };
         set.add(subject, run, run.executable, 0)?;
         Ok(set)
     }
 
-    /// Puts those of a file into a subject.
-    ///
-    /// # Errors
-    /// As [`Trampolines::set`].
+    /// Installs the copies and patches of one file.
     pub fn add(&mut self, subject: &TracedProcess, run: &TraceRun, executable: &Executable, file: usize) -> Result<(), CollectError> {
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let sites = sites_of(file, run.sites);
@@ -120,7 +112,7 @@ impl Trampolines {
         let sleds = if self.uses_sleds { sleds::of_blocks(&code, &blocks) } else { HashMap::new() };
         let place = |site: u64| sleds.get(&site).copied().filter(|_| !jumps.contains(&site)).unwrap_or(site);
         let by_address: HashMap<u64, u32> = sites.iter().map(|(number, site)| (place(in_memory(*site)), *number)).collect();
-        let (sleds, standing) = (sleds.values().copied().collect(), standing(subject.process));
+        let (sleds, thread_positions) = (sleds.values().copied().collect(), thread_positions(subject.process));
         let request = CopyRequest {
             code: &code,
             blocks: &blocks,
@@ -128,78 +120,75 @@ impl Trampolines {
             jumps: &jumps,
             guarded: &guarded,
             sleds: &sleds,
-            standing: &standing,
+            thread_positions: &thread_positions,
         };
-        let made = copies(&request, subject.area + FIRST)?;
-        if FIRST + made.code.len() as u64 > AREA {
-            let most = sites.len() * (AREA - FIRST) as usize / made.code.len();
-            return Err(CollectError::TooManySites { sites: sites.len(), most });
+        let copies = copy_blocks(&request, subject.area + FIRST_COPY)?;
+        if FIRST_COPY + copies.code.len() as u64 > AREA_SIZE {
+            let max = sites.len() * (AREA_SIZE - FIRST_COPY) as usize / copies.code.len();
+            return Err(CollectError::TooManySites { sites: sites.len(), max });
         }
-        subject.memory.write(subject.area + FIRST, &made.code)?;
+        subject.memory.write(subject.area + FIRST_COPY, &copies.code)?;
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
-        let patches = self.written(&made.patches, &by_address, subject);
-        write(&patches, &subject.memory, |patch| &patch.now)?;
-        self.areas.push((subject.area + FIRST..subject.area + FIRST + made.code.len() as u64, made.places));
+        let patches = self.prepare_patches(&copies.patches, &by_address, subject);
+        write(&patches, &subject.memory, |patch| &patch.new_bytes)?;
+        self.areas.push((subject.area + FIRST_COPY..subject.area + FIRST_COPY + copies.code.len() as u64, copies.places));
         self.patches.extend(patches);
         self.patches.sort_unstable_by_key(|patch| patch.address);
         Ok(())
     }
 
-    /// Forgets those of a library that is not in memory any more.
+    /// Forgets the copies and patches of a library that is no longer mapped.
     pub fn forget(&mut self, image: &Image) {
         let is_gone = |address: u64| image.code.iter().any(|code| code.contains(&address));
-        self.areas.retain(|(area, _)| !(image.area..image.area + AREA).contains(&area.start));
+        self.areas.retain(|(area, _)| !(image.area..image.area + AREA_SIZE).contains(&area.start));
         self.patches.retain(|patch| !is_gone(patch.address));
         self.traps.retain(|address, _| !is_gone(*address));
     }
 
-    /// What is written for patches; breakpoints among them are noted.
-    fn written(&mut self, patches: &[(u64, Patch)], numbers: &HashMap<u64, u32>, subject: &TracedProcess) -> Vec<Written> {
+    /// Prepares patches for writing, and notes the breakpoints among them.
+    fn prepare_patches(&mut self, patches: &[(u64, Patch)], numbers: &HashMap<u64, u32>, subject: &TracedProcess) -> Vec<InstalledPatch> {
         let mut all = Vec::with_capacity(patches.len());
         for (address, patch) in patches {
             let address = *address;
-            let mut before = [0; 5];
+            let mut original_bytes = [0; 5];
             let read = subject.memory.read_some(address, 5);
-            before[..read.len()].copy_from_slice(&read);
-            let mut now = before;
+            original_bytes[..read.len()].copy_from_slice(&read);
+            let mut new_bytes = original_bytes;
             let (to, length) = match *patch {
                 Patch::Jump(to) => {
-                    now = jump(address, to);
+                    new_bytes = jump(address, to);
                     (to, 5)
                 }
                 Patch::Breakpoint { to, jump } => {
-                    now[0] = INT3;
+                    new_bytes[0] = INT3;
                     self.traps.insert(address, (to, jump.then(|| numbers[&address])));
                     (to, 1)
                 }
             };
-            all.push(Written { address, before, now, length, to });
+            all.push(InstalledPatch { address, original_bytes, new_bytes, length, target: to });
         }
         all.sort_unstable_by_key(|patch| patch.address);
         all
     }
 
-    /// What they have mapped.
+    /// The address range of the rings.
     pub fn span(&self) -> Range<u64> {
         self.rings.span()
     }
 
-    /// Gives a stopped thread its ring.
+    /// Assigns a ring to a stopped thread.
     ///
     /// # Errors
-    /// It is gone, or there are too many.
+    /// The thread is gone, or all rings are in use.
     pub fn begin_thread(&mut self, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
         let ring = self.rings.acquire()?;
         let registers = ptrace::registers(thread)?;
         ptrace::set_registers(thread, &Registers { gs_base: self.rings.address(ring), ..registers })?;
-        self.threads.insert(thread, Recorded { ring, number, stepped: None });
+        self.threads.insert(thread, RecordedThread { ring, number, last_step: None });
         Ok(())
     }
 
-    /// Records what is left of a thread that is gone.
-    ///
-    /// # Errors
-    /// It cannot be stored.
+    /// Records what is left in the ring of a thread that is gone.
     pub fn end_thread(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<()> {
         self.drain(thread, sink)?;
         if let Some(ended) = self.threads.remove(&thread) {
@@ -208,26 +197,19 @@ impl Trampolines {
         Ok(())
     }
 
-    /// Records what is left of all threads.
-    ///
-    /// # Errors
-    /// It cannot be stored.
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
         let threads: Vec<Tid> = self.threads.keys().copied().collect();
         threads.into_iter().try_for_each(|thread| self.end_thread(thread, sink))
     }
 
-    /// Records what is in a stopped thread's ring.
+    /// Records the contents of a stopped thread's ring.
     fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
         let Some(recorded) = self.threads.get(&thread) else { return Ok(SinkFlow::GoOn) };
-        sink.record_sites(recorded.number, &self.rings.take(recorded.ring)?)
+        sink.record_sites(recorded.number, &self.rings.take_symbols(recorded.ring)?)
     }
 
-    /// What SIGTRAP of a thread means: `None` if it is the program's own.
-    ///
-    /// # Errors
-    /// The thread cannot be followed, or what it has seen not be stored.
-    pub fn trap(
+    /// Handles a SIGTRAP of a thread. Returns `None` if the trap is the program's own.
+    pub fn handle_trap(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
@@ -237,11 +219,11 @@ impl Trampolines {
         let at = ptrace::instruction_pointer(thread)?;
         let Some(recorded) = self.threads.get(&thread).copied() else { return Ok(None) };
         match ptrace::signal_code(thread)? {
-            BY_BREAKPOINT => {}
-            BY_STEP if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::GoOn)),
+            SI_KERNEL => {}
+            TRAP_TRACE if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::GoOn)),
             _ => return Ok(None),
         }
-        if let CodePlace::At(CopiedPlace::Head { saved: false, .. }) = self.standing(at) {
+        if let CodePlace::At(CopiedPlace::Head { saved: false, .. }) = self.place_at(at) {
             let registers = ptrace::registers(thread)?;
             ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
             return Ok(Some(self.drain(thread, sink)?));
@@ -251,32 +233,31 @@ impl Trampolines {
         let Some(site) = jump else { return Ok(Some(SinkFlow::GoOn)) };
         self.drain(thread, sink)?;
         sink.record(recorded.number, u64::from(site))?;
-        let to = subject.step_out(thread, |at| self.is_copy(at))?;
+        let to = subject.step_to_target(thread, |at| self.is_copy(at))?;
         Ok(Some(sink.record(recorded.number, to.map_or(NOWHERE, |to| images.in_file(to)))?))
     }
 
-    /// Whether a trap by the trap flag, which the program has set, would come without copies, too: in front of an instruction of the image
-    /// or of its copy, but not within what records a site, and not once more for the jump from one to the other.
+    /// Returns true if a trap by the trap flag, which the program has set, would also occur without copies. It would before an
+    /// instruction of the image or its copy, but not inside the code that records a site, and not a second time after the jump between
+    /// the two.
     fn is_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
-        let is_next = match self.standing(at) {
+        let is_next = match self.place_at(at) {
             CodePlace::Outside | CodePlace::At(CopiedPlace::Head { saved: false, .. } | CopiedPlace::Body { .. }) => true,
-            CodePlace::At(CopiedPlace::Head { .. } | CopiedPlace::Recorded { .. }) | CodePlace::Between => false,
+            CodePlace::At(CopiedPlace::Head { .. } | CopiedPlace::Recorded { .. }) | CodePlace::Inside => false,
         };
-        let original = self.original(at);
-        let last = self.threads.get_mut(&thread).filter(|_| is_next).map(|recorded| recorded.stepped.replace(original));
+        let original = self.to_image(at);
+        let last = self.threads.get_mut(&thread).filter(|_| is_next).map(|recorded| recorded.last_step.replace(original));
         last.is_some_and(|last| last != Some(original))
     }
 
-    /// A trap that has not been recorded when the collection ends: it happens again, without trampolines.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
+    /// Undoes a trap that was pending when the collection ended, so that it happens again without trampolines. Returns false if the trap
+    /// is the program's own.
     pub fn undo_trap(&mut self, thread: Tid) -> Result<bool, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
-        if ptrace::signal_code(thread)? != BY_BREAKPOINT {
+        if ptrace::signal_code(thread)? != SI_KERNEL {
             return Ok(false);
         }
-        if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.standing(at), self.threads.get(&thread)) {
+        if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.place_at(at), self.threads.get(&thread)) {
             let registers = ptrace::registers(thread)?;
             let (rcx, rip) = (self.rings.saved(recorded.ring)?, self.sites[site as usize]);
             ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
@@ -289,30 +270,28 @@ impl Trampolines {
         Ok(is_trap)
     }
 
-    /// Lets a stopped thread stand in the image. `all`: it records no more, and every instruction is there, since patches are taken out;
-    /// `caused`: the instruction that it stands at causes the signal that it has stopped for, and is not stepped over. Gives whether it
-    /// stands at a site that is recorded already.
+    /// Moves a stopped thread from a copy to the image. Returns true if it is now at a site that is recorded already.
     ///
-    /// # Errors
-    /// The thread cannot be followed.
-    pub fn leave_copy(&self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<bool, CollectError> {
-        if all {
+    /// `is_final` means that the thread is not recorded any more and that patches are removed, so that every instruction of the image is
+    /// intact. `is_fault` means that the current instruction caused the pending signal, and must not be stepped over.
+    pub fn move_out_of_copy(&self, subject: &TracedProcess, thread: Tid, is_final: bool, is_fault: bool) -> Result<bool, CollectError> {
+        if is_final {
             let registers = ptrace::registers(thread)?;
-            // The program may have set the register itself meanwhile, which ends the collection.
+            // If the program has set the register itself meanwhile, its value stays; that ends the collection.
             let is_ring = self.rings.span().contains(&registers.gs_base);
             ptrace::set_registers(thread, &Registers { gs_base: if is_ring { 0 } else { registers.gs_base }, ..registers })?;
         }
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let registers = ptrace::registers(thread)?;
-            let place = self.standing(registers.rip);
+            let place = self.place_at(registers.rip);
             let (rip, rcx) = match place {
                 CodePlace::Outside => return Ok(false),
                 CodePlace::At(CopiedPlace::Head { site, saved } | CopiedPlace::Recorded { site, saved }) => {
-                    (self.sites[site as usize], self.register(thread, saved, &registers)?)
+                    (self.sites[site as usize], self.program_rcx(thread, saved, &registers)?)
                 }
-                CodePlace::At(CopiedPlace::Body { original, intact }) if intact || all => (original, registers.rcx),
-                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Between if caused => return Ok(false),
-                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Between => {
+                CodePlace::At(CopiedPlace::Body { original, intact }) if intact || is_final => (original, registers.rcx),
+                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Inside if is_fault => return Ok(false),
+                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Inside => {
                     if subject.step(thread)?.is_none() {
                         return Ok(false);
                     }
@@ -325,24 +304,18 @@ impl Trampolines {
         Ok(false)
     }
 
-    /// A system call has ended; `again`: it was that by which a handler of signals goes back to a site that is recorded already.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Handles the end of a system call. `again` means that a signal handler has returned to a site that is recorded already.
     pub fn after_system_call(&mut self, thread: Tid, again: bool) -> io::Result<()> {
-        if let Some(recorded) = self.threads.get_mut(&thread).filter(|recorded| recorded.stepped.is_some())
+        if let Some(recorded) = self.threads.get_mut(&thread).filter(|recorded| recorded.last_step.is_some())
             && ptrace::registers(thread)?.eflags & TRAP_FLAG == 0
         {
-            recorded.stepped = None;
+            recorded.last_step = None;
         }
-        if again { self.go_on_recorded(thread) } else { Ok(()) }
+        if again { self.resume_recorded(thread) } else { Ok(()) }
     }
 
-    /// A stopped thread stands at a site that is recorded already: it goes on in the copy, behind what records it.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    fn go_on_recorded(&self, thread: Tid) -> io::Result<()> {
+    /// Moves a stopped thread from a site that is recorded already into the copy, after the code that records the site.
+    fn resume_recorded(&self, thread: Tid) -> io::Result<()> {
         let at = ptrace::instruction_pointer(thread)?;
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
@@ -353,29 +326,27 @@ impl Trampolines {
         }
     }
 
-    /// Takes out of the image what was written for code in a range that the program is about to change, and lets the heads of that code's
-    /// copies lead back to the image, since other copies branch there. All threads are stopped; those in such a copy are moved by
-    /// [`Trampolines::leave_released`].
-    ///
-    /// # Errors
-    /// The process is gone.
+    /// Removes from the image what was written for code in `range`, which the program is about to change. The heads of that code's copies
+    /// are made to jump back to the image, since other copies branch to them. All threads must be stopped;
+    /// [`Trampolines::move_out_of_released`] moves those in such a copy.
     pub fn release(&mut self, range: &Range<u64>, subject: &TracedProcess) -> io::Result<()> {
         let known = self.released.iter().map(|copy| copy.start).chain(self.areas.iter().map(|(area, _)| area.end));
-        let mut ends: Vec<u64> = self.patches.iter().map(|patch| patch.to).chain(known).collect();
+        let mut ends: Vec<u64> = self.patches.iter().map(|patch| patch.target).chain(known).collect();
         ends.sort_unstable();
-        let copy = |patch: &Written| patch.to..ends[ends.partition_point(|end| *end <= patch.to)];
-        let is_touched = |patch: &Written| {
+        let copy = |patch: &InstalledPatch| patch.target..ends[ends.partition_point(|end| *end <= patch.target)];
+        let is_touched = |patch: &InstalledPatch| {
             let written = patch.address..patch.address + patch.length as u64;
-            let mut originals = self.places_in(&copy(patch)).iter().filter_map(|(_, place)| self.executed_at(place));
+            let mut originals = self.places_in(&copy(patch)).iter().filter_map(|(_, place)| self.image_address(place));
             overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
         };
-        let (gone, left): (Vec<&Written>, Vec<&Written>) = self.patches.iter().partition(|patch| is_touched(patch));
-        let is_head = |patch: &&&Written| matches!(self.places_in(&copy(patch)).first(), Some((_, CopiedPlace::Head { .. })));
-        let mut heads: Vec<(u64, [u8; 5])> = gone.iter().filter(is_head).map(|patch| (patch.to, jump(patch.to, patch.address))).collect();
+        let (gone, left): (Vec<&InstalledPatch>, Vec<&InstalledPatch>) = self.patches.iter().partition(|patch| is_touched(patch));
+        let is_head = |patch: &&&InstalledPatch| matches!(self.places_in(&copy(patch)).first(), Some((_, CopiedPlace::Head { .. })));
+        let mut heads: Vec<(u64, [u8; 5])> =
+            gone.iter().filter(is_head).map(|patch| (patch.target, jump(patch.target, patch.address))).collect();
         heads.sort_unstable();
-        let original: Vec<(u64, &[u8])> = gone.iter().map(|patch| (patch.address, &patch.before[..patch.length])).collect();
+        let original: Vec<(u64, &[u8])> = gone.iter().map(|patch| (patch.address, &patch.original_bytes[..patch.length])).collect();
         subject.memory.patch(&original)?;
-        // The copies are the session's own mapping, whose bytes no journal needs.
+        // The copies lie in a mapping of this session's own, so that the journal need not know of them.
         let heads: Vec<(u64, &[u8])> = heads.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
         Memory::open(subject.process)?.patch(&heads)?;
         let copies: Vec<Range<u64>> = gone.iter().map(|patch| copy(patch)).collect();
@@ -386,24 +357,20 @@ impl Trampolines {
         Ok(())
     }
 
-    /// Lets a stopped thread that stands in a copy of released code stand in the image. `step`, which gives whether it did, executes an
-    /// instruction of the thread.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
-    pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+    /// Moves a stopped thread from a copy of released code to the image. `step` single-steps the thread, and returns false if it cannot.
+    pub fn move_out_of_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         loop {
             let registers = ptrace::registers(thread)?;
             if !self.is_released(registers.rip) {
                 return Ok(());
             }
-            let (rip, rcx) = match self.standing(registers.rip) {
+            let (rip, rcx) = match self.place_at(registers.rip) {
                 CodePlace::At(CopiedPlace::Head { site, saved } | CopiedPlace::Recorded { site, saved }) => {
-                    (self.sites[site as usize], self.register(thread, saved, &registers)?)
+                    (self.sites[site as usize], self.program_rcx(thread, saved, &registers)?)
                 }
                 CodePlace::At(CopiedPlace::Body { original, .. }) => (original, registers.rcx),
-                CodePlace::Between if step()? => continue,
-                CodePlace::Between | CodePlace::Outside => return Ok(()),
+                CodePlace::Inside if step()? => continue,
+                CodePlace::Inside | CodePlace::Outside => return Ok(()),
             };
             return Ok(ptrace::set_registers(thread, &Registers { rip, rcx, ..registers })?);
         }
@@ -413,14 +380,14 @@ impl Trampolines {
         self.released.iter().any(|copy| copy.contains(&address))
     }
 
-    /// What is where in a copy.
+    /// The places in one copy.
     fn places_in(&self, copy: &Range<u64>) -> &[(u64, CopiedPlace)] {
-        let places = self.area_of(copy.start).unwrap_or_default();
+        let places = self.places_around(copy.start).unwrap_or_default();
         &places[places.partition_point(|place| place.0 < copy.start)..places.partition_point(|place| place.0 < copy.end)]
     }
 
-    /// The address in the image of the instruction that is executed at a place.
-    fn executed_at(&self, place: &CopiedPlace) -> Option<u64> {
+    /// The image address of the instruction executed at a place; `None` in a head.
+    fn image_address(&self, place: &CopiedPlace) -> Option<u64> {
         match place {
             CopiedPlace::Head { .. } => None,
             CopiedPlace::Recorded { site, .. } => Some(self.sites[*site as usize]),
@@ -428,50 +395,47 @@ impl Trampolines {
         }
     }
 
-    /// Where in the image an address is.
-    pub fn original(&self, address: u64) -> u64 {
-        match self.standing(address) {
+    /// Translates an address in a copy to the image; others are returned unchanged.
+    pub fn to_image(&self, address: u64) -> u64 {
+        match self.place_at(address) {
             CodePlace::At(CopiedPlace::Head { site, .. } | CopiedPlace::Recorded { site, .. }) => self.sites[site as usize],
             CodePlace::At(CopiedPlace::Body { original, .. }) => original,
-            CodePlace::Outside | CodePlace::Between => address,
+            CodePlace::Outside | CodePlace::Inside => address,
         }
     }
 
-    /// Whether an address is in a copy.
+    /// Returns true if an address lies in a copy.
     pub fn is_copy(&self, address: u64) -> bool {
-        self.area_of(address).is_some()
+        self.places_around(address).is_some()
     }
 
-    /// The copies that an address lies in, as what is where in them.
-    fn area_of(&self, address: u64) -> Option<&[(u64, CopiedPlace)]> {
+    /// The places in the area that an address lies in.
+    fn places_around(&self, address: u64) -> Option<&[(u64, CopiedPlace)]> {
         self.areas.iter().find(|(area, _)| area.contains(&address)).map(|(_, places)| places.as_slice())
     }
 
-    /// Takes the patches out of a memory: this process's, or that of a child that has a copy.
-    ///
-    /// # Errors
-    /// The process is gone.
-    pub fn remove(&self, memory: &Memory) -> io::Result<()> {
-        write(&self.patches, memory, |patch| &patch.before)
+    /// Removes the patches from a memory: this process's, or that of a child with a copy of it.
+    pub fn remove_patches(&self, memory: &Memory) -> io::Result<()> {
+        write(&self.patches, memory, |patch| &patch.original_bytes)
     }
 
-    fn register(&self, thread: Tid, saved: bool, registers: &Registers) -> io::Result<u64> {
+    fn program_rcx(&self, thread: Tid, saved: bool, registers: &Registers) -> io::Result<u64> {
         match self.threads.get(&thread) {
             Some(recorded) if saved => self.rings.saved(recorded.ring),
             _ => Ok(registers.rcx),
         }
     }
 
-    fn standing(&self, address: u64) -> CodePlace {
-        let Some(places) = self.area_of(address) else { return CodePlace::Outside };
+    fn place_at(&self, address: u64) -> CodePlace {
+        let Some(places) = self.places_around(address) else { return CodePlace::Outside };
         match places.binary_search_by_key(&address, |place| place.0) {
             Ok(at) => CodePlace::At(places[at].1),
-            Err(_) => CodePlace::Between,
+            Err(_) => CodePlace::Inside,
         }
     }
 }
 
-/// Whether an instruction of the image has bytes in a range.
+/// Returns true if the instruction at an image address has bytes in `range`.
 fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bool {
     if at >= range.start || at + LONGEST_INSTRUCTION <= range.start {
         return range.contains(&at);
@@ -481,14 +445,14 @@ fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bo
     decode(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
 }
 
-/// `jmp` at an address.
+/// Encodes `jmp to` for an address.
 fn jump(at: u64, to: u64) -> [u8; 5] {
     let [a, b, c, d] = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
     [0xe9, a, b, c, d]
 }
 
-/// Writes at each patch.
-fn write(patches: &[Written], memory: &Memory, bytes: impl Fn(&Written) -> &[u8; 5]) -> io::Result<()> {
+/// Writes the chosen bytes at the address of each patch.
+fn write(patches: &[InstalledPatch], memory: &Memory, bytes: impl Fn(&InstalledPatch) -> &[u8; 5]) -> io::Result<()> {
     let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..patch.length])).collect();
     memory.patch(&pieces)
 }

@@ -1,4 +1,4 @@
-//! Whether a collector can work here: it follows a program for a moment, and must see one place of it.
+//! Trials of collectors: whether one works on this machine, shown by recording a single hit.
 
 use crate::collect::Collector;
 use crate::collectors::CollectorKind;
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use trodden_binary::Binary;
 
-/// Sees the first thing, and has enough.
+/// Counts hits, and ends the collection at the first.
 struct First(u64);
 
 impl Sink for First {
@@ -31,15 +31,15 @@ impl Sink for First {
     }
 }
 
-/// Tries a collector on a program: on its first witness sled if the collector needs one, else on its entry. The program is started with
-/// `--version`.
+/// Tries a collector by running a program with `--version`, and watching its first witness sled if the collector needs one, else its
+/// entry point.
 ///
 /// # Errors
-/// The collector does not work, or not with this program: why.
+/// The reason why the collector does not work, or does not work with this program.
 pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
-    ensure!(program.exists(), "the file of this program was replaced while it runs ({}): start it again", program.display());
+    ensure!(program.exists(), "the file of this program was replaced while it was running ({}). Start it again", program.display());
     let place = match kind {
-        CollectorKind::Compiled => sleds::first(&Binary::read(program)?).context("the program that was compiled has no sled")?,
+        CollectorKind::Compiled => sleds::first(&Binary::read(program)?).context("the compiled program has no sled")?,
         _ => Executable::read(program)?.entry,
     };
     sees(kind.collector(), program, place)
@@ -78,6 +78,6 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
     if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {
         wait_child(process as i32)?;
     }
-    ensure!(seen.0 > 0, "the collector `{}` saw nothing", collector.name());
+    ensure!(seen.0 > 0, "the collector `{}` recorded no hit", collector.name());
     Ok(())
 }

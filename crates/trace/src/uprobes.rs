@@ -1,10 +1,10 @@
-//! Uprobes: the kernel's own breakpoints in a file as a process has mapped it, attached by the hundreds in one call, each running a BPF
-//! program that records the thread and the site ([`bpf`](crate::bpf)). The subject is not stopped for a hit; only a thread that has filled
-//! half of the ring is, by a SIGSTOP that it never sees.
+//! Uprobes: kernel breakpoints in a mapped file, attached by the hundreds in one call. Each runs a BPF program that records the thread
+//! and the site ([`bpf`](crate::bpf)). A hit does not stop the subject; only a thread that has filled half of the ring is stopped, by a
+//! SIGSTOP that is not delivered.
 //!
-//! A probe costs 0.8 us on an instruction that the kernel emulates (a jump, a call, `push`, `nop`) and 13 us on others, so that of a
-//! block one of its emulated instructions is probed, if it has one before anything can leave the block. Never is that the `nop` of five
-//! bytes: kernels from 6.18 make a call of it, which overwrites what the program keeps below its stack pointer.
+//! On instructions that the kernel emulates (jumps, calls, `push`, `nop`), a probe costs 0.8 us, on others 13 us. So an emulated
+//! instruction of each block is probed, if there is one. The 5-byte `nop` is never probed: Linux 6.18 and later replace it by a call,
+//! which overwrites the red zone.
 
 use crate::CollectError;
 use crate::bpf::KernelProbes;
@@ -16,28 +16,27 @@ use std::ops::Range;
 use trodden_binary::Binary;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 
-/// `si_code` of a signal that the kernel sent: SI_KERNEL.
-const BY_KERNEL: i32 = 0x80;
-/// Prefixes of instructions: `lock`, then segments without a meaning, which the kernel refuses to probe, then others.
-const REFUSED: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
-const OTHERS: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
+/// `si_code` of a signal sent by the kernel (SI_KERNEL).
+const SI_KERNEL: i32 = 0x80;
+/// Instruction prefixes that the kernel refuses to probe (`lock` and meaningless segment overrides), and all other prefixes.
+const REFUSED_PREFIXES: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
+const OTHER_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
 
-/// Probes in a process.
 #[derive(Debug)]
 pub struct Uprobes {
     probes: KernelProbes,
     slots: Option<Range<u64>>,
-    /// The numbers of threads.
+    /// Thread numbers by id.
     threads: HashMap<Tid, u32>,
 }
 
 impl Uprobes {
-    /// Sets probes in a process at places of its image, each recorded by the number beside it. `slots` is the page that the kernel has
-    /// mapped into it.
+    /// Sets probes at addresses of a process's image, each with the number to record. `slots` is the page that the kernel has mapped for
+    /// displaced instructions.
     ///
     /// # Errors
-    /// A place is no code; or this process may not set probes, or the kernel has none.
-    pub fn set(binary: &Binary, process: Tid, places: &[(u64, u32)], slots: Option<Range<u64>>) -> Result<Self, CollectError> {
+    /// An address is not code, this process may not set probes, or the kernel does not support them.
+    pub fn attach(binary: &Binary, process: Tid, places: &[(u64, u32)], slots: Option<Range<u64>>) -> Result<Self, CollectError> {
         let no_code = |address: u64| CollectError::NoCode { address, path: binary.path().to_owned() };
         let offsets: Result<Vec<u64>, CollectError> =
             places.iter().map(|(place, _)| offset(binary, *place).ok_or_else(|| no_code(*place))).collect();
@@ -51,61 +50,57 @@ impl Uprobes {
         self.slots.clone()
     }
 
-    /// A thread begins to be recorded.
     pub fn begin_thread(&mut self, thread: Tid, number: u32) {
         self.threads.insert(thread, number);
     }
 
-    /// A thread is gone, and what it has recorded was seen; its number may be another's soon.
+    /// Forgets a thread that is gone and whose hits were read. Its id may be reused.
     pub fn end_thread(&mut self, thread: Tid) {
         self.threads.remove(&thread);
     }
 
-    /// Takes the probes out, before the subject goes on without them or is another program.
-    pub fn end(&mut self) {
-        self.probes.end();
-        // The page is the kernel's, and stays.
+    /// Removes the probes, before the subject continues without them or is another program.
+    pub fn detach(&mut self) {
+        self.probes.detach();
+        // The page belongs to the kernel, and stays mapped.
         self.slots = None;
     }
 
-    /// Calls `see` with the number of the thread and the site of each hit that was not seen before.
+    /// Calls `handle` with the thread number and the site of each unread hit.
     ///
     /// # Errors
-    /// Those of `see`.
-    pub fn take(&self, mut see: impl FnMut(u32, u64) -> io::Result<()>) -> io::Result<()> {
-        self.probes.take(|hit| {
-            let unknown = || io::Error::other(format!("a probe was hit by thread {}, which is not known", hit.thread));
-            see(*self.threads.get(&hit.thread).ok_or_else(unknown)?, hit.cookie)
+    /// The first error of `handle`, or a hit of an unknown thread.
+    pub fn read_hits(&self, mut handle: impl FnMut(u32, u64) -> io::Result<()>) -> io::Result<()> {
+        self.probes.read_hits(|hit| {
+            let unknown = || io::Error::other(format!("unknown thread {} has hit a probe", hit.thread));
+            handle(*self.threads.get(&hit.thread).ok_or_else(unknown)?, hit.cookie)
         })
     }
 
-    /// Whether a signal is the one that the probes stop a thread with.
-    ///
-    /// # Errors
-    /// The thread is gone.
+    /// Returns true if the probes have caused a thread's signal.
     pub fn is_own(thread: Tid, signal: i32) -> io::Result<bool> {
-        Ok(signal == libc::SIGSTOP && ptrace::signal_code(thread)? == BY_KERNEL)
+        Ok(signal == libc::SIGSTOP && ptrace::signal_code(thread)? == SI_KERNEL)
     }
 }
 
-/// The place that is probed for a site; none where there is no instruction that can be.
-pub fn place(binary: &Binary, blocks: &[Range<u64>], site: u64) -> Option<u64> {
-    probed(binary, block_of(blocks, site))
+/// Returns the address to probe for a site, or `None` if no instruction there can be probed.
+pub fn probe_address(binary: &Binary, blocks: &[Range<u64>], site: u64) -> Option<u64> {
+    choose_instruction(binary, block_of(blocks, site))
 }
 
-/// What of the blocks, ascending, lies behind a site.
+/// The part of a site's block that starts at the site.
 fn block_of(blocks: &[Range<u64>], site: u64) -> Range<u64> {
-    let behind = blocks.partition_point(|b| b.start <= site);
-    match blocks[..behind].last() {
+    let end = blocks.partition_point(|b| b.start <= site);
+    match blocks[..end].last() {
         Some(block) if block.contains(&site) => site..block.end,
         _ => site..site + 1,
     }
 }
 
-/// The instruction that is probed for a block: the first that the kernel emulates, else the first that it can probe. None behind one
-/// that may leave the block.
-fn probed(binary: &Binary, block: Range<u64>) -> Option<u64> {
-    let (mut at, mut usual) = (block.start, None);
+/// Returns the instruction to probe in a block: the first emulated one, else the first that can be probed. Instructions after a possible
+/// exit from the block are not considered.
+fn choose_instruction(binary: &Binary, block: Range<u64>) -> Option<u64> {
+    let (mut at, mut fallback) = (block.start, None);
     while at < block.end {
         let code = binary.code_at(at)?;
         let instruction = decode(code, at)?;
@@ -113,27 +108,29 @@ fn probed(binary: &Binary, block: Range<u64>) -> Option<u64> {
         if !prefixed && is_emulated(&instruction) {
             return Some(at);
         }
-        // The kernel refuses those that trap, too, and those that programs may not use.
+        // The kernel also refuses instructions that trap or are privileged.
         let traps = matches!(branch(&instruction), Some(BranchInstruction::Stop | BranchInstruction::System));
-        // They trap where the time is fixed, and the tracer answers them where they stand.
+        // With fixed time, these trap, and the tracer emulates them at their own address.
         let reads_time = matches!(instruction.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp);
         let refused = prefixed || traps || reads_time || instruction.is_privileged();
-        if usual.is_none() && !refused && !is_long_nop(&instruction) {
-            usual = Some(at);
+        if fallback.is_none() && !refused && !is_long_nop(&instruction) {
+            fallback = Some(at);
         }
         if branch(&instruction).is_some() {
             break;
         }
         at = instruction.next_ip();
     }
-    usual
+    fallback
 }
 
 fn has_refused_prefix(code: &[u8]) -> bool {
-    code.iter().take_while(|byte| REFUSED.contains(byte) || OTHERS.contains(byte)).any(|byte| REFUSED.contains(byte))
+    code.iter()
+        .take_while(|byte| REFUSED_PREFIXES.contains(byte) || OTHER_PREFIXES.contains(byte))
+        .any(|byte| REFUSED_PREFIXES.contains(byte))
 }
 
-/// Whether the kernel executes an instruction itself, instead of a copy of it step by step.
+/// Returns true if the kernel emulates the instruction instead of stepping a copy of it.
 fn is_emulated(instruction: &Instruction) -> bool {
     match instruction.mnemonic() {
         Mnemonic::Jmp | Mnemonic::Call => matches!(instruction.op0_kind(), OpKind::NearBranch64),
@@ -147,7 +144,7 @@ fn is_long_nop(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Nop && instruction.len() == 5
 }
 
-/// Where in the file an address is.
+/// Translates a code address to a file offset.
 pub fn offset(binary: &Binary, address: u64) -> Option<u64> {
     let segment = binary.segments().iter().find(|s| s.executable && (s.address..s.address + s.file_size).contains(&address))?;
     Some(segment.file_offset + (address - segment.address))

@@ -1,10 +1,12 @@
-//! What a collection watches in a subject: breakpoints in slots, hardware breakpoints, every instruction, or nothing.
+//! What a collector watches in a subject: breakpoints with slots, copies of blocks that record themselves, debug registers, uprobes,
+//! every instruction, or nothing.
 //!
-//! The loop that follows a subject asks here what a trap means and how a thread goes on; everything else is the same for all collectors.
-// Length: one match over the kinds of watching for each thing that happens to a subject.
+//! The loop that follows a subject asks here what a trap means and how a thread resumes. Everything else in that loop is the same for all
+//! collectors.
+// Length: for each event of a subject, one match over the kinds of watching.
 
 use crate::CollectError;
-use crate::breakpoints::{BreakpointSite, Breakpoints, InSlot};
+use crate::breakpoints::{BreakpointSite, Breakpoints, SlotProgress};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
 use crate::journal::TrapAction;
@@ -14,8 +16,8 @@ use crate::run::TraceRun;
 use crate::session::Session;
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
-use crate::stack::Unwinding;
-use crate::subject::{AREA, Executable, TracedProcess};
+use crate::stack::StackUnwinder;
+use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
@@ -24,74 +26,70 @@ use std::rc::Rc;
 use trodden_binary::Binary;
 use trodden_binary::linked::in_file;
 
-/// What is watched.
+/// The watched images of a subject, and the means by which they are watched.
 #[derive(Debug)]
 pub struct Watch<'a> {
     run: &'a TraceRun<'a>,
-    /// The files that are in memory.
+    /// The files that are mapped at present.
     images: Images,
-    what: Watched,
+    means: Watched,
     session: Rc<Session>,
-    /// Code that the program has changed, or was about to, in memory: it is not watched any more.
+    /// Ranges in memory that the program has changed or was about to change. They are no longer watched.
     released: Vec<Range<u64>>,
-    /// The same as addresses of the files.
+    /// The same ranges as file addresses.
     changed_code: Vec<Range<u64>>,
-    unwinding: Unwinding,
+    unwinding: StackUnwinder,
 }
 
-/// Kinds of watching.
+/// The means of watching.
 #[derive(Debug)]
 pub enum Watched {
-    /// Nothing: a run for its system calls.
+    /// Nothing is watched: the run serves to record system calls.
     Nothing,
-    /// `int3` at sites, and slots.
+    /// `int3` at each site, with a slot for the displaced instruction.
     Breakpoints(Breakpoints),
     /// Copies of blocks that record themselves.
     Trampolines(Box<Trampolines>),
     /// Debug registers.
     Hardware(HardwareBreakpoints),
-    /// Probes of the kernel, and breakpoints where they cannot be.
+    /// Uprobes, with breakpoints at the sites where no uprobe can be placed.
     Uprobes(Uprobes, Breakpoints),
-    /// Every instruction of the image.
     Steps(Stepping),
 }
-/// `si_code` of a trap by `int3`: SI_KERNEL.
-const BY_BREAKPOINT: i32 = 0x80;
+/// `si_code` of a trap caused by `int3` (SI_KERNEL).
+const SI_KERNEL: i32 = 0x80;
 
 impl<'a> Watch<'a> {
-    /// Watches something in a program.
-    pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, what: Watched) -> Self {
+    /// Starts watching the program's own image; libraries follow by [`Watch::map`].
+    pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, means: Watched) -> Self {
         Self {
             run,
             images: Images::new(subject, run.executable),
-            what,
+            means,
             session: subject.session.clone(),
             released: Vec::new(),
             changed_code: Vec::new(),
-            unwinding: Unwinding::default(),
+            unwinding: StackUnwinder::default(),
         }
     }
 
-    /// Whether an address in memory is code that is watched.
+    /// Returns true if an address in memory is watched code.
     pub fn is_code(&self, address: u64) -> bool {
-        self.images.at(address).is_some()
+        self.images.image_at(address).is_some()
     }
 
-    /// The address of the file for one in memory.
+    /// Translates an address in memory to one in its file.
     pub fn in_file(&self, address: u64) -> u64 {
         self.images.in_file(address)
     }
 
-    /// A library has been mapped, before anything of it has run, by a thread that is stopped behind its system call. Gives what was mapped
-    /// for it.
-    ///
-    /// # Errors
-    /// It cannot be watched.
+    /// Starts watching a library that `thread` has just mapped, before any of its code has run. The thread is stopped after its system
+    /// call. Returns the image, or `None` if the library is not watched.
     pub fn map(&mut self, subject: &TracedProcess, thread: Tid, library: &Library, start: u64) -> Result<Option<Image>, CollectError> {
         let Some(view) = self.images.add(subject, thread, library, start)? else { return Ok(None) };
         let image = self.images.last().clone();
         let (run, executable) = (self.run, &library.executable);
-        match &mut self.what {
+        match &mut self.means {
             Watched::Breakpoints(breakpoints) => breakpoints.add(&view, executable, &sites_of(image.number, run.sites), run.jumps)?,
             Watched::Trampolines(trampolines) => trampolines.add(&view, run, executable, image.number)?,
             Watched::Steps(steps) => steps.add(subject, thread, &image)?,
@@ -100,12 +98,12 @@ impl<'a> Watch<'a> {
         Ok(Some(image))
     }
 
-    /// Memory has been unmapped; gives the libraries that are gone with it.
+    /// Stops watching the libraries whose code overlaps unmapped memory, and returns them.
     pub fn unmap(&mut self, unmapped: &Range<u64>) -> Vec<Image> {
         let gone = self.images.forget(unmapped);
         for image in &gone {
-            match &mut self.what {
-                Watched::Breakpoints(breakpoints) => breakpoints.forget(&(image.area..image.area + AREA)),
+            match &mut self.means {
+                Watched::Breakpoints(breakpoints) => breakpoints.forget(&(image.area..image.area + AREA_SIZE)),
                 Watched::Trampolines(trampolines) => trampolines.forget(image),
                 Watched::Steps(steps) => steps.forget(image),
                 Watched::Nothing | Watched::Hardware(_) | Watched::Uprobes(..) => {}
@@ -114,15 +112,15 @@ impl<'a> Watch<'a> {
         gone
     }
 
-    /// Code in these pages that is watched, as far as it has not been released before, library by library. Of a library of which a
-    /// part is unmapped it is all code.
+    /// Returns the watched code in these pages that has not been released yet, image by image. If part of a library is being unmapped,
+    /// all of the library's code is returned.
     pub fn watched_in(&self, changed: &Range<u64>, is_unmapped: bool) -> Vec<Range<u64>> {
         let mut watched = Vec::new();
         for image in self.images.all() {
             let is_touched = image.code.iter().any(|code| overlap(code, changed));
             let is_gone = image.code.iter().all(|code| common(code, changed) == *code);
             match image.number > 0 && is_unmapped {
-                // The memory of a library that is unmapped needs nothing taken out.
+                // A library that is unmapped as a whole needs no patches removed.
                 true if !is_touched || is_gone => {}
                 true => watched.extend(image.code.iter().cloned()),
                 false => watched.extend(image.code.iter().map(|code| common(code, changed)).filter(|range| !range.is_empty())),
@@ -134,16 +132,13 @@ impl<'a> Watch<'a> {
         watched
     }
 
-    /// Pages of a file's code in memory that differ from the file, changes of this session aside.
-    ///
-    /// # Errors
-    /// The file or the memory cannot be read.
+    /// Returns the pages of a file's code whose contents in memory differ from the file, apart from changes made by this session.
     pub fn changed_pages(&self, memory: &Memory, executable: &Executable) -> Result<Vec<Range<u64>>, CollectError> {
         let path = executable.path.clone();
         let binary = Binary::read(&path).map_err(|e| CollectError::Executable { path, fault: e.to_string() })?;
         let mut changed = Vec::new();
         for code in &executable.code {
-            // The file is at number 0 for itself.
+            // `binary` was read by itself, so its addresses have no library number.
             let Some(image) = self.images.all().iter().find(|image| image.number == in_file(code.start).0) else { continue };
             let mut at = code.start;
             while let Some(expected) = binary.code_at(in_file(at).1).filter(|expected| at < code.end && !expected.is_empty()) {
@@ -160,20 +155,17 @@ impl<'a> Watch<'a> {
         Ok(changed)
     }
 
-    /// Whether something is written into the code that is watched.
-    pub fn changes_code(&self) -> bool {
-        matches!(&self.what, Watched::Breakpoints(_) | Watched::Trampolines(_) | Watched::Uprobes(..))
+    /// Returns true if the collector writes into the watched code.
+    pub fn patches_code(&self) -> bool {
+        matches!(&self.means, Watched::Breakpoints(_) | Watched::Trampolines(_) | Watched::Uprobes(..))
     }
 
-    /// Watches code no more that the program is about to change, and takes out what was written there. All threads are stopped; where they
-    /// stand is put right by [`Watch::leave_released`].
-    ///
-    /// # Errors
-    /// The process is gone, or what was seen cannot be stored.
+    /// Stops watching code that the program is about to change, and removes what was written there. All threads must be stopped;
+    /// [`Watch::move_out_of_released`] then corrects their positions.
     pub fn release(&mut self, subject: &TracedProcess, range: &Range<u64>, sink: &mut dyn Sink) -> io::Result<()> {
         self.changed_code.push(self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1);
         self.released.push(range.clone());
-        match &mut self.what {
+        match &mut self.means {
             Watched::Breakpoints(breakpoints) => breakpoints.release(range, &subject.memory),
             Watched::Trampolines(trampolines) => trampolines.release(range, subject),
             Watched::Hardware(hardware) => {
@@ -181,46 +173,40 @@ impl<'a> Watch<'a> {
                 Ok(())
             }
             Watched::Uprobes(probes, rest) => {
-                drain(probes, sink)?;
-                // The kernel takes out all or none.
-                probes.end();
+                record_probe_hits(probes, sink)?;
+                // The kernel removes all of them or none.
+                probes.detach();
                 rest.release(range, &subject.memory)
             }
-            // These know it from what the system call has done.
+            // These learn of it from the system call's effect, in [`Watch::handle_memory_change`].
             Watched::Steps(_) | Watched::Nothing => Ok(()),
         }
     }
 
-    /// Lets a stopped thread that stands in a slot or copy of released code stand in the image: see [`Trampolines::leave_released`].
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
-    pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
-        match &self.what {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.leave_released(thread, step),
-            Watched::Trampolines(trampolines) => trampolines.leave_released(thread, step),
+    /// Moves a stopped thread out of a slot or copy of released code: see [`Trampolines::move_out_of_released`].
+    pub fn move_out_of_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+        match &self.means {
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.move_out_of_released(thread, step),
+            Watched::Trampolines(trampolines) => trampolines.move_out_of_released(thread, step),
             _ => Ok(()),
         }
     }
 
-    /// A system call of a stopped thread has changed memory.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn note_change(
+    /// Handles a change to memory that a system call of a stopped thread has made.
+    pub fn handle_memory_change(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
         changed: &Range<u64>,
         effect: MemoryEffect,
     ) -> Result<(), CollectError> {
-        match &mut self.what {
-            Watched::Steps(steps) => steps.note_change(subject, thread, &pages(changed), effect),
+        match &mut self.means {
+            Watched::Steps(steps) => steps.handle_memory_change(subject, thread, &pages(changed), effect),
             _ => Ok(()),
         }
     }
 
-    /// The code that was released, as addresses of the files, ascending.
+    /// Returns the released code as file addresses, ascending.
     pub fn changed_code(&self) -> Vec<Range<u64>> {
         let mut all = self.changed_code.clone();
         all.sort_unstable_by_key(|range| range.start);
@@ -233,15 +219,11 @@ impl<'a> Watch<'a> {
         all
     }
 
-    /// Libraries that are watched.
     pub fn libraries(&self) -> &'a [Library] {
         self.run.libraries
     }
 
-    /// A thread begins to be recorded; it is stopped.
-    ///
-    /// # Errors
-    /// It cannot be prepared.
+    /// Starts recording a thread, which is stopped.
     pub fn begin_thread(
         &mut self,
         subject: &TracedProcess,
@@ -249,7 +231,7 @@ impl<'a> Watch<'a> {
         number: ThreadNumber,
         sink: &mut dyn Sink,
     ) -> Result<(), CollectError> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
             Watched::Hardware(hardware) => hardware.begin_thread(&self.session, thread),
             Watched::Uprobes(probes, _) => {
@@ -261,16 +243,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A thread is gone.
-    ///
-    /// # Errors
-    /// What it has seen cannot be stored.
+    /// Records what is left of a thread that has ended.
     pub fn end_thread(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<()> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Steps(steps) => steps.end_thread(thread),
             Watched::Trampolines(trampolines) => trampolines.end_thread(thread, sink)?,
             Watched::Uprobes(probes, _) => {
-                drain(probes, sink)?;
+                record_probe_hits(probes, sink)?;
                 probes.end_thread(thread);
             }
             _ => {}
@@ -278,21 +257,18 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// The collection is over, and nothing runs that is watched.
-    ///
-    /// # Errors
-    /// What was seen cannot be stored.
+    /// Records what is left of all threads. Nothing that is watched runs any more.
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Trampolines(trampolines) => trampolines.end_all(sink),
-            Watched::Uprobes(probes, _) => drain(probes, sink).map(|_| ()),
+            Watched::Uprobes(probes, _) => record_probe_hits(probes, sink).map(|_| ()),
             _ => Ok(()),
         }
     }
 
-    /// What is mapped into the subject, besides the area of slots.
+    /// Ranges that were mapped into the subject for watching, apart from the slots of the program's own image.
     pub fn mapped(&self) -> Vec<Range<u64>> {
-        let own = match &self.what {
+        let own = match &self.means {
             Watched::Trampolines(trampolines) => Some(trampolines.span()),
             Watched::Uprobes(probes, _) => probes.mapped(),
             _ => None,
@@ -300,51 +276,41 @@ impl<'a> Watch<'a> {
         own.into_iter().chain(self.images.areas()).collect()
     }
 
-    /// Whether an address in memory is in a copy of the image's code.
+    /// Returns true if an address in memory lies in a copy of watched code.
     pub fn is_copy(&self, address: u64) -> bool {
-        matches!(&self.what, Watched::Trampolines(trampolines) if trampolines.is_copy(address))
+        matches!(&self.means, Watched::Trampolines(trampolines) if trampolines.is_copy(address))
     }
 
-    /// Lets a stopped thread stand in the image and not in a copy: see [`Trampolines::leave_copy`].
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
-    pub fn leave_copy(&mut self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<bool, CollectError> {
-        match &mut self.what {
-            Watched::Trampolines(trampolines) => trampolines.leave_copy(subject, thread, all, caused),
+    /// Moves a stopped thread from a copy to the image: see [`Trampolines::move_out_of_copy`].
+    pub fn move_out_of_copy(&mut self, subject: &TracedProcess, thread: Tid, is_final: bool, is_fault: bool) -> Result<bool, CollectError> {
+        match &mut self.means {
+            Watched::Trampolines(trampolines) => trampolines.move_out_of_copy(subject, thread, is_final, is_fault),
             _ => Ok(false),
         }
     }
 
-    /// Whether a stopped thread stands at an instruction that is recorded because each one is.
-    pub fn is_stepped(&self, thread: Tid, at: u64) -> bool {
-        matches!(&self.what, Watched::Steps(steps) if steps.is_recorded(thread, at))
+    /// Returns true if a stopped thread is at an instruction that single-stepping has recorded already.
+    pub fn is_recorded_step(&self, thread: Tid, at: u64) -> bool {
+        matches!(&self.means, Watched::Steps(steps) if steps.is_recorded(thread, at))
     }
 
-    /// A stopped thread is about to begin a handler of a signal.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
-    pub fn before_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        match &mut self.what {
-            Watched::Steps(steps) => steps.before_handler(subject, thread),
+    /// Prepares a stopped thread for the handler of a signal that it is about to run.
+    pub fn prepare_for_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        match &mut self.means {
+            Watched::Steps(steps) => steps.prepare_for_handler(subject, thread),
             _ => Ok(()),
         }
     }
 
-    /// How a recorded thread goes on.
     pub fn resume(&self, thread: Tid) -> Resume {
-        match &self.what {
+        match &self.means {
             Watched::Steps(steps) => steps.resume(thread),
             _ => Resume::ToSystemCall,
         }
     }
 
-    /// What a signal stop is; a hit is recorded, and the thread made ready to go on.
-    ///
-    /// # Errors
-    /// The thread cannot be followed, or the hit not be stored.
-    pub fn trap(
+    /// Decides what a signal stop means. A hit is recorded, and the thread is made ready to resume.
+    pub fn handle_trap(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
@@ -352,23 +318,23 @@ impl<'a> Watch<'a> {
         signal: i32,
         sink: &mut dyn Sink,
     ) -> Result<Trap, CollectError> {
-        let trap = match &mut self.what {
+        let trap = match &mut self.means {
             Watched::Nothing => Trap::Foreign,
-            Watched::Hardware(hardware) => hardware.trap(thread, number, signal, sink)?,
-            Watched::Steps(steps) => steps.trap(subject, thread, number, signal, &self.images, sink)?,
-            Watched::Uprobes(probes, _) if Uprobes::is_own(thread, signal)? => Trap::Recorded(drain(probes, sink)?),
+            Watched::Hardware(hardware) => hardware.handle_trap(thread, number, signal, sink)?,
+            Watched::Steps(steps) => steps.handle_trap(subject, thread, number, signal, &self.images, sink)?,
+            Watched::Uprobes(probes, _) if Uprobes::is_own(thread, signal)? => Trap::Recorded(record_probe_hits(probes, sink)?),
             Watched::Uprobes(..) if signal != libc::SIGTRAP => Trap::Foreign,
             Watched::Uprobes(probes, rest) => match breakpoint_hit(rest, thread)? {
                 Some(site) => {
-                    // What came before it comes before it.
-                    drain(probes, sink)?;
+                    // Hits of probes that came before this one must precede it.
+                    record_probe_hits(probes, sink)?;
                     Trap::Recorded(record_hit((rest, &self.images), subject, (thread, number), site, sink)?)
                 }
                 None => Trap::Foreign,
             },
             Watched::Breakpoints(_) | Watched::Trampolines(_) if signal != libc::SIGTRAP => Trap::Foreign,
             Watched::Trampolines(trampolines) => {
-                trampolines.trap(subject, thread, &self.images, sink)?.map_or(Trap::Foreign, Trap::Recorded)
+                trampolines.handle_trap(subject, thread, &self.images, sink)?.map_or(Trap::Foreign, Trap::Recorded)
             }
             Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread)? {
                 Some(site) => Trap::Recorded(record_hit((breakpoints, &self.images), subject, (thread, number), site, sink)?),
@@ -376,7 +342,7 @@ impl<'a> Watch<'a> {
             },
         };
         if let Trap::Recorded(_) = trap {
-            // A trap while the signal is blocked or ignored makes the kernel forget what the program wants on it.
+            // If SIGTRAP was blocked or ignored, the kernel has reset the program's action for it.
             if !self.session.is_filtered() {
                 self.session.restore_trap_action(thread)?;
             }
@@ -384,13 +350,10 @@ impl<'a> Watch<'a> {
         Ok(trap)
     }
 
-    /// A stop that was waiting when the collection ended: a hit is undone, and happens again without a breakpoint.
-    /// Gives the signal to deliver.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
+    /// Undoes a hit that was pending when the collection ended, so that the instruction is executed again without its breakpoint. Returns
+    /// the signal to deliver, or 0.
     pub fn undo_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) if signal == libc::SIGTRAP => {
                 match breakpoint_hit(breakpoints, thread)? {
                     Some(site) => {
@@ -408,62 +371,54 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// What of its instruction a thread in a slot has done.
-    pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
-        match &self.what {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.in_slot(instruction_pointer),
+    /// Returns how far a thread in a slot has executed the slot's instruction; `None` if it is not in a slot.
+    pub fn slot_progress(&self, instruction_pointer: u64) -> Option<SlotProgress> {
+        match &self.means {
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.slot_progress(instruction_pointer),
             _ => None,
         }
     }
 
-    /// Takes breakpoints and jumps out of a child's copy of the memory.
-    ///
-    /// # Errors
-    /// The child is gone.
-    pub fn clean(&self, memory: &Memory) -> io::Result<()> {
-        match &self.what {
-            Watched::Trampolines(trampolines) => trampolines.remove(memory),
+    /// Removes breakpoints and jumps from a child's copy of the memory.
+    pub fn restore_child_code(&self, memory: &Memory) -> io::Result<()> {
+        match &self.means {
+            Watched::Trampolines(trampolines) => trampolines.remove_patches(memory),
             _ => self.session.restore_code(memory),
         }
     }
 
-    /// Undoes in a child's copy of the memory what else was done to the image; the child is stopped, and is not followed.
-    ///
-    /// # Errors
-    /// The child is gone.
-    pub fn leave_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
-        match &self.what {
-            Watched::Steps(steps) => steps.allow_in_child(subject, child),
+    /// Undoes all other changes to the image in a child's copy of the memory. The child is stopped, and will not be followed.
+    pub fn restore_child_protection(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
+        match &self.means {
+            Watched::Steps(steps) => steps.make_executable_in_child(subject, child),
             _ => Ok(()),
         }
     }
 
-    /// Takes the kernel's probes out: the subject is another program from now on, or goes on by itself.
+    /// Removes the uprobes: from now on the subject is another program, or is no longer followed.
     pub fn end_probes(&mut self) {
-        if let Watched::Uprobes(probes, _) = &mut self.what {
-            probes.end();
+        if let Watched::Uprobes(probes, _) = &mut self.means {
+            probes.detach();
         }
     }
 
-    /// The program is about to filter its system calls; its thread is stopped where one can be made in its name for the last time.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn before_filter(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        match &mut self.what {
-            Watched::Steps(steps) => steps.step_everywhere(subject, thread),
+    /// Prepares for a program that is about to filter its system calls. Its thread is stopped, and this is the last chance to make a
+    /// system call in its name.
+    pub fn prepare_for_filter(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        match &mut self.means {
+            Watched::Steps(steps) => steps.start_stepping_libraries(subject, thread),
             _ => Ok(()),
         }
     }
 
-    /// A system call begins.
+    /// Handles the start of a system call.
     ///
     /// # Errors
-    /// The program takes for itself what the watch needs.
-    pub fn note_system_call(&mut self, number: u64, arguments: &[u64; 6], memory: &Memory) -> Result<(), CollectError> {
+    /// The program changes something that the collector itself depends on.
+    pub fn handle_call_start(&mut self, number: u64, arguments: &[u64; 6], memory: &Memory) -> Result<(), CollectError> {
         const SET_GS: u64 = 0x1001;
-        if number as i64 == libc::SYS_arch_prctl && arguments[0] == SET_GS && matches!(self.what, Watched::Trampolines(_)) {
-            return Err(CollectError::Unexpected { what: "it uses the register gs itself: take `--collector ptrace`".to_owned() });
+        if number as i64 == libc::SYS_arch_prctl && arguments[0] == SET_GS && matches!(self.means, Watched::Trampolines(_)) {
+            return Err(CollectError::Unexpected { what: "it uses the gs register itself. Use `--collector ptrace`".to_owned() });
         }
         let [signal, action, ..] = *arguments;
         if number as i64 == libc::SYS_rt_sigaction && signal == libc::SIGTRAP as u64 && action != 0 {
@@ -472,10 +427,8 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// A system call has ended. `again`: it has brought the thread back from a handler, to an instruction that is recorded already.
-    ///
-    /// # Errors
-    /// The thread is gone, or what is seen cannot be stored.
+    /// Handles the end of a system call. `again` means that the call has returned the thread from a signal handler to an instruction that
+    /// is recorded already.
     pub fn after_system_call(
         &mut self,
         subject: &TracedProcess,
@@ -483,10 +436,10 @@ impl<'a> Watch<'a> {
         again: bool,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        match &mut self.what {
+        match &mut self.means {
             Watched::Steps(steps) => return steps.after_system_call(subject, (thread, number), again, &self.images, sink),
             Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) if again => {
-                if let Some(site) = breakpoints.at(ptrace::instruction_pointer(thread)?) {
+                if let Some(site) = breakpoints.site_at(ptrace::instruction_pointer(thread)?) {
                     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
                 }
             }
@@ -496,20 +449,21 @@ impl<'a> Watch<'a> {
         Ok(SinkFlow::GoOn)
     }
 
-    /// Return addresses on a stopped thread's stack that lead to the image, innermost first; where it stands itself comes first.
+    /// Returns the code addresses on a stopped thread's stack that lie in watched images, innermost first. The first is the thread's own
+    /// position.
     pub fn stack(&mut self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
-        let original = |address| match &self.what {
-            Watched::Trampolines(trampolines) => trampolines.original(address),
+        let original = |address| match &self.means {
+            Watched::Trampolines(trampolines) => trampolines.to_image(address),
             _ => address,
         };
         self.unwinding.walk(&self.images, subject, thread, original).unwrap_or_default()
     }
 }
 
-/// Records what probes have seen.
-fn drain(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
+/// Records the hits that uprobes have collected.
+fn record_probe_hits(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
     let mut flow = SinkFlow::GoOn;
-    probes.take(|thread, site| {
+    probes.read_hits(|thread, site| {
         if sink.record(ThreadNumber(thread), site)? == SinkFlow::Enough {
             flow = SinkFlow::Enough;
         }
@@ -518,7 +472,7 @@ fn drain(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
     Ok(flow)
 }
 
-/// Records a hit, and sends the thread to the slot.
+/// Records a hit, and moves the thread to the slot.
 fn record_hit(
     (breakpoints, images): (&Breakpoints, &Images),
     subject: &TracedProcess,
@@ -529,15 +483,15 @@ fn record_hit(
     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
     let flow = sink.record(number, u64::from(breakpoints.number(site)))?;
     if breakpoints.is_jump(site) {
-        let to = subject.step_out(thread, |at| breakpoints.in_slot(at).is_some())?;
+        let to = subject.step_to_target(thread, |at| breakpoints.slot_progress(at).is_some())?;
         return Ok(sink.record(number, to.map_or(NOWHERE, |to| images.in_file(to)))?);
     }
     Ok(flow)
 }
 
-/// The site that a thread has trapped at.
+/// Returns the site whose breakpoint a thread has hit, or `None` if the trap is the program's own.
 fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid) -> Result<Option<BreakpointSite>, CollectError> {
-    let Some(site) = breakpoints.hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
-    let own = !breakpoints.is_ambiguous(site) || ptrace::signal_code(thread)? == BY_BREAKPOINT;
-    Ok(own.then_some(site))
+    let Some(site) = breakpoints.site_hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
+    let is_ours = !breakpoints.is_ambiguous(site) || ptrace::signal_code(thread)? == SI_KERNEL;
+    Ok(is_ours.then_some(site))
 }

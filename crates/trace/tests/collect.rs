@@ -1,4 +1,4 @@
-//! Collectors against each other on programs that were not built for it: what breakpoints see is what stepping sees at the same places.
+//! Compares collectors on system programs: breakpoints must record what single-stepping records at the same sites.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
@@ -11,7 +11,7 @@ use trodden_trace::{
     RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, Uprobes,
 };
 
-/// Streams in memory.
+/// Keeps the streams in memory.
 #[derive(Default)]
 struct Streams(Vec<Vec<u64>>);
 
@@ -57,16 +57,16 @@ fn command(line: &[&str], input: &Path) -> ProgramStart {
     program
 }
 
-/// Addresses that were jumped to: some of the places where blocks start.
+/// Addresses that were jumped to, which are starts of blocks.
 fn jumped_to(steps: &[u64]) -> BTreeSet<u64> {
     steps.windows(2).filter(|w| w[1] < w[0] || w[1] > w[0] + 15).map(|w| w[1]).collect()
 }
 
-fn agrees(line: &[&str], input: &str) {
-    agrees_with(&PtraceBreakpoints, line, input);
+fn check_against_stepping(line: &[&str], input: &str) {
+    check_collector_against_stepping(&PtraceBreakpoints, line, input);
 }
 
-fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
+fn check_collector_against_stepping(collector: &dyn Collector, line: &[&str], input: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("input");
     std::fs::write(&file, input).unwrap();
@@ -79,20 +79,20 @@ fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
     let expected: Vec<u64> = steps[0].iter().copied().filter(|s| sites.binary_search(s).is_ok()).collect();
     let found: Vec<u64> = hits[0].iter().map(|site| sites[*site as usize]).collect();
     assert_eq!(found.len(), expected.len());
-    assert!(found == expected, "they part at {:?}", found.iter().zip(&expected).position(|(a, b)| a != b));
+    assert!(found == expected, "they differ at {:?}", found.iter().zip(&expected).position(|(a, b)| a != b));
 }
 
 #[test]
-fn gzip() {
-    agrees(&["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+fn breakpoints_agree_with_stepping_on_gzip() {
+    check_against_stepping(&["/usr/bin/gzip", "-c"], "a small text, a small text\n");
 }
 
 #[test]
-fn sed() {
-    agrees(&["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
+fn breakpoints_agree_with_stepping_on_sed() {
+    check_against_stepping(&["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
 }
 
-/// Only root may set probes.
+/// Setting probes requires root.
 fn may_probe() -> bool {
     let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
     let has = Path::new("/sys/bus/event_source/devices/uprobe").exists();
@@ -103,15 +103,15 @@ fn may_probe() -> bool {
 }
 
 #[test]
-fn uprobes_see_what_stepping_sees() {
+fn uprobes_agree_with_stepping() {
     if may_probe() {
-        agrees_with(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
-        agrees_with(&Uprobes, &["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
+        check_collector_against_stepping(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+        check_collector_against_stepping(&Uprobes, &["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
     }
 }
 
 #[test]
-fn a_child_that_is_killed_says_so() {
+fn signal_that_killed_the_program_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("input");
     std::fs::write(&file, "").unwrap();
@@ -119,7 +119,7 @@ fn a_child_that_is_killed_says_so() {
     assert_eq!(outcome.followed.ending, FollowEnding::Killed(9));
 }
 
-/// A collector's own fault: it panics at the hundredth hit.
+/// Simulates a fault of the tracer: panics at the hundredth hit.
 struct Panics(u32);
 
 impl Sink for Panics {
@@ -131,7 +131,7 @@ impl Sink for Panics {
 }
 
 #[test]
-fn a_program_outlives_a_collector_that_panics() {
+fn program_survives_a_panicking_collector() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("input");
     std::fs::write(&file, "a small text\n").unwrap();
@@ -159,7 +159,7 @@ fn a_program_outlives_a_collector_that_panics() {
         };
         let collected = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut Panics(0))).join());
         assert!(collected.is_err(), "{}", collector.name());
-        // It runs on, untraced.
+        // The program continues untraced.
         let status = trodden_trace::wait_child(begun.recv().unwrap() as i32).unwrap();
         assert_eq!(status, 20 << 8, "{}", collector.name());
     }

@@ -1,10 +1,10 @@
-//! Programs of commands: who is distinguished, what is known of them, how they end.
+//! Tests of the programs that a command runs: which are distinguished, what is known of them, and how they end.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use trodden_trace::{Follow, InheritedSignals, Launcher, ProcessEvent, ProgramStart, StartedProgram, TraceError, follow};
 
-/// Runs a script; gives its status, the programs in the order of their beginning, and how many processes each had.
+/// Runs a script. Returns its status, the programs in the order of their start, and the number of processes of each.
 fn programs(script: &str) -> (ExitStatus, Vec<(StartedProgram, usize)>) {
     let script = script.to_owned();
     let run = move || {
@@ -43,7 +43,7 @@ fn each_program_is_reported_with_its_arguments_and_its_end() {
 
 #[test]
 fn forked_processes_belong_to_their_program_and_executed_files_do_not() {
-    // Two subshells that execute nothing, one that does; and a program that becomes another.
+    // Two subshells that execute nothing, one that does, and a program that executes another.
     let (_, all) = programs("(:; true) & (for i in 1 2 3; do :; done) & (sh -c 'exec sleep 0.01') & wait; exec true");
     let seen: Vec<_> = all.iter().map(|(p, n)| (p.command.join(" "), p.ending.is_some(), *n)).collect();
     let of = |begin: &str| seen.iter().find(|s| s.0.starts_with(begin)).unwrap_or_else(|| panic!("{begin}: {seen:?}"));
@@ -62,14 +62,14 @@ fn signals_reach_their_processes() {
 }
 
 #[test]
-fn who_is_stopped_stays_stopped() {
+fn stopped_process_stays_stopped() {
     let script = "sleep 0.1 & p=$!; kill -STOP $p; sleep 0.3; read _ _ state _ </proc/$p/stat; kill -CONT $p; wait $p; echo $state $? \
         >&2; case $state in T|t) exit 0;; *) exit 1;; esac";
     assert_eq!(programs(script).0.code(), Some(0));
 }
 
 #[test]
-fn many_at_a_time_are_distinguished() {
+fn concurrent_programs_are_distinguished() {
     let (status, all) =
         programs("for i in 1 2 3 4 5 6 7 8; do (for j in 1 2 3 4 5; do sh -c \"exit $j\" & done; wait) & done; wait; exit 0");
     assert!(status.success());
@@ -80,7 +80,7 @@ fn many_at_a_time_are_distinguished() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_an_error() {
+fn missing_program_is_an_error() {
     let launcher = Launcher::fork(&InheritedSignals::now()).unwrap();
     let command = ProgramStart::new(&launcher, &Command::new("./missing"));
     let run = || follow(Follow { command, variable: "", begun: &mut |_| {}, report: &mut |_| {} });

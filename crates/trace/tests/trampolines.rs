@@ -1,4 +1,4 @@
-//! Trampolines against single-stepping, on programs as the system ships them: every block of the image, in order.
+//! Compares trampolines with single-stepping on system programs: every block of the image, in order.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,7 +12,7 @@ use trodden_trace::{
     RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, Trampolines, Uprobes,
 };
 
-/// Streams in memory.
+/// Keeps the streams in memory.
 #[derive(Default)]
 struct Streams(Vec<Vec<u64>>);
 
@@ -37,11 +37,11 @@ fn blocks(program: &Path) -> Vec<Range<u64>> {
 
 fn collect(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>]) -> (Vec<Vec<u64>>, RunOutcome) {
     let sites: Vec<u64> = blocks.iter().map(|b| b.start).collect();
-    collect_some(collector, command, blocks, &sites)
+    collect_sites(collector, command, blocks, &sites)
 }
 
-/// What a run shows of some sites.
-fn collect_some(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
+/// Records the hits of some sites.
+fn collect_sites(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
     let executable = Executable::read(Path::new(&command.program)).unwrap();
     let mut streams = Streams::default();
     let recipe = RepeatRecipe { core: trodden_trace::cores().first().copied(), ..RepeatRecipe::ALL };
@@ -80,11 +80,11 @@ fn command(line: &[&str], input: &Path) -> ProgramStart {
     program
 }
 
-fn agrees(line: &[&str], input: &str) {
-    agrees_with(&Trampolines, line, input);
+fn check_against_stepping(line: &[&str], input: &str) {
+    check_collector_against_stepping(&Trampolines, line, input);
 }
 
-fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
+fn check_collector_against_stepping(collector: &dyn Collector, line: &[&str], input: &str) {
     if !Path::new(line[0]).exists() {
         eprintln!("skipped: {} is not installed", line[0]);
         return;
@@ -100,7 +100,7 @@ fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
     let near = |stream: &[u64]| format!("{:x?}", &stream[parts.unwrap_or(0).saturating_sub(3)..stream.len().min(parts.unwrap_or(0) + 4)]);
     assert!(
         found == expected,
-        "{line:?}: {} and {} blocks, they part at {parts:?}: {} and {}",
+        "{line:?}: {} and {} blocks, they differ at {parts:?}: {} and {}",
         found[0].len(),
         expected[0].len(),
         near(&found[0]),
@@ -112,33 +112,33 @@ fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
 const TEXT: &str = "a small text, a small text\nof two lines\n";
 
 #[test]
-fn gzip() {
-    agrees(&["/usr/bin/gzip", "-c"], TEXT);
+fn trampolines_agree_with_stepping_on_gzip() {
+    check_against_stepping(&["/usr/bin/gzip", "-c"], TEXT);
 }
 
 #[test]
-fn sed() {
-    agrees(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g"], TEXT);
+fn trampolines_agree_with_stepping_on_sed() {
+    check_against_stepping(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g"], TEXT);
 }
 
 #[test]
-fn sort() {
-    agrees(&["/usr/bin/sort", "-r"], TEXT);
+fn trampolines_agree_with_stepping_on_sort() {
+    check_against_stepping(&["/usr/bin/sort", "-r"], TEXT);
 }
 
 #[test]
-fn grep() {
-    agrees(&["/usr/bin/grep", "-c", "t[ex]*t"], TEXT);
+fn trampolines_agree_with_stepping_on_grep() {
+    check_against_stepping(&["/usr/bin/grep", "-c", "t[ex]*t"], TEXT);
 }
 
 #[test]
-fn a_shell_that_gets_a_signal() {
-    agrees(&["/usr/bin/dash", "-c", "for i in 1 2 3; do echo $i; done; trap 'echo t' TERM; kill $$; exit 3"], "");
+fn trampolines_agree_with_stepping_on_a_shell_with_a_signal_handler() {
+    check_against_stepping(&["/usr/bin/dash", "-c", "for i in 1 2 3; do echo $i; done; trap 'echo t' TERM; kill $$; exit 3"], "");
 }
 
 #[test]
-fn mawk() {
-    agrees(&["/usr/bin/mawk", "{ n += length($0); print substr($0, 2) } END { print n }"], TEXT);
+fn trampolines_agree_with_stepping_on_mawk() {
+    check_against_stepping(&["/usr/bin/mawk", "{ n += length($0); print substr($0, 2) } END { print n }"], TEXT);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn children_run_untraced() {
 }
 
 #[test]
-fn a_program_in_cxx_with_exceptions_and_signals() {
+fn trampolines_agree_with_stepping_on_cxx_with_exceptions_and_signals() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
         #include <cstdio>
@@ -204,12 +204,12 @@ fn a_program_in_cxx_with_exceptions_and_signals() {
     std::fs::write(folder.path().join("a.cc"), source).unwrap();
     let status = Command::new("c++").current_dir(folder.path()).args(["-O2", "a.cc", "-o", "app"]).status().unwrap();
     assert!(status.success());
-    agrees(&[folder.path().join("app").to_str().unwrap()], "");
+    check_against_stepping(&[folder.path().join("app").to_str().unwrap()], "");
 }
 
 #[test]
-fn rings_that_are_full_lose_nothing() {
-    // More hits than a ring holds, counted by the program's own result.
+fn full_rings_lose_no_hits() {
+    // More hits than a ring holds. The known number of iterations determines how many.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("a.c"),
@@ -224,7 +224,7 @@ fn rings_that_are_full_lose_nothing() {
     let (found, outcome) = collect(&Trampolines, command(&[app.to_str().unwrap()], &input), &blocks);
     let plain = Command::new(&app).status().unwrap();
     assert_eq!(outcome.followed.status, Some(plain.code().unwrap() << 8));
-    // What the loop's condition says, once more than its body.
+    // The loop's condition is executed once more than its body.
     let mut counts = std::collections::BTreeMap::<u64, u64>::new();
     found[0].iter().for_each(|block| *counts.entry(*block).or_default() += 1);
     let mut most: Vec<u64> = counts.into_values().filter(|n| *n >= 2_000_000).collect();
@@ -232,7 +232,7 @@ fn rings_that_are_full_lose_nothing() {
     assert_eq!(most, [2_000_000, 2_000_000, 2_000_001]);
 }
 
-/// The number of hits of a program's function, and its outcome.
+/// Runs a program and returns the number of hits of a function's entry in each thread, with the outcome.
 fn entries(collector: &dyn Collector, source: &str, options: &[&str], function: &str) -> (Vec<usize>, RunOutcome) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.c"), source).unwrap();
@@ -242,12 +242,12 @@ fn entries(collector: &dyn Collector, source: &str, options: &[&str], function: 
     let blocks = blocks(&app);
     let entry = Binary::read(&app).unwrap().functions().iter().find(|f| f.name == function).unwrap().address;
     let command = command(&[app.to_str().unwrap()], &folder.path().join("a.c"));
-    let (found, outcome) = collect_some(collector, command, &blocks, &[entry]);
+    let (found, outcome) = collect_sites(collector, command, &blocks, &[entry]);
     (found.iter().map(|stream| stream.iter().filter(|block| **block == entry).count()).collect(), outcome)
 }
 
 #[test]
-fn hundreds_of_threads_at_a_time() {
+fn hundreds_of_concurrent_threads_are_recorded() {
     let source = r#"
         #include <pthread.h>
         static pthread_barrier_t all;
@@ -269,7 +269,7 @@ fn hundreds_of_threads_at_a_time() {
     assert_eq!(found, vec![1; 301]);
 }
 
-/// Only root may set probes.
+/// Setting probes requires root.
 fn may_probe() -> bool {
     let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
     let may = root && Path::new("/sys/bus/event_source/devices/uprobe").exists();
@@ -280,15 +280,15 @@ fn may_probe() -> bool {
 }
 
 #[test]
-fn probes_of_all_blocks() {
+fn uprobes_on_all_blocks_agree_with_stepping() {
     if may_probe() {
-        agrees_with(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
-        agrees_with(&Uprobes, &["/usr/bin/mawk", "{ n += NF } END { print n }"], "a b\nc d e\n");
+        check_collector_against_stepping(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+        check_collector_against_stepping(&Uprobes, &["/usr/bin/mawk", "{ n += NF } END { print n }"], "a b\nc d e\n");
     }
 }
 
 #[test]
-fn a_ring_of_probes_that_is_half_full_stops_its_thread() {
+fn half_full_probe_ring_loses_no_hits() {
     if !may_probe() {
         return;
     }
@@ -300,8 +300,8 @@ fn a_ring_of_probes_that_is_half_full_stops_its_thread() {
 }
 
 #[test]
-fn threads_and_timers() {
-    // Signals come at any time: each thread's own blocks are those of a run with breakpoints, the handlers' come in between.
+fn threads_with_timer_signals_are_recorded() {
+    // Signals arrive at any time. Apart from the handlers' blocks, each thread's blocks are those of a run with breakpoints.
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
         #include <pthread.h>
@@ -346,7 +346,7 @@ fn threads_and_timers() {
     }
     let again = |collector: &dyn Collector| {
         let command = command(&[app.to_str().unwrap()], &folder.path().join("a.c"));
-        let (found, _) = collect_some(collector, command, &blocks, &[work.start]);
+        let (found, _) = collect_sites(collector, command, &blocks, &[work.start]);
         found.iter().flatten().filter(|block| **block == work.start).count()
     };
     assert_eq!((again(&Trampolines), again(&PtraceBreakpoints)), (3, 3));

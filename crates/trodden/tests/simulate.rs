@@ -113,10 +113,10 @@ fn a_recording_serves_many_tables_and_says_the_same() {
 fn damaged_recordings(at: &Path) {
     let whole = fs::read(at.join("b.trodrec")).unwrap();
     fs::write(at.join("cut.trodrec"), &whole[..whole.len() - 30]).unwrap();
-    assert!(error(at, &["--from", "cut.trodrec"]).contains("cut off at offset"));
+    assert!(error(at, &["--from", "cut.trodrec"]).contains("truncated at offset"));
     let partial = simulate(at, &["--from", "cut.trodrec", "--partial"]);
     let notes = String::from_utf8_lossy(&partial.stderr).into_owned();
-    assert!(partial.status.success() && notes.contains("warning") && notes.contains("cut off"), "{notes}");
+    assert!(partial.status.success() && notes.contains("warning") && notes.contains("truncated"), "{notes}");
     assert!(error(at, &["--from", "b.trodrec", "--event", "l2-misses"]).contains("whole instructions"));
 }
 

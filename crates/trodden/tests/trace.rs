@@ -356,13 +356,13 @@ fn what_cannot_be_traced_is_named() {
         assert!(errors(&output).contains(text), "{program:?}: {}", errors(&output));
     };
     says(&["./nothing-here"], "cannot find the program `./nothing-here`");
-    says(&["./input"], "is no ELF file");
+    says(&["./input"], "is not an ELF file");
     std::fs::write(folder.path("script"), "#!/bin/sh\n").unwrap();
-    says(&["./script"], "give its interpreter's program");
+    says(&["./script"], "Pass its interpreter's program");
     let mut small = std::fs::read("/usr/bin/gzip").unwrap();
     small[4] = 1;
     std::fs::write(folder.path("small"), small).unwrap();
-    says(&["./small"], "32 bits");
+    says(&["./small"], "32-bit");
     let absent = folder.record(&["--opaque", "no_such_function"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
     assert!(errors(&absent).contains("no function `no_such_function`"), "{}", errors(&absent));
     let missing = folder.trodden(&["trace", "record", "--pid", "999999999"]);
@@ -378,7 +378,7 @@ fn what_cannot_be_traced_is_named() {
     let whole = std::fs::read(folder.path("t.trace")).unwrap();
     std::fs::write(folder.path("begun"), &whole[..100]).unwrap();
     let begun = folder.trodden(&["report", "begun"]);
-    assert!(errors(&begun).contains("the file ends before it says what it is about"), "{}", errors(&begun));
+    assert!(errors(&begun).contains("the file ends before the description of the program"), "{}", errors(&begun));
     // Output that is buffered is not lost in silence.
     for options in [&["report", "--json"][..], &["report"], &["show", "--count", "0"]] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();

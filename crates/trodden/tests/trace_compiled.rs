@@ -107,7 +107,7 @@ fn what_has_no_sleds_is_refused_and_what_does_not_go_with_them() {
     let refused = place.trace("--collector compiled --runs 2", "t.trace");
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("prog has no sleds for witnesses") && errors.contains("trodden-lab with --witnesses"), "{errors}");
+    assert!(errors.contains("prog has no witness sleds") && errors.contains("trodden-lab with --witnesses"), "{errors}");
     let both = place.command(laboratory()).args("with --witnesses -- build --sample -- true".split(' ')).output().unwrap();
     let errors = String::from_utf8_lossy(&both.stderr).into_owned();
     assert!(!both.status.success() && errors.contains("--witnesses (observe=trace)"), "{errors}");

@@ -204,9 +204,9 @@ fn a_process_outlives_what_no_collection_goes_on_with() {
     must(Command::new("cc").current_dir(folder.path("")).args(["-shared", "-fPIC", "lib.c", "-o", "libtwice.so"]).output().unwrap());
     let library = folder.path("libtwice.so").display().to_string();
     let ways: [(&str, &[&str], &str); 3] = [
-        ("gs", &["--collector", "trampolines"], "register gs"),
-        (&library, &["--collector", "ptrace", "--library", "./libtwice.so"], "no memory for slots"),
-        (&library, &["--collector", "trampolines", "--library", "./libtwice.so"], "no memory for slots"),
+        ("gs", &["--collector", "trampolines"], "gs register"),
+        (&library, &["--collector", "ptrace", "--library", "./libtwice.so"], "no free memory near"),
+        (&library, &["--collector", "trampolines", "--library", "./libtwice.so"], "no free memory near"),
     ];
     for (argument, options, why) in ways {
         let mut target = Target::start(&folder, &[argument]);
@@ -340,7 +340,7 @@ fn processes_that_cannot_be_traced_are_refused_by_name_before_anything_is_planne
     ended.wait().unwrap();
     let kernel = std::fs::read_to_string("/proc/2/status").unwrap_or_default();
     match kernel.contains("kthreadd") {
-        true => refused("2", "thread of the kernel"),
+        true => refused("2", "kernel thread"),
         false => eprintln!("skipped: the kernel's threads are not seen here"),
     }
     folder.compile("cc", "worker.c", WORKER);

@@ -148,7 +148,7 @@ fn libraries_that_cannot_be_traced_are_named() {
     let missing = said(&["--library", "./libnone.so"]);
     assert!(missing.contains("cannot read the library ./libnone.so"), "{missing}");
     let other = said(&["--library", "./input"]);
-    assert!(other.contains("is no ELF file"), "{other}");
+    assert!(other.contains("is not an ELF file"), "{other}");
     let hardware = with("--collector hardware", &["--library", "./libtwice.so"]);
     assert!(hardware.contains("--library needs one of the collectors"), "{hardware}");
 }

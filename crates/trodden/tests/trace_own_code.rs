@@ -176,7 +176,7 @@ fn code_that_can_be_written_from_the_start_is_only_stepped() {
     for (choices, options) in each {
         let output = folder.record_with(choices, options, "one.trace", &["./app", "store"]);
         assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{choices} {options:?}: {output:?}");
-        assert!(errors(&output).contains("change itself") && errors(&output).contains("--collector single-step"), "{}", errors(&output));
+        assert!(errors(&output).contains("writable code") && errors(&output).contains("--collector single-step"), "{}", errors(&output));
     }
     let output = folder.record(&["--collector", "single-step"], "one.trace", &["./app", "store"]);
     assert!(errors(&output).contains("can change its code"), "{}", errors(&output));

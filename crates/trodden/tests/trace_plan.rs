@@ -105,7 +105,7 @@ fn weights_are_measured() {
     assert!((900.0..4000.0).contains(&measured) && (900.0..4000.0).contains(&first), "{measured} {first} {guessed}");
     assert!(!(900.0..=4000.0).contains(&guessed), "{guessed}");
     let foreign = folder.record(&["--witness-weights", "input"], "t.trace", &["./app"]);
-    assert!(errors(&foreign).contains("it is not a file of trodden: record it again"), "{}", errors(&foreign));
+    assert!(errors(&foreign).contains("it is not a file of trodden. Record the trace again"), "{}", errors(&foreign));
 }
 
 /// The loop of figure 6(a) of "Distributed program tracing".

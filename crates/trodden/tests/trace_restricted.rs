@@ -140,7 +140,7 @@ fn processes_of_others_are_refused_by_name() {
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(errors(&output).contains("it belongs to user 0: run as that user, or as root"), "{}", errors(&output));
+    assert!(errors(&output).contains("it belongs to user 0. Run as that user or as root"), "{}", errors(&output));
     // Its own user has started it, and its file has given it another one.
     let program = folder.path("sleep");
     std::fs::copy("/usr/bin/sleep", &program).unwrap();
@@ -172,7 +172,7 @@ fn what_yama_forbids_is_refused_by_name_before_the_program_starts() {
         eprintln!("skipped: no file system can be mounted");
         return;
     }
-    for (scope, user, remedy) in [("2", OTHER_USER, "run as root"), ("3", "0", "is started again")] {
+    for (scope, user, remedy) in [("2", OTHER_USER, "Run as root"), ("3", "0", "is rebooted")] {
         let as_user = format!("setpriv --reuid {user} --regid {user} --clear-groups{}", if user == "0" { "" } else { " --inh-caps=-all" });
         for traced in
             ["trace record --runs 1 --output y.trace -- ./app", "record --suite tests -- ./app", "trace record --output y.trace --pid 1"]

@@ -1,75 +1,69 @@
-//! A function under way, and the path under way in it: what each block that is seen makes of them.
+//! An active function and its current path, updated block by block.
 
 use super::tally::Tally;
 use trodden_binary::{Connection, NumberStep, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 
-/// A path under way.
+/// The current path of a frame.
 #[derive(Clone, Debug)]
 pub struct FramePath {
-    /// The sum of the values on its edges so far.
+    /// The sum of the increments on its edges so far.
     pub sum: i64,
-    /// The stretch in which its beginning was seen.
-    pub since: u64,
-    /// Numbers of the paths that end at calls which it has reached.
+    /// The stretch in which it began.
+    pub first_stretch: u64,
+    /// Numbers of the paths ending at calls that it has reached.
     pub reached: Vec<i64>,
-    /// Blocks of it that were seen.
     pub blocks: u64,
 }
 
-/// A function under way.
+/// An active function.
 #[derive(Clone, Debug)]
 pub struct BranchFrame {
-    /// Its image.
     pub image: usize,
-    /// Which it is.
     pub function: ProbedFunction,
-    /// The last block that was seen, and in which stretch.
-    pub at: Option<(u32, u64)>,
-    /// It was called, and no block of it was seen yet.
-    pub fresh: bool,
-    /// The path under way, if its beginning was seen.
+    /// The last block that was seen, and its stretch.
+    pub last_block: Option<(u32, u64)>,
+    /// True if it was called and no block was seen yet.
+    pub is_fresh: bool,
+    /// The current path, if its start was seen.
     pub path: Option<FramePath>,
-    /// Its path is over, it will not go on.
-    pub done: bool,
-    /// Where it was left: control comes back to one of these addresses.
-    pub left: Option<(u64, u64)>,
+    /// True if the path has ended, and the frame has no other.
+    pub is_done: bool,
+    /// If control is elsewhere, the addresses to which it may return.
+    pub return_range: Option<(u64, u64)>,
 }
 
 impl BranchFrame {
-    /// One of which nothing was seen yet.
+    /// A frame of which nothing was seen yet.
     pub fn unknown(image: usize, function: ProbedFunction) -> BranchFrame {
-        BranchFrame { image, function, at: None, fresh: false, path: None, done: false, left: None }
+        BranchFrame { image, function, last_block: None, is_fresh: false, path: None, is_done: false, return_range: None }
     }
 
-    /// Nothing is known of what follows: a path under way is lost.
+    /// Counts the current path as lost, since what follows is unknown.
     pub fn cut_off(&self, tally: &mut Tally) {
-        if !self.done {
+        if !self.is_done {
             tally.losses.cut_off += 1;
         }
     }
 }
 
-/// A function while its next block is seen.
-pub struct Seeing<'a> {
-    /// The function.
+/// An update of a frame by the next event in its code.
+pub struct FrameUpdate<'a> {
     pub frame: &'a mut BranchFrame,
-    /// Its graph.
     pub flow: &'a mut ProbeGraph,
-    /// Where paths are counted that are whole.
+    /// The counts to update.
     pub tally: &'a mut Tally,
-    /// Number of the stretch.
     pub stretch: u64,
-    /// Number of records in the window; none for a trace.
+    /// Number of records in the window; `None` for a trace.
     pub window: Option<u64>,
 }
 
-impl Seeing<'_> {
-    /// A block begins.
-    pub fn block(&mut self, block: u32) {
-        match self.frame.at {
-            None if self.frame.fresh && self.frame.path.is_none() => match block {
-                0 => self.frame.path = Some(FramePath { sum: 0, since: self.stretch, reached: Vec::new(), blocks: 0 }),
+impl FrameUpdate<'_> {
+    /// Handles the start of a block.
+    pub fn enter_block(&mut self, block: u32) {
+        match self.frame.last_block {
+            None if self.frame.is_fresh && self.frame.path.is_none() => match block {
+                0 => self.frame.path = Some(FramePath { sum: 0, first_stretch: self.stretch, reached: Vec::new(), blocks: 0 }),
                 _ => self.lose(&Connection::None),
             },
             None => {}
@@ -78,8 +72,8 @@ impl Seeing<'_> {
                 self.follow(&connection);
             }
         }
-        self.frame.fresh = false;
-        self.frame.at = Some((block, self.stretch));
+        self.frame.is_fresh = false;
+        self.frame.last_block = Some((block, self.stretch));
         self.tally.losses.blocks += 1;
         if let Some(path) = &mut self.frame.path {
             path.blocks += 1;
@@ -95,21 +89,21 @@ impl Seeing<'_> {
             _ => self.tally.losses.inconsistent += 1,
         }
         self.frame.path = None;
-        self.frame.done = false;
+        self.frame.is_done = false;
     }
 
     fn follow(&mut self, connection: &Connection) {
         match connection {
-            Connection::Unique(edges) => self.go(edges),
+            Connection::Unique(edges) => self.advance(edges),
             Connection::Inferred(edges) => {
                 self.tally.losses.inferred += 1;
-                self.go(edges);
+                self.advance(edges);
             }
             Connection::Ambiguous | Connection::None => self.lose(connection),
         }
     }
 
-    fn go(&mut self, edges: &[Edge]) {
+    fn advance(&mut self, edges: &[Edge]) {
         for &edge in edges {
             match self.flow.step(edge) {
                 NumberStep::Add(value) => {
@@ -119,49 +113,49 @@ impl Seeing<'_> {
                 }
                 NumberStep::End(value) => {
                     self.finish(value);
-                    self.frame.done = true;
+                    self.frame.is_done = true;
                 }
                 NumberStep::Cut(leave, enter) => {
                     self.finish(leave);
-                    let since = self.frame.at.map_or(self.stretch, |(_, stretch)| stretch);
-                    self.frame.path = Some(FramePath { sum: enter, since, reached: Vec::new(), blocks: 0 });
+                    let first_stretch = self.frame.last_block.map_or(self.stretch, |(_, stretch)| stretch);
+                    self.frame.path = Some(FramePath { sum: enter, first_stretch, reached: Vec::new(), blocks: 0 });
                 }
                 NumberStep::Dead => self.lose(&Connection::None),
             }
         }
     }
 
-    /// The path is whole, if its beginning was seen.
+    /// Ends the path, which is counted if its start was seen.
     fn finish(&mut self, value: i64) {
         let Some(path) = self.frame.path.take() else {
             self.frame.cut_off(self.tally);
             return;
         };
-        let weight = weight(self.window, self.stretch, path.since);
+        let weight = weight(self.window, self.stretch, path.first_stretch);
         let key = |id: i64| (self.frame.image, self.frame.function, id);
         self.tally.count(key(path.sum.wrapping_add(value)), weight);
         path.reached.iter().for_each(|id| self.tally.count(key(*id), weight));
-        self.tally.whole += 1;
+        self.tally.whole_paths += 1;
         self.tally.losses.blocks_counted += path.blocks;
     }
 
-    /// A call is about to be made that might not come back.
+    /// Handles a call that may not return.
     pub fn reach(&mut self, block: u32, marked: bool) {
         if let (Some(value), Some(path)) = (self.flow.reach(block, marked), &mut self.frame.path) {
             path.reached.push(path.sum.wrapping_add(value));
         }
     }
 
-    /// The path ends before its block does.
+    /// Handles a path that ends within its block.
     pub fn end(&mut self, block: u32, marked: bool) {
-        if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.done) {
-            self.go(&[edge]);
+        if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.is_done) {
+            self.advance(&[edge]);
         }
     }
 
-    /// The function returns or is replaced.
+    /// Handles a return or tail call.
     pub fn leave(&mut self, by_condition: bool) {
-        let Some((block, _)) = self.frame.at.filter(|_| !self.frame.done) else {
+        let Some((block, _)) = self.frame.last_block.filter(|_| !self.frame.is_done) else {
             self.frame.cut_off(self.tally);
             return;
         };
@@ -173,10 +167,11 @@ impl Seeing<'_> {
     }
 }
 
-/// What a path stands for that spans the records from the one before its first stretch to the one behind its last.
-pub fn weight(window: Option<u64>, stretch: u64, since: u64) -> f64 {
+/// Returns the number of executions that one observation of a path represents. The path spans the records from the one before its first
+/// stretch to the one after its last.
+pub fn weight(window: Option<u64>, stretch: u64, first_stretch: u64) -> f64 {
     let Some(window) = window else { return 1.0 };
-    let spanned = stretch.saturating_sub(since) + 2;
+    let spanned = stretch.saturating_sub(first_stretch) + 2;
     let positions = (window + 1).saturating_sub(spanned).max(1);
     window as f64 / positions as f64
 }

@@ -1,11 +1,9 @@
-//! Profiles of programs without counters, from branches that hardware recorded: the text of `perf script`, joined with
-//! the addresses of blocks.
+//! Profiles of uninstrumented programs from branches recorded by the hardware: the output of `perf script`, combined with the addresses
+//! of blocks.
 //!
-//! 1. [`crate::perf_script`]: its lines; 2. [`trodden_binary::ProbedImage`]: programs of the tier `addresses`; 3.
-//!    [`trodden_binary::AddressSpace`]: where they lie in memory; 4. [`walk`]: from branch to branch, function by
-//!    function, to paths ([`tally`]).
-//!
-//! A window of branch records gives estimates; a trace of all branches gives counts, exact where nothing was lost.
+//! [`crate::perf_script`] parses the lines, [`trodden_binary::ProbedImage`] has the programs' block addresses,
+//! [`trodden_binary::AddressSpace`] locates the programs in memory, and [`walk`] turns branches into paths, which [`tally`] counts.
+//! Windows of branch records yield estimates; a trace of all branches yields counts, which are exact unless something was lost.
 
 mod frame;
 mod programs;
@@ -22,51 +20,50 @@ use tally::{Tally, TallyPath};
 use trodden_binary::{AddressSpace, BinaryError, ProbedFunction, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, ImageProfile, ObservedBranches, Profile, Run, Sampling, UnitProfile};
 use trodden_unit::UnitCache;
-use walk::{AddressPlace, ThreadWalk, World};
+use walk::{AddressPlace, ImportState, ThreadWalk};
 
-/// Why no profile can be made of branches.
+/// Why branches yield no profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The text cannot be read.
-    #[error("{path}: cannot read: {source}")]
+    #[error("cannot read {path}: {source}")]
     Read {
-        /// The text.
+        /// The text's path.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// A line of `perf script` is not understood.
+    /// A line of the text is malformed.
     #[error("{path}: line {line}: {what}")]
     Text {
-        /// The text.
+        /// The text's path.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, starting at 1.
         line: u64,
-        /// What is wrong.
+        /// What is wrong with it.
         what: String,
     },
-    /// A program cannot be read, or its blocks have no addresses.
+    /// A program cannot be read, or has no block addresses.
     #[error(transparent)]
     Binary(#[from] BinaryError),
 }
 
-/// A profile made of branches, and what there is to say of it.
+/// A profile from branches, with notes.
 #[derive(Debug)]
 pub struct BranchImport {
     /// The profile; its `sampling` is set.
     pub profile: Profile,
-    /// Functions whose addresses are unknown, each with the reason.
+    /// Functions without known addresses, each with the reason.
     pub without: Vec<String>,
-    /// Functions of which sequences of blocks were seen that their graphs do not allow, or that may stand for several
-    /// paths: name, how often.
+    /// Functions with block sequences that their graphs forbid or that fit several paths, each with the number of such sequences.
     pub uncertain: Vec<(String, u64)>,
 }
 
-/// Makes a profile of the text that `perf script` printed. `name` is the text's in messages; `programs` are the
-/// executables and shared libraries to look for, as they were when they ran.
+/// Builds a profile from the output of `perf script`. `name` identifies the text in messages; `programs` are the executables and shared
+/// libraries to consider, which must be those that ran.
 ///
 /// # Errors
-/// A program has no addresses, a line is not understood, or no branch lies in any of the programs.
+/// A program has no block addresses, a line is malformed, or no branch lies in any of the programs.
 pub fn import(
     text: impl BufRead,
     name: &Path,
@@ -75,20 +72,20 @@ pub fn import(
     run: Run,
 ) -> Result<BranchImport, ImportError> {
     let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
-    let world = World { images: &images, graphs: ProbeGraphs::new(&images), tally: Tally::default() };
-    let mut reader = Reader { world, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
+    let state = ImportState { images: &images, graphs: ProbeGraphs::new(&images), tally: Tally::default() };
+    let mut reader = Reader { state, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
     let failed = |line: u64| move |what: String| ImportError::Text { path: name.to_owned(), line, what };
     for (number, line) in text.split(b'\n').enumerate() {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
         let line = perf_script::parse(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
-        reader.take(line)?.map_err(failed(number as u64 + 1))?;
+        reader.handle_line(line)?.map_err(failed(number as u64 + 1))?;
     }
-    let Reader { world, counts, source, .. } = reader.finish();
-    let (tally, source) = (world.tally, source.unwrap_or(BranchSource::BranchRecords));
+    let Reader { state, counts, source, .. } = reader.finish();
+    let (tally, source) = (state.tally, source.unwrap_or(BranchSource::BranchRecords));
     if counts.records > 0 && counts.in_programs == 0 {
         let what = format!(
-            "none of the {} branches lies in it: what is loaded anywhere (PIE, shared library) needs `perf script --show-mmap-events`, \
-                and the file must bear the name under which it ran",
+            "none of the {} branches lies in it. Position-independent programs and shared libraries need `perf script --show-mmap-events`, \
+                and the file must have the name under which it ran",
             counts.records
         );
         return Err(BinaryError::Addresses { image: programs.first().cloned().unwrap_or_default(), what }.into());
@@ -108,7 +105,7 @@ struct Counts {
 }
 
 struct Reader<'a> {
-    world: World<'a>,
+    state: ImportState<'a>,
     space: AddressSpace<'a, ProbedImage>,
     walks: HashMap<ScriptThread, ThreadWalk>,
     source: Option<BranchSource>,
@@ -116,40 +113,40 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Takes a line. The inner error is for lines that do not belong with those before.
-    fn take(&mut self, line: ScriptLine) -> Result<Result<(), String>, BinaryError> {
+    /// Handles a line. The inner error is for a line that contradicts earlier ones.
+    fn handle_line(&mut self, line: ScriptLine) -> Result<Result<(), String>, BinaryError> {
         match line {
             ScriptLine::Nothing => {}
             ScriptLine::Mapping(mapping) => self.space.map(&mapping)?,
             ScriptLine::Fork { process, parent } => self.space.fork(process, parent),
             ScriptLine::Exit(thread) => {
                 if let Some(mut walk) = self.walks.remove(&thread) {
-                    walk.end(&mut self.world);
+                    walk.end(&mut self.state);
                 }
             }
             ScriptLine::Lost(thread) => {
-                self.world.tally.losses.gaps += 1;
+                self.state.tally.losses.gaps += 1;
                 for (_, walk) in self.walks.iter_mut().filter(|(t, _)| thread.is_none_or(|thread| **t == thread)) {
-                    walk.cut_off(&mut self.world);
+                    walk.cut_off(&mut self.state);
                     self.counts.windows += 1;
                 }
             }
             ScriptLine::Window(thread, records) => {
                 if *self.source.get_or_insert(BranchSource::BranchRecords) != BranchSource::BranchRecords {
-                    return Ok(Err("a branch stack after branches of a trace: print them into files of their own".into()));
+                    return Ok(Err("a branch stack follows branches of a trace. Print them to separate files".into()));
                 }
                 self.window(thread, &records)?;
             }
             ScriptLine::Branch(thread, record) => {
                 if *self.source.get_or_insert(BranchSource::BranchTrace) != BranchSource::BranchTrace {
-                    return Ok(Err("a branch of a trace after branch stacks: print them into files of their own".into()));
+                    return Ok(Err("a branch of a trace follows branch stacks. Print them to separate files".into()));
                 }
                 let (from, to) = self.places(thread, record);
                 if !self.walks.contains_key(&thread) {
                     self.counts.windows += 1;
                     self.counts.samples += 1;
                 }
-                self.walks.entry(thread).or_insert_with(|| ThreadWalk::new(None)).take(&mut self.world, from, to)?;
+                self.walks.entry(thread).or_insert_with(|| ThreadWalk::new(None)).handle_branch(&mut self.state, from, to)?;
             }
         }
         Ok(Ok(()))
@@ -161,9 +158,9 @@ impl Reader<'_> {
         let mut walk = ThreadWalk::new(Some(records.len() as u64));
         for &record in records {
             let (from, to) = self.places(thread, record);
-            walk.take(&mut self.world, from, to)?;
+            walk.handle_branch(&mut self.state, from, to)?;
         }
-        walk.cut_off(&mut self.world);
+        walk.cut_off(&mut self.state);
         Ok(())
     }
 
@@ -174,10 +171,10 @@ impl Reader<'_> {
         (from, to)
     }
 
-    /// What lies at an address of a process.
+    /// Locates an address of a process.
     fn place(&self, process: u32, address: Option<u64>) -> AddressPlace {
         let Some(address) = address else { return AddressPlace::Outside };
-        let images = self.world.images;
+        let images = self.state.images;
         let mut found = self.space.resolve(process, address);
         let code = found.find_map(|(image, in_file)| Some(AddressPlace::Code(image, images[image].range_at(in_file)?, in_file)));
         code.unwrap_or(AddressPlace::Elsewhere)
@@ -185,13 +182,13 @@ impl Reader<'_> {
 
     fn finish(mut self) -> Self {
         for (_, mut walk) in std::mem::take(&mut self.walks) {
-            walk.cut_off(&mut self.world);
+            walk.cut_off(&mut self.state);
         }
         self
     }
 }
 
-/// Puts what was seen into the model.
+/// Builds the profile from the counted paths.
 fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
     let by_unit = by_unit(&images, tally.paths);
     let estimate = |seen: &TallyPath| match source {
@@ -200,14 +197,14 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: Branc
     };
     let observed = match source {
         BranchSource::BranchTrace => Vec::new(),
-        _ => by_unit.iter().map(|(place, paths)| observed(*place, paths)).collect(),
+        _ => by_unit.iter().map(|(place, paths)| observed_counts(*place, paths)).collect(),
     };
     let sampling = BranchSampling {
         source,
         samples: counts.samples,
         windows: counts.windows,
         records: counts.records,
-        whole_paths: tally.whole,
+        whole_paths: tally.whole_paths,
         losses: tally.losses,
         observed,
     };
@@ -215,7 +212,7 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: Branc
     Profile { run, images: image_profiles(&images, executions), sampling: Some(Sampling::Branches(sampling)) }
 }
 
-/// What was found of paths, by image and unit, then by counter. Sums along paths of a sound numbering lie in the function's range.
+/// Groups path counts by image and unit, then by counter. Paths whose number is out of the function's range are dropped.
 pub(crate) fn by_unit<T>(
     images: &[ProbedImage],
     paths: impl IntoIterator<Item = ((usize, ProbedFunction, i64), T)>,
@@ -231,7 +228,7 @@ pub(crate) fn by_unit<T>(
     by_unit
 }
 
-/// Programs with the executions of their paths, by image and unit.
+/// Builds the profile of each image from the executions of its paths, by image and unit.
 pub(crate) fn image_profiles(images: &[ProbedImage], executions: impl Fn((usize, usize)) -> Vec<(u64, u64)>) -> Vec<ImageProfile> {
     let units = |number: usize, image: &ProbedImage| {
         let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {
@@ -250,7 +247,7 @@ pub(crate) fn image_profiles(images: &[ProbedImage], executions: impl Fn((usize,
     images.collect()
 }
 
-/// How often each path of a unit was seen.
-fn observed((image, unit): (usize, usize), paths: &BTreeMap<u64, TallyPath>) -> ObservedBranches {
+/// The raw counts of a unit's paths.
+fn observed_counts((image, unit): (usize, usize), paths: &BTreeMap<u64, TallyPath>) -> ObservedBranches {
     ObservedBranches { image: image as u32, unit: unit as u32, counts: paths.iter().map(|(at, seen)| (*at, seen.times)).collect() }
 }

@@ -1,4 +1,4 @@
-//! The programs among the files that ran whose blocks have addresses.
+//! Finds the programs with block addresses among the files that ran.
 
 use super::ImportError;
 use crate::perf_script::{self, ScriptLine};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use trodden_binary::{BinaryError, ProbedImage};
 use trodden_unit::UnitCache;
 
-/// Finds the programs and libraries that were built with `--addresses` among the mapped files that the text of `perf script` names.
-/// `name` is the text's in messages.
+/// Finds the programs and libraries built with `--addresses` among the mapped files in the output of `perf script`. `name` identifies the
+/// text in messages.
 ///
 /// # Errors
-/// The text cannot be read, or there is no such program; then the reason of the file that was mapped first.
+/// The text cannot be read, or there is no such program; the error is then that of the first mapped file.
 pub fn marked_programs(text: impl BufRead, name: &Path, store: Option<&UnitCache>) -> Result<Vec<PathBuf>, ImportError> {
     let (mut seen, mut found, mut reason) = (BTreeSet::new(), Vec::new(), None);
     for line in text.split(b'\n') {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
-        // Samples without the fields of branches are of no interest here.
+        // Other lines, and samples without branch fields, are ignored.
         let Ok(ScriptLine::Mapping(mapping)) = perf_script::parse(&String::from_utf8_lossy(&line)) else { continue };
         let path = PathBuf::from(&mapping.path);
         if !path.is_file() || !seen.insert(path.clone()) {
@@ -29,7 +29,7 @@ pub fn marked_programs(text: impl BufRead, name: &Path, store: Option<&UnitCache
         }
     }
     if found.is_empty() {
-        let none = || BinaryError::Addresses { image: name.to_owned(), what: "no file that is still there was mapped".into() };
+        let none = || BinaryError::Addresses { image: name.to_owned(), what: "none of the mapped files exists any more".into() };
         return Err(reason.unwrap_or_else(none).into());
     }
     Ok(found)
@@ -40,9 +40,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_program_the_reason_is_named() {
+    fn missing_program_is_reported_with_the_reason() {
         let none = marked_programs(&b"1/1\n"[..], Path::new("text"), None).unwrap_err().to_string();
-        assert!(none.contains("was mapped"), "{none}");
+        assert!(none.contains("none of the mapped files"), "{none}");
         let mapping = "a 1 PERF_RECORD_MMAP2 1/1: [0x400000(0x1000) @ 0 00:00 0 0]: r-xp";
         let mapped = format!("{mapping} {}/Cargo.toml\n", env!("CARGO_MANIFEST_DIR"));
         let other = marked_programs(mapped.as_bytes(), Path::new("text"), None).unwrap_err().to_string();

@@ -1,36 +1,33 @@
-//! Counts of paths while branches are followed.
+//! Path counts during the import of branches.
 
 use std::collections::{BTreeMap, HashMap};
 use trodden_binary::ProbedFunction;
 use trodden_profile::Losses;
 
-/// A path of a function of an image.
+/// A path: image, function, path number.
 pub type TallyPathKey = (usize, ProbedFunction, i64);
 
-/// How often a path was seen, and how much that stands for.
+/// The count of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TallyPath {
-    /// Times it was seen.
+    /// Number of times it was seen as a whole.
     pub times: u64,
-    /// The same, each divided by its chance to be seen whole.
+    /// Estimate of its executions: the sum of the inverse probabilities of seeing it as a whole.
     pub weight: f64,
 }
 
-/// All that was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// By path.
+    /// The counts by path.
     pub paths: HashMap<TallyPathKey, TallyPath>,
-    /// Whole paths.
-    pub whole: u64,
+    pub whole_paths: u64,
     /// What was not counted.
     pub losses: Losses,
-    /// Functions with sequences of blocks that were inconsistent or ambiguous, each with how many.
+    /// Number of inconsistent or ambiguous block sequences by function.
     pub uncertain: BTreeMap<(usize, ProbedFunction), u64>,
 }
 
 impl Tally {
-    /// Counts a path.
     pub fn count(&mut self, path: TallyPathKey, weight: f64) {
         let seen = self.paths.entry(path).or_default();
         seen.times += 1;

@@ -1,179 +1,174 @@
-//! Following a thread from branch to branch: calls, returns, and the paths of each function between.
+//! Follows a thread from branch to branch: calls, returns, and the paths of each function.
 //!
-//! Between two records control runs straight from where the older led to where the newer leaves. The probes on that
-//! stretch are the blocks executed. A stack holds the functions that are under way as far as they were seen; each knows
-//! where control left it, so that a return to there, from whatever code in between, goes on with it. Who lands
-//! elsewhere in a function that is under way was thrown there (an exception, `longjmp`): functions called since are
-//! over. A landing at a function's first address is a call.
+//! Between two records, control runs along a straight *stretch*, from the target of the older to the source of the newer; the probes on
+//! it are the executed blocks. A stack holds the active functions as far as they were seen. Each knows where control left it, so that a
+//! return to there resumes it. A landing elsewhere in an active function is a throw (an exception, `longjmp`), which ends the functions
+//! called since. A landing at a function's first address is a call.
 //!
-//! A path counts when its beginning and its end were seen. A window of `w` records sees a path whole that spans `n` of
-//! them in `w - n + 1` of its possible positions, so long paths are seen less often than short ones: each counts `w /
-//! (w - n + 1)`.
+//! A path counts if its start and end were seen. A window of `w` records can contain a path that spans `n` records at `w - n + 1`
+//! positions, so that long paths are seen less often than short ones. To correct this, each counts `w / (w - n + 1)`.
 
-use super::frame::{BranchFrame, FramePath, Seeing, weight};
+use super::frame::{BranchFrame, FramePath, FrameUpdate, weight};
 use super::tally::Tally;
 use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION};
 use trodden_binary::{BinaryError, CodeRange, Connection, ProbeAt, ProbedImage};
 use trodden_unit::probes::ProbeEvent;
 
-/// Where an address lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressPlace {
-    /// In a function with probes: image, place of its range, address as the file has it.
+    /// In a function with probes: image, index of the code range, file address.
     Code(usize, usize, u64),
     /// In other code.
     Elsewhere,
-    /// In no program: the kernel, or not traced.
+    /// Outside of all programs: in the kernel, or not traced.
     Outside,
 }
 
-/// Where control is.
+/// The current position of control.
 #[derive(Clone, Copy, Debug)]
-enum Now {
-    /// Nothing is known yet.
+enum Position {
+    /// Unknown, since nothing was seen yet.
     Unknown,
     /// In the function on top of the stack.
-    In {
+    InFunction {
         image: usize,
         range: usize,
         address: u64,
-        /// First address whose probes were not seen yet.
+        /// First address whose probes were not handled yet.
         unseen: u64,
-        /// It came here by a jump: of several blocks at the address, some may have been passed over.
+        /// True if control arrived by a jump. If several blocks start at the address, the first ones may have been skipped.
         jumped: bool,
     },
-    /// Elsewhere.
     Elsewhere,
 }
 
-/// What is known of a thread.
+/// The state of a thread.
 #[derive(Clone, Debug)]
 pub struct ThreadWalk {
     frames: Vec<BranchFrame>,
-    now: Now,
-    /// Number of the stretch.
+    position: Position,
     stretch: u64,
-    /// Number of records in the window; none for a trace.
+    /// Number of records in the window; `None` for a trace.
     window: Option<u64>,
 }
 
-/// What all walks share.
-pub struct World<'a> {
-    /// The images.
+/// The state shared by all threads.
+pub struct ImportState<'a> {
     pub images: &'a [ProbedImage],
-    /// Their graphs.
+    /// The graphs of their functions.
     pub graphs: ProbeGraphs<'a>,
-    /// What was seen.
     pub tally: Tally,
 }
 
 impl ThreadWalk {
-    /// Nothing seen yet, of a window of so many records or of a trace.
+    /// Starts a walk through a window with this number of records, or through a trace.
     pub fn new(window: Option<u64>) -> ThreadWalk {
-        ThreadWalk { frames: Vec::new(), now: Now::Unknown, stretch: 0, window }
+        ThreadWalk { frames: Vec::new(), position: Position::Unknown, stretch: 0, window }
     }
 
-    /// A taken branch.
-    ///
-    /// # Errors
-    /// A map is damaged.
-    pub fn take(&mut self, world: &mut World, from: AddressPlace, to: AddressPlace) -> Result<(), BinaryError> {
-        match (self.now, from) {
-            (Now::In { image, range, address, unseen, jumped }, AddressPlace::Code(i, r, last))
+    /// Handles a taken branch.
+    pub fn handle_branch(&mut self, state: &mut ImportState, from: AddressPlace, to: AddressPlace) -> Result<(), BinaryError> {
+        match (self.position, from) {
+            (Position::InFunction { image, range, address, unseen, jumped }, AddressPlace::Code(i, r, last))
                 if (i, r) == (image, range) && last >= address =>
             {
-                self.run(world, image, unseen, last, jumped)?;
+                self.handle_stretch(state, image, unseen, last, jumped)?;
             }
-            (Now::In { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
-                // An interrupt: control comes back to where it was.
+            (Position::InFunction { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
+                // An interrupt, after which control returns to where it was.
                 AddressPlace::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
                     if back > address {
-                        self.run(world, image, unseen, back - 1, jumped)?;
+                        self.handle_stretch(state, image, unseen, back - 1, jumped)?;
                     }
-                    self.now = Now::In { image, range, address: back, unseen: unseen.max(back), jumped: jumped && back == address };
+                    self.position =
+                        Position::InFunction { image, range, address: back, unseen: unseen.max(back), jumped: jumped && back == address };
                     self.stretch += 1;
                     return Ok(());
                 }
-                _ => self.leave_top(address, world.images[image].ranges[range].end),
+                _ => self.leave_top_frame(address, state.images[image].ranges[range].end),
             },
-            (Now::In { .. }, _) => self.break_off(world),
-            (Now::Elsewhere, AddressPlace::Code(..)) => self.break_off(world),
+            (Position::InFunction { .. }, _) => self.break_off(state),
+            (Position::Elsewhere, AddressPlace::Code(..)) => self.break_off(state),
             _ => {}
         }
         match from {
             AddressPlace::Code(image, range, address) => {
-                if self.frames.is_empty() || matches!(self.now, Now::Unknown) {
-                    let function = world.images[image].ranges[range].function;
+                if self.frames.is_empty() || matches!(self.position, Position::Unknown) {
+                    let function = state.images[image].ranges[range].function;
                     self.frames.push(BranchFrame::unknown(image, function));
                 }
-                self.leave(world, (image, range, address), to)?;
+                self.leave(state, (image, range, address), to)?;
             }
-            _ => self.arrive(world, to, false)?,
+            _ => self.arrive(state, to, false)?,
         }
         self.stretch += 1;
         Ok(())
     }
 
-    /// Nothing is known of what follows: paths under way are cut off.
-    pub fn cut_off(&mut self, world: &mut World) {
+    /// Ends all current paths, since what follows is unknown.
+    pub fn cut_off(&mut self, state: &mut ImportState) {
         for frame in self.frames.drain(..) {
-            frame.cut_off(&mut world.tally);
+            frame.cut_off(&mut state.tally);
         }
-        self.now = Now::Unknown;
+        self.position = Position::Unknown;
     }
 
-    /// The thread ended: paths under way remain unfinished.
-    ///
-    /// # Errors
-    /// A map is damaged.
-    pub fn end(&mut self, world: &mut World) {
+    /// Handles the end of the thread: its current paths remain unfinished.
+    pub fn end(&mut self, state: &mut ImportState) {
         while let Some(frame) = self.frames.pop() {
-            self.leave_unfinished(world, frame);
+            self.leave_unfinished(state, frame);
         }
-        self.now = Now::Unknown;
+        self.position = Position::Unknown;
     }
 
-    fn break_off(&mut self, world: &mut World) {
-        world.tally.losses.broken += 1;
-        self.cut_off(world);
+    fn break_off(&mut self, state: &mut ImportState) {
+        state.tally.losses.broken += 1;
+        self.cut_off(state);
     }
 
-    fn leave_top(&mut self, first: u64, last: u64) {
+    fn leave_top_frame(&mut self, first: u64, last: u64) {
         if let Some(top) = self.frames.last_mut() {
-            top.left = Some((first, last));
+            top.return_range = Some((first, last));
         }
-        self.now = Now::Elsewhere;
+        self.position = Position::Elsewhere;
     }
 
-    /// Control leaves the function on top of the stack.
-    fn leave(&mut self, world: &mut World, (image, range, address): (usize, usize, u64), to: AddressPlace) -> Result<(), BinaryError> {
-        let kind = world.images[image].branch(address);
+    /// Handles a branch that leaves the current position of the function on top of the stack.
+    fn leave(
+        &mut self,
+        state: &mut ImportState,
+        (image, range, address): (usize, usize, u64),
+        to: AddressPlace,
+    ) -> Result<(), BinaryError> {
+        let kind = state.images[image].branch(address);
         if to == AddressPlace::Outside {
-            self.leave_top(address, address + LONGEST_INSTRUCTION);
+            self.leave_top_frame(address, address + LONGEST_INSTRUCTION);
             return Ok(());
         }
         match kind {
             Some(BranchInstruction::Call(_) | BranchInstruction::IndirectCall) => {
-                self.leave_top(address + 1, address + LONGEST_INSTRUCTION);
+                self.leave_top_frame(address + 1, address + LONGEST_INSTRUCTION);
                 match to {
-                    AddressPlace::Code(i, r, target) if world.images[i].ranges[r].start == target => self.call(world, i, r, target),
-                    _ => self.arrive(world, to, false)?,
+                    AddressPlace::Code(i, r, target) if state.images[i].ranges[r].start == target => {
+                        self.enter_function(state, i, r, target)
+                    }
+                    _ => self.arrive(state, to, false)?,
                 }
             }
             Some(BranchInstruction::Return) => {
-                self.finish_top(world, false)?;
-                self.arrive(world, to, true)?;
+                self.finish_top_frame(state, false)?;
+                self.arrive(state, to, true)?;
             }
             _ => {
-                let own = world.images[image].ranges[range].function;
+                let own = state.images[image].ranges[range].function;
                 match to {
-                    AddressPlace::Code(i, r, target) if i == image && world.images[i].ranges[r].function == own => {
-                        self.now = Now::In { image, range: r, address: target, unseen: target, jumped: true };
+                    AddressPlace::Code(i, r, target) if i == image && state.images[i].ranges[r].function == own => {
+                        self.position = Position::InFunction { image, range: r, address: target, unseen: target, jumped: true };
                     }
                     _ => {
-                        self.finish_top(world, matches!(kind, Some(BranchInstruction::Conditional(_))))?;
-                        self.arrive(world, to, false)?;
+                        self.finish_top_frame(state, matches!(kind, Some(BranchInstruction::Conditional(_))))?;
+                        self.arrive(state, to, false)?;
                     }
                 }
             }
@@ -181,39 +176,39 @@ impl ThreadWalk {
         Ok(())
     }
 
-    fn call(&mut self, world: &World, image: usize, range: usize, address: u64) {
-        let function = world.images[image].ranges[range].function;
-        self.frames.push(BranchFrame { fresh: true, ..BranchFrame::unknown(image, function) });
-        self.now = Now::In { image, range, address, unseen: address, jumped: true };
+    fn enter_function(&mut self, state: &ImportState, image: usize, range: usize, address: u64) {
+        let function = state.images[image].ranges[range].function;
+        self.frames.push(BranchFrame { is_fresh: true, ..BranchFrame::unknown(image, function) });
+        self.position = Position::InFunction { image, range, address, unseen: address, jumped: true };
     }
 
-    /// Control comes from other code.
-    fn arrive(&mut self, world: &mut World, to: AddressPlace, returned: bool) -> Result<(), BinaryError> {
+    /// Handles the arrival of control from other code.
+    fn arrive(&mut self, state: &mut ImportState, to: AddressPlace, returned: bool) -> Result<(), BinaryError> {
         let AddressPlace::Code(image, range, address) = to else {
-            self.now = Now::Elsewhere;
+            self.position = Position::Elsewhere;
             return Ok(());
         };
-        let CodeRange { start, function, .. } = world.images[image].ranges[range];
+        let CodeRange { start, function, .. } = state.images[image].ranges[range];
         let is_own = |f: &BranchFrame| (f.image, f.function) == (image, function);
-        let came_back = |f: &BranchFrame| is_own(f) && f.left.is_some_and(|(first, last)| (first..=last).contains(&address));
-        if let Some(at) = self.frames.iter().rposition(came_back) {
-            // Interrupted in front of an instruction, whose probes were seen.
-            let unseen = address + u64::from(self.frames[at].left.is_some_and(|(first, _)| first == address));
-            self.unwind_to(world, at);
-            self.now = Now::In { image, range, address, unseen, jumped: false };
+        let is_return = |f: &BranchFrame| is_own(f) && f.return_range.is_some_and(|(first, last)| (first..=last).contains(&address));
+        if let Some(at) = self.frames.iter().rposition(is_return) {
+            // If the function was interrupted before an instruction, the probes there were handled already.
+            let unseen = address + u64::from(self.frames[at].return_range.is_some_and(|(first, _)| first == address));
+            self.unwind_to(state, at);
+            self.position = Position::InFunction { image, range, address, unseen, jumped: false };
             return Ok(());
         }
         if address == start && !returned {
-            self.call(world, image, range, address);
+            self.enter_function(state, image, range, address);
             return Ok(());
         }
-        let next = next_block(&world.images[image], address, range);
+        let next = next_block(&state.images[image], address, range);
         let mut landing = None;
         for at in (0..self.frames.len()).rev().filter(|_| !returned) {
-            let Some((block, _)) = self.frames[at].at.filter(|_| is_own(&self.frames[at])) else { continue };
-            let flow = world.graphs.of((image, function))?;
-            let goes_on = |n| matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_));
-            let fits = next.is_some_and(goes_on) || flow.restarted(next).is_some();
+            let Some((block, _)) = self.frames[at].last_block.filter(|_| is_own(&self.frames[at])) else { continue };
+            let flow = state.graphs.of((image, function))?;
+            let is_connected = |n| matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_));
+            let fits = next.is_some_and(is_connected) || flow.restarted(next).is_some();
             if fits {
                 landing = Some(at);
                 break;
@@ -222,62 +217,61 @@ impl ThreadWalk {
         }
         match landing {
             Some(at) => {
-                self.unwind_to(world, at);
-                self.restart(world, next)?;
+                self.unwind_to(state, at);
+                self.restart(state, next)?;
             }
             None => {
-                self.cut_off(world);
+                self.cut_off(state);
                 self.frames.push(BranchFrame::unknown(image, function));
             }
         }
-        self.now = Now::In { image, range, address, unseen: address, jumped: true };
+        self.position = Position::InFunction { image, range, address, unseen: address, jumped: true };
         Ok(())
     }
 
-    /// Functions above one on the stack are over; it goes on.
-    fn unwind_to(&mut self, world: &mut World, at: usize) {
+    /// Ends the functions above one on the stack, which continues.
+    fn unwind_to(&mut self, state: &mut ImportState, at: usize) {
         while self.frames.len() > at + 1 {
             let frame = self.frames.pop().expect("there are more");
-            self.leave_unfinished(world, frame);
+            self.leave_unfinished(state, frame);
         }
-        self.frames[at].left = None;
+        self.frames[at].return_range = None;
     }
 
-    /// If control landed where a function returns twice: the path under way is over, another begins.
-    fn restart(&mut self, world: &mut World, next: Option<u32>) -> Result<(), BinaryError> {
+    /// If control has landed after a call that returns twice, the current path ends and another begins.
+    fn restart(&mut self, state: &mut ImportState, next: Option<u32>) -> Result<(), BinaryError> {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);
-        let flow = world.graphs.of((image, function))?;
+        let flow = state.graphs.of((image, function))?;
         let Some((block, sum)) = flow.restarted(next).and_then(|block| Some((block, flow.restart(block)?))) else { return Ok(()) };
         let frame = self.frames.last().expect("control landed in it").clone();
-        self.leave_unfinished(world, frame);
-        let path = Some(FramePath { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
+        self.leave_unfinished(state, frame);
+        let path = Some(FramePath { sum, first_stretch: self.stretch + 1, reached: Vec::new(), blocks: 0 });
         let top = self.frames.last_mut().expect("control landed in it");
-        // The block behind the call begins the path: so the path to it is not searched for. It is about to be seen, if it has an address.
+        // The block after the call starts the path, so no connection to it is searched for. If it has an address, it is about to be seen.
         let at = (next != Some(block)).then_some((block, self.stretch + 1));
-        *top = BranchFrame { path, at, fresh: at.is_none(), ..BranchFrame::unknown(image, function) };
+        *top = BranchFrame { path, last_block: at, is_fresh: at.is_none(), ..BranchFrame::unknown(image, function) };
         Ok(())
     }
 
-    /// The blocks on a stretch of code.
-    fn run(&mut self, world: &mut World, image: usize, first: u64, last: u64, jumped: bool) -> Result<(), BinaryError> {
+    fn handle_stretch(&mut self, state: &mut ImportState, image: usize, first: u64, last: u64, jumped: bool) -> Result<(), BinaryError> {
         let Some(top) = self.frames.last() else { return Ok(()) };
         let function = top.function;
-        let images = world.images;
+        let images = state.images;
         let probes = images[image].probes_in(first, last);
-        let skipped = if jumped { self.passed_over(world, probes, first)? } else { 0 };
+        let skipped = if jumped { self.skipped_blocks(state, probes, first)? } else { 0 };
         for probe in probes.iter().skip(skipped).filter(|m| m.function == function) {
-            self.see(world, probe)?;
+            self.handle_probe(state, probe)?;
         }
         Ok(())
     }
 
-    /// Several blocks may lie at the address that control jumped to, all but the last empty: how many of them it passed over.
-    fn passed_over(&self, world: &mut World, probes: &[ProbeAt], address: u64) -> Result<usize, BinaryError> {
+    /// If several blocks start at the target of a jump, all but the last are empty. Returns how many of them the jump has skipped.
+    fn skipped_blocks(&self, state: &mut ImportState, probes: &[ProbeAt], address: u64) -> Result<usize, BinaryError> {
         let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
-        let Some((block, _)) = top.at else { return Ok(if top.fresh { 0 } else { here - 1 }) };
-        let flow = world.graphs.of((top.image, top.function))?;
+        let Some((block, _)) = top.last_block else { return Ok(if top.is_fresh { 0 } else { here - 1 }) };
+        let flow = state.graphs.of((top.image, top.function))?;
         let fits = |at: &usize| matches!(flow.connect(block, Some(probes[*at].probe.block)), Connection::Unique(_));
         let fitting: Vec<usize> = (0..here).filter(fits).collect();
         match fitting[..] {
@@ -286,49 +280,49 @@ impl ThreadWalk {
         }
     }
 
-    fn see(&mut self, world: &mut World, at: &ProbeAt) -> Result<(), BinaryError> {
+    fn handle_probe(&mut self, state: &mut ImportState, at: &ProbeAt) -> Result<(), BinaryError> {
         let (stretch, window) = (self.stretch, self.window);
         let top = self.frames.last().expect("control is in it");
         let block = at.probe.block;
-        if at.probe.event == ProbeEvent::Begin && block == 0 && !top.fresh && top.at.is_some() {
-            // Nothing leads to the entry: the function called itself in its own place.
+        if at.probe.event == ProbeEvent::Begin && block == 0 && !top.is_fresh && top.last_block.is_some() {
+            // No edge leads to the entry, so the function has called itself by a tail call.
             let (image, function) = (top.image, top.function);
-            self.finish_top(world, false)?;
-            self.frames.push(BranchFrame { fresh: true, ..BranchFrame::unknown(image, function) });
+            self.finish_top_frame(state, false)?;
+            self.frames.push(BranchFrame { is_fresh: true, ..BranchFrame::unknown(image, function) });
         }
         let top = self.frames.last_mut().expect("control is in it");
-        let flow = world.graphs.of((top.image, top.function))?;
-        let mut seen = Seeing { frame: top, flow, tally: &mut world.tally, stretch, window };
+        let flow = state.graphs.of((top.image, top.function))?;
+        let mut update = FrameUpdate { frame: top, flow, tally: &mut state.tally, stretch, window };
         match at.probe.event {
-            ProbeEvent::Begin => seen.block(block),
-            ProbeEvent::Reach => seen.reach(block, true),
-            ProbeEvent::End => seen.end(block, true),
+            ProbeEvent::Begin => update.enter_block(block),
+            ProbeEvent::Reach => update.reach(block, true),
+            ProbeEvent::End => update.end(block, true),
         }
         Ok(())
     }
 
-    /// The function on top of the stack returns, or gives its place to another.
-    fn finish_top(&mut self, world: &mut World, by_condition: bool) -> Result<(), BinaryError> {
+    /// Handles a return or tail call of the function on top of the stack.
+    fn finish_top_frame(&mut self, state: &mut ImportState, by_condition: bool) -> Result<(), BinaryError> {
         let (stretch, window) = (self.stretch, self.window);
         let Some(mut frame) = self.frames.pop() else { return Ok(()) };
-        let flow = world.graphs.of((frame.image, frame.function))?;
-        Seeing { frame: &mut frame, flow, tally: &mut world.tally, stretch, window }.leave(by_condition);
+        let flow = state.graphs.of((frame.image, frame.function))?;
+        FrameUpdate { frame: &mut frame, flow, tally: &mut state.tally, stretch, window }.leave(by_condition);
         Ok(())
     }
 
-    /// A function is over without having returned.
-    fn leave_unfinished(&self, world: &mut World, mut frame: BranchFrame) {
+    /// Ends a function that has not returned.
+    fn leave_unfinished(&self, state: &mut ImportState, mut frame: BranchFrame) {
         match frame.path.take() {
             Some(path) => {
-                let weight = weight(self.window, self.stretch, path.since);
-                path.reached.iter().for_each(|id| world.tally.count((frame.image, frame.function, *id), weight));
+                let weight = weight(self.window, self.stretch, path.first_stretch);
+                path.reached.iter().for_each(|id| state.tally.count((frame.image, frame.function, *id), weight));
             }
-            None => frame.cut_off(&mut world.tally),
+            None => frame.cut_off(&mut state.tally),
         }
     }
 }
 
-/// The next block that begins in a function's code.
+/// Returns the next block that starts at or after an address in the function's code range.
 fn next_block(image: &ProbedImage, address: u64, range: usize) -> Option<u32> {
     let range = image.ranges[range];
     let probes = image.probes_in(address, range.end);

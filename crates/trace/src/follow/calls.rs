@@ -1,43 +1,44 @@
-//! System calls of recorded threads: answered or compared with a first run, kept from hiding what they make, and what they map.
+//! System calls of recorded threads: they are answered from a first run or compared with it, and changes to mappings and new tasks are
+//! noticed.
 
 use super::Following;
 use crate::CollectError;
-use crate::followed_thread::{TRAP, Task};
+use crate::followed_thread::{SIGTRAP_BIT, Task};
 use crate::images::{self, Library};
 use crate::ptrace::{self, CallStop, Registers, Resume, Tid};
 use crate::repeat::{CallEntry, Repeater};
 use crate::sink::{SinkFlow, ThreadNumber};
-use crate::subject::{AREA, TracedProcess};
+use crate::subject::{AREA_SIZE, TracedProcess};
 use crate::watch::Watch;
 
-/// By this flag of `clone` a program keeps its child from being followed.
+/// Flag of `clone` that keeps the new task from being traced.
 const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 
 impl Following<'_, '_> {
-    /// A recorded thread is at a system call.
-    pub(super) fn system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
+    /// Handles a stop of a recorded thread at a system call.
+    pub(super) fn handle_system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
         match ptrace::system_call(thread)? {
             CallStop::Entry { number: call, arguments } => self.enter_call(thread, number, call, arguments).map(|()| SinkFlow::GoOn),
             CallStop::Exit { result } => self.leave_call(thread, number, result),
-            CallStop::Neither => self.go_on(thread, 0).map(|()| SinkFlow::GoOn),
+            CallStop::NotAtCall => self.resume(thread, 0).map(|()| SinkFlow::GoOn),
         }
     }
 
     fn enter_call(&mut self, thread: Tid, number: ThreadNumber, call: u64, arguments: [u64; 6]) -> Result<(), CollectError> {
         let memory = &self.subject.memory;
         if self.failure.is_none() {
-            self.watch.note_system_call(call, &arguments, memory)?;
+            self.watch.handle_call_start(call, &arguments, memory)?;
         }
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
-        task.returning = call as i64 == libc::SYS_rt_sigreturn;
+        task.is_returning = call as i64 == libc::SYS_rt_sigreturn;
         if call as i64 == libc::SYS_rt_sigprocmask {
-            task.enter_mask(arguments[0], memory.word(arguments[1]).ok(), arguments[2]);
+            task.enter_sigprocmask(arguments[0], memory.word(arguments[1]).ok(), arguments[2]);
         }
         if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
             self.followed.stack = self.watch.stack(self.subject, thread);
         }
         if call as i64 == libc::SYS_clone3 {
-            self.follow_clone3(thread, arguments[0])?;
+            self.trace_clone3_child(thread, arguments[0])?;
         }
         if self.failure.is_none() {
             self.release_changed_code(thread, call, &arguments)?;
@@ -45,20 +46,20 @@ impl Following<'_, '_> {
         self.raise_limit(thread, call, &arguments)?;
         let memory = &self.subject.memory;
         match self.calls.enter(thread, number, call, arguments, memory) {
-            // What shares the memory must be followed, since it comes to the same breakpoints.
+            // A task that shares the memory must be traced, since it runs into the same breakpoints.
             CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED != 0 => {
-                self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
+                self.tasks.get_mut(&thread).expect("the thread is known").original_arguments = Some([arguments[0], arguments[1]]);
                 ptrace::set_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED, ..ptrace::registers(thread)? })?;
             }
             CallEntry::Run if self.sets_filter(call, &arguments) => {
-                self.filtering.insert(thread, (call, arguments));
+                self.deferred_filters.insert(thread, (call, arguments));
                 ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
             }
             CallEntry::Run => {}
-            // A filter is asked about what is skipped, too. What the call gives is replaced all the same.
+            // The filter must see skipped calls as well. So the call is made, and its result replaced.
             CallEntry::Skip if self.subject.session.is_filtered() => {}
             CallEntry::RunWith([rdi, rsi]) => {
-                self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
+                self.tasks.get_mut(&thread).expect("the thread is known").original_arguments = Some([arguments[0], arguments[1]]);
                 ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
             }
             CallEntry::Skip => {
@@ -70,13 +71,13 @@ impl Following<'_, '_> {
 
     fn leave_call(&mut self, thread: Tid, number: ThreadNumber, result: i64) -> Result<SinkFlow, CollectError> {
         let memory = &self.subject.memory;
-        if let Some((place, flags)) = self.cleared.remove(&thread) {
+        if let Some((place, flags)) = self.pending_clone_flags.remove(&thread) {
             memory.write(place, &flags.to_le_bytes())?;
         }
-        if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.replaced.take()) {
+        if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.original_arguments.take()) {
             ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
         }
-        let result = match self.filtering.remove(&thread) {
+        let result = match self.deferred_filters.remove(&thread) {
             Some((call, arguments)) => self.set_filter(thread, call, arguments)?,
             None => result,
         };
@@ -88,46 +89,47 @@ impl Following<'_, '_> {
             let registers = ptrace::registers(thread)?;
             ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
         }
-        self.note_mask(thread, result)?;
+        self.restore_old_mask(thread, result)?;
         if self.failure.is_some() {
-            // The collection is ending: nothing more is watched.
-            self.go_on(thread, 0)?;
+            // The collection is ending, and nothing more is watched.
+            self.resume(thread, 0)?;
             return Ok(SinkFlow::Enough);
         }
-        self.note_mapping(thread, &call, result)?;
+        self.handle_mapping(thread, &call, result)?;
         let registers = ptrace::registers(thread)?;
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
-        let again = std::mem::take(&mut task.returning) && task.come_back((registers.rip, registers.rsp));
+        let again = std::mem::take(&mut task.is_returning) && task.return_from_handler((registers.rip, registers.rsp));
         let flow = self.watch.after_system_call(self.subject, (thread, number), again, self.sink)?;
-        self.go_on(thread, 0)?;
+        self.resume(thread, 0)?;
         Ok(flow)
     }
 
-    /// A call of `clone3` begins, which has its flags in memory. What shares the memory must be followed, as for `clone`; the flags are
-    /// written back when the call has ended.
-    fn follow_clone3(&mut self, thread: Tid, place: u64) -> Result<(), CollectError> {
+    /// Handles the start of `clone3`, whose flags are in memory. As for `clone`, a task that shares the memory must be traced. The flags
+    /// are restored when the call has ended.
+    fn trace_clone3_child(&mut self, thread: Tid, place: u64) -> Result<(), CollectError> {
         let memory = &self.subject.memory;
-        // Where the program has no memory, the kernel says so.
+        // If the memory is not mapped, the kernel reports that to the program.
         let Ok(flags) = memory.word(place) else { return Ok(()) };
         if flags & UNTRACED != 0 && memory.write(place, &(flags & !UNTRACED).to_le_bytes()).is_ok() {
-            self.cleared.insert(thread, (place, flags));
+            self.pending_clone_flags.insert(thread, (place, flags));
         }
         Ok(())
     }
 
-    /// A system call has ended: where it says which signals were blocked, SIGTRAP is among them if the program has it so.
-    fn note_mask(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
+    /// Adds SIGTRAP to the old mask that a system call has stored, if the program believes it blocked.
+    fn restore_old_mask(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
         let memory = &self.subject.memory;
-        if let (Some(old), 0) = (self.tasks.get_mut(&thread).and_then(Task::leave_mask), result) {
-            memory.write(old, &(memory.word(old)? | TRAP).to_le_bytes())?;
+        if let (Some(old), 0) = (self.tasks.get_mut(&thread).and_then(Task::leave_sigprocmask), result) {
+            memory.write(old, &(memory.word(old)? | SIGTRAP_BIT).to_le_bytes())?;
         }
         Ok(())
     }
 
-    /// A system call has ended: if it has mapped a library that is watched, that begins; if it has unmapped one, it ends.
-    fn note_mapping(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
+    /// Handles the end of a system call that may have mapped or unmapped memory: watches a library that it has mapped, and forgets one
+    /// that it has unmapped.
+    fn handle_mapping(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
         let is_done = !(-4095..0).contains(&result);
-        self.note_changes(thread, is_done)?;
+        self.handle_memory_changes(thread, is_done)?;
         if !is_done {
             return Ok(());
         }
@@ -141,15 +143,15 @@ impl Following<'_, '_> {
         }
         match call.orig_rax as i64 {
             libc::SYS_mmap if call.rdx & libc::PROT_EXEC as u64 != 0 && call.r10 & libc::MAP_ANONYMOUS as u64 == 0 => {
-                match images::mapped(self.watch.libraries(), self.subject.process, call.r8, call.r9) {
-                    Some(library) => map_library((self.subject, thread), self.watch, self.calls, library, result as u64),
+                match images::find_mapped(self.watch.libraries(), self.subject.process, call.r8, call.r9) {
+                    Some(library) => watch_library((self.subject, thread), self.watch, self.calls, library, result as u64),
                     None => Ok(()),
                 }
             }
             libc::SYS_munmap => {
                 for image in self.watch.unmap(&(call.rdi..call.rdi.saturating_add(call.rsi))) {
-                    let area = image.area..image.area + AREA;
-                    self.subject.inject(thread, Some(self.subject.area), libc::SYS_munmap, [area.start, AREA, 0, 0, 0, 0])?;
+                    let area = image.area..image.area + AREA_SIZE;
+                    self.subject.inject(thread, Some(self.subject.area), libc::SYS_munmap, [area.start, AREA_SIZE, 0, 0, 0, 0])?;
                     self.calls.shown.forget(&area, &image.code);
                 }
                 Ok(())
@@ -159,11 +161,8 @@ impl Following<'_, '_> {
     }
 }
 
-/// Watches a library that a stopped thread has mapped.
-///
-/// # Errors
-/// It cannot be watched.
-pub fn map_library(
+/// Starts watching a library that a stopped thread has mapped.
+pub fn watch_library(
     (subject, thread): (&TracedProcess, Tid),
     watch: &mut Watch,
     calls: &mut Repeater,
@@ -171,7 +170,7 @@ pub fn map_library(
     start: u64,
 ) -> Result<(), CollectError> {
     match watch.map(subject, thread, library, start)? {
-        Some(image) => Ok(calls.shown.add(subject.process, image.area..image.area + AREA, &image.code)?),
+        Some(image) => Ok(calls.shown.add(subject.process, image.area..image.area + AREA_SIZE, &image.code)?),
         None => Ok(()),
     }
 }

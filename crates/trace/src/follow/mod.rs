@@ -1,19 +1,19 @@
-//! Following a subject: the loop that waits for stops of its threads, records what a collector watches, and lets them go on.
+//! Following a subject: the loop that waits for stops of its threads, records hits, and resumes the threads.
 //!
-//! One thread follows one process with all its threads. What a stop means:
+//! One thread follows one process with all its threads. What is done at a stop:
 //!
-//! | stop | what is done |
+//! | stop | action |
 //! |---|---|
-//! | trap where a ring is full | drained |
-//! | trap at a breakpoint | recorded; the thread goes on in the slot: one stop a hit |
-//! | other trap, other signal | delivered; a fault in a slot is moved back to the instruction's own place before |
-//! | system call | answered or compared by [`repeat`](crate::repeat) |
-//! | new thread, `vfork` child | it shares the breakpoints, and gets a stream of its own |
-//! | `fork` child | breakpoints are taken out of its copy of the memory; it runs as if it were not traced |
+//! | trap because a ring is full | the ring is drained |
+//! | trap at a breakpoint | the hit is recorded, and the thread resumes in the slot, with one stop per hit |
+//! | any other signal | delivered; if it was caused in a slot, the thread is first moved to the original instruction |
+//! | system call | answered from a first run or compared with it by [`repeat`](crate::repeat) |
+//! | new thread, `vfork` child | shares the breakpoints, and is recorded separately |
+//! | `fork` child | breakpoints are removed from its copy of the memory; it runs as if it were not traced |
 //! | `exec` | the trace ends; the new program runs as if it were not traced |
 //!
-//! Invariant: a hit is recorded exactly once, also when a signal arrives between the trap and the displaced instruction: then the thread
-//! goes on behind the trap when the handler comes back, and if it does not, the hit has been.
+//! Invariant: a hit is recorded exactly once, even if a signal arrives between the trap and the displaced instruction. The thread resumes
+//! after the trap when the handler returns; if the handler never returns, the hit still counts.
 
 mod calls;
 mod let_go;
@@ -21,7 +21,7 @@ mod own_code;
 mod restrictions;
 mod signals;
 
-pub use calls::map_library;
+pub use calls::watch_library;
 
 use self::own_code::MemoryChange;
 use self::restrictions::restore_limit;
@@ -30,7 +30,7 @@ use crate::attach::shares_memory;
 use crate::followed_thread::{Role, Task};
 use crate::journal::AddressLimit;
 use crate::memory::Memory;
-use crate::ptrace::{self, NewTask, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, TaskKind, Tid, restart_interrupted_call, unless_gone};
 use crate::repeat::Repeater;
 use crate::sink::{FallibleSink, Sink, SinkFlow, ThreadNumber};
 use crate::subject::TracedProcess;
@@ -46,57 +46,57 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum FollowEnding {
     /// The process exited with this code.
     Exited(i32),
-    /// A signal ended it.
+    /// A signal killed the process.
     Killed(i32),
-    /// It executed another program.
+    /// The process executed another program.
     Executed,
-    /// The collection was ended, by a limit or from outside; the subject ran on.
+    /// The collection was ended by a limit or on request, and the subject continued.
     Detached,
 }
 
-/// What became of a followed subject.
+/// The outcome of following a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
     /// How the trace ended.
     pub ending: FollowEnding,
     /// Wait status of the process, if it ended while it was followed.
     pub status: Option<i32>,
-    /// Threads that were seen.
+    /// Number of threads that were recorded.
     pub threads: u32,
-    /// Processes that it made, and that were not traced.
+    /// Number of processes that the subject created and that were not traced.
     pub untraced_children: u32,
-    /// Signals delivered while code of the image ran: they come at another place in another run.
+    /// Number of signals delivered asynchronously while code of the image ran. In another run they arrive at other places.
     pub asynchronous_signals: u32,
-    /// Handlers that ran because of a fault of the program's own instruction, or of one in a library.
+    /// Number of handlers that ran because of a fault of an instruction of the program or of a library.
     pub handled_faults: u32,
-    /// Where the program stood when it ended: the return addresses on its stack that lead to the image, innermost
-    /// first, as addresses of the file.
+    /// The return addresses on the process's stack when the trace ended, innermost first, as file addresses. Addresses outside watched
+    /// images are left out.
     pub stack: Vec<u64>,
-    /// Code that the program changed, as addresses of the files: from then on it was not watched.
+    /// File addresses of code that the program changed, and that was not watched from then on.
     #[serde(default)]
     pub changed_code: Vec<Range<u64>>,
-    /// Where each thread stood when it ended, as `stack`, as far as it could be found out.
+    /// As `stack`, for each thread by number, at its end. A thread is missing if its stack could not be read.
     #[serde(default)]
     pub stacks: BTreeMap<u32, Vec<u64>>,
-    /// Instructions of the image whose faults a handler of the program got, as addresses of the file.
+    /// File addresses of instructions whose faults were handled by the program.
     #[serde(default)]
     pub faults: BTreeSet<u64>,
-    /// Those of `faults` and `interruptions` in their order, each with its thread.
+    /// The members of `faults` and `interruptions` in the order of their occurrence, each with its thread's number.
     #[serde(default)]
     pub handled: Vec<(u32, u64)>,
-    /// Instructions of the image in front of which another signal's handler began.
+    /// File addresses of instructions before which the handler of another signal ran.
     #[serde(default)]
     pub interruptions: BTreeSet<u64>,
-    /// Changes to a process that was let go which could not be undone.
+    /// Changes to the process that could not be undone before it was detached.
     #[serde(default)]
     pub unrestored: Vec<String>,
 }
 
-/// Follows a subject until it ends or the collection is over. `stop` ends the collection from outside; `note` gets what the user should
-/// know meanwhile. The session is closed then, after errors, too: the subject runs on.
+/// Follows a subject until it ends or the collection is over, and then closes its session, also after errors, so that the subject
+/// continues. `stop` ends the collection on request. `note` receives messages for the user.
 ///
 /// # Errors
-/// It cannot be followed any more, or what is seen cannot be stored.
+/// The subject can no longer be followed, or hits cannot be stored.
 pub fn follow(
     subject: &TracedProcess,
     threads: &[Tid],
@@ -110,15 +110,15 @@ pub fn follow(
     let sink = &mut FallibleSink { sink, error: None };
     let mut state = Following::new(subject, watch, calls, sink, note);
     state.begin(threads);
-    let mut is_enough = state.failure.is_some();
+    let mut is_finished = state.failure.is_some();
     loop {
-        if (is_enough || stop.load(Ordering::Relaxed)) && state.let_go()? {
+        if (is_finished || stop.load(Ordering::Relaxed)) && state.detach_all()? {
             break;
         }
         match subject.session.next_event() {
-            Ok(Some((thread, what))) => is_enough |= state.handle(thread, what) == SinkFlow::Enough,
+            Ok(Some((thread, what))) => is_finished |= state.handle(thread, what) == SinkFlow::Enough,
             Ok(None) => break,
-            // A waker interrupts the wait.
+            // `stop` may have been set.
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
             Err(e) => return Err(e.into()),
         }
@@ -136,7 +136,7 @@ pub fn follow(
     }
 }
 
-/// A thread that was killed between its stop and what was asked of it is no error: its end is reported next.
+/// Ignores the error that a thread was killed between its stop and a request to it: its end is reported next.
 fn unless_killed(error: CollectError) -> Result<SinkFlow, CollectError> {
     match error {
         CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(SinkFlow::GoOn),
@@ -149,31 +149,30 @@ struct Following<'a, 'w> {
     watch: &'a mut Watch<'w>,
     calls: &'a mut Repeater,
     sink: &'a mut dyn Sink,
-    /// Gets what the user should know.
     note: fn(&str),
     tasks: HashMap<Tid, Task>,
-    /// Stopped before the event that says who made them.
-    early: HashMap<Tid, PtraceStop>,
+    /// First stops of new tasks that arrived before the event of their parents.
+    early_stops: HashMap<Tid, PtraceStop>,
     /// Threads whose `vfork` child has not executed another program yet.
     in_vfork: HashSet<Tid>,
-    /// Calls that set a filter of system calls and are put off, by thread.
-    filtering: HashMap<Tid, (u64, [u64; 6])>,
-    /// Threads in a call that limits the address space: where the limit is in memory, and what the program has there.
-    limited: HashMap<Tid, (u64, AddressLimit)>,
-    /// What system calls will have done to memory, by the threads in them.
-    changing: HashMap<Tid, Vec<MemoryChange>>,
-    /// Threads in `clone3`, with the place of its flags in memory and what the program has there.
-    cleared: HashMap<Tid, (u64, u64)>,
+    /// Deferred system calls that install a filter, by thread.
+    deferred_filters: HashMap<Tid, (u64, [u64; 6])>,
+    /// Threads in a system call that limits the address space: the address of the limit, and the program's own value.
+    pending_limits: HashMap<Tid, (u64, AddressLimit)>,
+    /// The effects on memory of system calls under way, by thread.
+    pending_changes: HashMap<Tid, Vec<MemoryChange>>,
+    /// Threads in `clone3`: the address of the flags, and the program's own value.
+    pending_clone_flags: HashMap<Tid, (u64, u64)>,
     followed: Followed,
-    /// What `rdtsc` says.
+    /// The counter from which `rdtsc` is answered.
     cycles: u64,
-    /// The image is gone.
-    over: bool,
-    /// The first error, with which the collection ends.
+    /// True once the process has ended or executed another program, so that the image is gone.
+    is_image_gone: bool,
+    /// The first error, which ends the collection.
     failure: Option<CollectError>,
-    /// Threads at whose stops there was an error; they are stopped for this.
+    /// Threads that are stopped because handling this stop failed.
     unhandled: HashMap<Tid, PtraceStop>,
-    /// All changes have been undone; threads that are left are being killed.
+    /// True once all changes are undone. The remaining threads are being killed.
     is_undone: bool,
 }
 
@@ -201,15 +200,15 @@ impl<'a, 'w> Following<'a, 'w> {
             sink,
             note,
             tasks: HashMap::new(),
-            early: HashMap::new(),
+            early_stops: HashMap::new(),
             in_vfork: HashSet::new(),
-            filtering: HashMap::new(),
-            limited: HashMap::new(),
-            changing: HashMap::new(),
-            cleared: HashMap::new(),
+            deferred_filters: HashMap::new(),
+            pending_limits: HashMap::new(),
+            pending_changes: HashMap::new(),
+            pending_clone_flags: HashMap::new(),
             followed,
             cycles: 0,
-            over: false,
+            is_image_gone: false,
             failure: None,
             unhandled: HashMap::new(),
             is_undone: false,
@@ -218,7 +217,7 @@ impl<'a, 'w> Following<'a, 'w> {
 }
 
 impl Following<'_, '_> {
-    /// Begins to record threads that are all stopped.
+    /// Starts recording threads, all of which are stopped.
     fn begin(&mut self, threads: &[Tid]) {
         let mut numbers = Vec::new();
         for thread in threads {
@@ -231,21 +230,21 @@ impl Following<'_, '_> {
             let begun = self.watch.begin_thread(self.subject, thread, number, self.sink);
             if let Err(error) = begun.map(|()| SinkFlow::GoOn).or_else(unless_killed) {
                 self.failure = Some(error);
-                // All are stopped still, and are let go so.
+                // All are still stopped, and are detached in this state.
                 return;
             }
         }
-        // With all of them begun it is known how each goes on.
+        // Only with all threads started is it known how each must be resumed.
         for thread in threads {
-            if let Err(error) = self.go_on(*thread, 0) {
+            if let Err(error) = self.resume(*thread, 0) {
                 self.failure.get_or_insert(error);
             }
         }
     }
 
-    /// Handles an event. An error is kept until the subject has been let go.
+    /// Handles an event. An error is kept until the subject has been detached.
     fn handle(&mut self, thread: Tid, what: PtraceStop) -> SinkFlow {
-        match self.stopped(thread, what).or_else(unless_killed) {
+        match self.handle_stop(thread, what).or_else(unless_killed) {
             Ok(flow) => flow,
             Err(error) => {
                 self.failure.get_or_insert(error);
@@ -261,65 +260,65 @@ impl Following<'_, '_> {
         (Task::new(Role::Recorded(number)), number)
     }
 
-    fn stopped(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
+    fn handle_stop(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
         let Some(task) = self.tasks.get(&thread) else {
             if !matches!(what, PtraceStop::Ended(_)) {
-                self.early.insert(thread, what);
+                self.early_stops.insert(thread, what);
             }
             return Ok(SinkFlow::GoOn);
         };
         let role = task.role;
         match (what, role) {
-            (PtraceStop::Ended(status), _) => self.ended(thread, status)?,
-            // It was killed while it was let go; else it can be let go now.
+            (PtraceStop::Ended(status), _) => self.handle_end(thread, status)?,
+            // If the thread was killed while it was being detached, its end follows; otherwise it can be detached now.
             _ if self.is_undone && what != PtraceStop::Ending => {
                 if self.subject.session.detach(thread, 0)? {
                     self.tasks.remove(&thread);
                 }
             }
-            (PtraceStop::GroupStopped, role) => self.group_stopped(thread, role)?,
-            (PtraceStop::Made { child, kind }, _) => {
-                if kind == NewTask::Vfork {
+            (PtraceStop::GroupStopped, role) => self.handle_group_stop(thread, role)?,
+            (PtraceStop::Created { child, kind }, _) => {
+                if kind == TaskKind::Vfork {
                     self.in_vfork.insert(thread);
                 }
-                self.made(thread, child, kind)?;
-                self.go_on(thread, 0)?;
+                self.handle_new_task(thread, child, kind)?;
+                self.resume(thread, 0)?;
             }
-            // It was to be stopped, which was put off.
-            (PtraceStop::Begun, _) => {
-                unless_gone(begin_again(thread))?;
-                self.go_on(thread, 0)?;
+            // A request to stop was deferred.
+            (PtraceStop::Interrupted, _) => {
+                unless_gone(restart_interrupted_call(thread))?;
+                self.resume(thread, 0)?;
             }
             (PtraceStop::VforkDone, _) => {
                 self.in_vfork.remove(&thread);
-                self.go_on(thread, 0)?;
+                self.resume(thread, 0)?;
             }
-            (PtraceStop::Exec, Role::Guest) => {
+            (PtraceStop::Exec, Role::Unrecorded) => {
                 restore_limit(&self.subject.session, thread);
-                self.go_on(thread, 0)?;
+                self.resume(thread, 0)?;
             }
             (PtraceStop::Exec, Role::Recorded(_)) => {
                 restore_limit(&self.subject.session, thread);
-                self.executed(thread);
-                self.begin_other(thread)?;
+                self.handle_exec(thread);
+                self.resume_after_exec(thread)?;
             }
-            (PtraceStop::Ending, role) => self.ending(thread, role)?,
-            (PtraceStop::SystemCall, Role::Recorded(number)) => return self.system_call(thread, number),
-            (PtraceStop::Signal(libc::SIGSEGV), _) if self.is_time_stamp(thread)? => self.go_on(thread, 0)?,
-            (PtraceStop::Signal(signal), Role::Recorded(number)) => return self.signal(thread, number, signal),
-            (PtraceStop::Signal(signal), Role::Guest) => self.go_on(thread, signal)?,
-            _ => self.go_on(thread, 0)?,
+            (PtraceStop::Ending, role) => self.handle_ending(thread, role)?,
+            (PtraceStop::SystemCall, Role::Recorded(number)) => return self.handle_system_call(thread, number),
+            (PtraceStop::Signal(libc::SIGSEGV), _) if self.emulate_time_stamp(thread)? => self.resume(thread, 0)?,
+            (PtraceStop::Signal(signal), Role::Recorded(number)) => return self.handle_signal(thread, number, signal),
+            (PtraceStop::Signal(signal), Role::Unrecorded) => self.resume(thread, signal)?,
+            _ => self.resume(thread, 0)?,
         }
         Ok(SinkFlow::GoOn)
     }
 
-    fn go_on(&self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+    fn resume(&self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let recorded = self.tasks.get(&thread).is_some_and(|t| matches!(t.role, Role::Recorded(_)));
         let how = if recorded { self.watch.resume(thread) } else { Resume::Continue };
         Ok(self.subject.session.resume(thread, how, signal)?)
     }
 
-    fn ended(&mut self, thread: Tid, status: i32) -> io::Result<()> {
+    fn handle_end(&mut self, thread: Tid, status: i32) -> io::Result<()> {
         self.tasks.remove(&thread);
         self.in_vfork.remove(&thread);
         self.watch.end_thread(thread, self.sink)?;
@@ -327,28 +326,28 @@ impl Following<'_, '_> {
             return Ok(());
         }
         self.followed.status = Some(status);
-        if !self.over {
+        if !self.is_image_gone {
             self.followed.ending = match libc::WIFSIGNALED(status) {
                 true => FollowEnding::Killed(libc::WTERMSIG(status)),
                 false => FollowEnding::Exited(libc::WEXITSTATUS(status)),
             };
         }
-        // Guests go on by themselves.
+        // Unrecorded threads continue by themselves.
         self.tasks.retain(|_, task| matches!(task.role, Role::Recorded(_)));
         Ok(())
     }
 
-    /// The process has been stopped by a signal.
-    fn group_stopped(&mut self, thread: Tid, role: Role) -> io::Result<()> {
+    /// Handles a stop of the process by a signal.
+    fn handle_group_stop(&mut self, thread: Tid, role: Role) -> io::Result<()> {
         let process = self.subject.process;
-        if thread == process && role != Role::Guest {
-            (self.note)(&format!("process {process} is stopped by a signal: nothing is recorded until `kill -CONT {process}`"));
+        if thread == process && role != Role::Unrecorded {
+            (self.note)(&format!("process {process} is stopped by a signal. Nothing is recorded until you run `kill -CONT {process}`"));
         }
         self.subject.session.listen(thread)
     }
 
-    /// A thread is about to end; its memory is still there.
-    fn ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
+    /// Notes where a thread stands that is about to end. Its memory still exists.
+    fn handle_ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
         self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
         if let Role::Recorded(number) = role {
             let stack = self.watch.stack(self.subject, thread);
@@ -357,60 +356,60 @@ impl Following<'_, '_> {
             }
             self.followed.stacks.insert(number.0, stack);
         }
-        self.go_on(thread, 0)
+        self.resume(thread, 0)
     }
 
-    /// A recorded thread has executed another program. If that is the process, its threads are gone, and breakpoints with the image.
-    fn executed(&mut self, thread: Tid) {
+    /// Handles `execve` of a recorded thread. If it belongs to the process itself, all other threads and the image are gone.
+    fn handle_exec(&mut self, thread: Tid) {
         if thread != self.subject.process {
-            // A vfork child has left the memory that it borrowed.
-            self.tasks.insert(thread, Task::new(Role::Guest));
+            // A `vfork` child has stopped sharing the memory.
+            self.tasks.insert(thread, Task::new(Role::Unrecorded));
             self.followed.untraced_children += 1;
             return;
         }
-        self.over = true;
+        self.is_image_gone = true;
         self.watch.end_probes();
         self.subject.session.forget_program();
         self.followed.ending = FollowEnding::Executed;
-        self.tasks.retain(|_, task| task.role == Role::Guest);
-        self.tasks.insert(thread, Task::new(Role::Guest));
+        self.tasks.retain(|_, task| task.role == Role::Unrecorded);
+        self.tasks.insert(thread, Task::new(Role::Unrecorded));
     }
 
-    /// Lets a thread go on that has executed another program. The event comes before `execve` returns; nothing can be done in the program's
-    /// name until then.
-    fn begin_other(&mut self, thread: Tid) -> Result<(), CollectError> {
+    /// Resumes a thread that has executed another program. The stop precedes the return from `execve`, before which no system call can be
+    /// injected.
+    fn resume_after_exec(&mut self, thread: Tid) -> Result<(), CollectError> {
         if self.subject.fixed_clock {
             self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
             match self.subject.session.wait_for(thread)? {
-                PtraceStop::SystemCall => self.subject.free_clock_of_other(thread)?,
-                other => return self.stopped(thread, other).map(drop),
+                PtraceStop::SystemCall => self.subject.enable_time_stamps_after_exec(thread)?,
+                other => return self.handle_stop(thread, other).map(drop),
             }
         }
-        self.go_on(thread, 0)
+        self.resume(thread, 0)
     }
 
-    fn made(&mut self, parent: Tid, child: Tid, kind: NewTask) -> Result<(), CollectError> {
-        let from_guest = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Guest);
-        let shares = !from_guest && shares_memory(self.subject.process, child)?;
-        let mut task = match shares && !self.over {
+    fn handle_new_task(&mut self, parent: Tid, child: Tid, kind: TaskKind) -> Result<(), CollectError> {
+        let from_unrecorded = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Unrecorded);
+        let shares = !from_unrecorded && shares_memory(self.subject.process, child)?;
+        let mut task = match shares && !self.is_image_gone {
             true => self.new_thread().0,
-            false => Task::new(Role::Guest),
+            false => Task::new(Role::Unrecorded),
         };
         task.blocks_traps = self.tasks.get(&parent).is_some_and(|parent| parent.blocks_traps);
-        let copied = !shares && !from_guest && !self.over;
+        let copied = !shares && !from_unrecorded && !self.is_image_gone;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
-        if kind != NewTask::Clone || !shares {
+        if kind != TaskKind::Clone || !shares {
             self.followed.untraced_children += u32::from(recorded.is_none());
         }
         self.tasks.insert(child, task);
-        if self.early.remove(&child).is_none() {
-            // Its first stop comes at once, unless it has been killed: then its end is reported.
+        if self.early_stops.remove(&child).is_none() {
+            // Its first stop follows at once. If the task was killed, its end is reported instead.
             match self.subject.session.wait_for(child) {
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
                 other => other?,
             };
         }
-        if let (true, Some((place, flags))) = (copied, self.cleared.get(&parent)) {
+        if let (true, Some((place, flags))) = (copied, self.pending_clone_flags.get(&parent)) {
             Memory::open(child)?.write(*place, &flags.to_le_bytes())?;
         }
         if copied && let Err(error) = self.clean_child(child).map(|()| SinkFlow::GoOn).or_else(unless_killed) {
@@ -420,15 +419,15 @@ impl Following<'_, '_> {
         if let Some(number) = recorded {
             self.watch.begin_thread(self.subject, child, number, self.sink)?;
         }
-        self.go_on(child, 0)
+        self.resume(child, 0)
     }
 
     /// Undoes all changes in a child with a copy of the memory.
     fn clean_child(&mut self, child: Tid) -> Result<(), CollectError> {
         ptrace::set_options(child, false)?;
-        self.watch.clean(&Memory::open(child)?)?;
-        self.watch.leave_copy(self.subject, child, true, false)?;
-        self.watch.leave_child(self.subject, child)?;
-        self.subject.free_clock(child)
+        self.watch.restore_child_code(&Memory::open(child)?)?;
+        self.watch.move_out_of_copy(self.subject, child, true, false)?;
+        self.watch.restore_child_protection(self.subject, child)?;
+        self.subject.enable_time_stamps(child)
     }
 }

@@ -1,9 +1,9 @@
-//! Programs that change their own code. Before they do, nothing is watched there any more, and what was written there is taken out: they
-//! read, write and execute what is theirs. From then on the trace lacks what is executed there, and says so.
+//! Programs that change their own code. Before they do, the code is released: it is not watched any more, and patches are removed, so
+//! that the program reads, writes and executes its own bytes. The trace has no hits there from then on, and says so.
 //!
-//! Seen are the system calls that let code be written, replace it or take it away, and writes of `/proc/self/mem` and
-//! `process_vm_writev`. Not seen are stores into code that could be written from the start, which collectors refuse that write into code,
-//! and those of another process.
+//! This detects system calls that make code writable, replace it or unmap it, and writes to `/proc/self/mem` and by `process_vm_writev`.
+//! It cannot detect stores to code that is writable from the start, for which patching collectors refuse the program, nor writes by
+//! another process.
 
 use super::{Following, unless_killed};
 use crate::CollectError;
@@ -12,20 +12,20 @@ use crate::ptrace::{self, PtraceStop, Registers, Tid, unless_gone};
 use crate::sink::SinkFlow;
 use std::ops::Range;
 
-/// Parts of a vector of buffers at most: more are an error of the program (`IOV_MAX`).
+/// Maximum number of buffers in a vector (`IOV_MAX`); more are an error of the program.
 const MAX_PARTS: u64 = 1024;
 
-/// What a system call does to memory.
+/// The effect of a system call on memory.
 pub struct MemoryChange {
     /// Whole pages.
     pages: Range<u64>,
     effect: MemoryEffect,
-    /// Whether code in it may be other code from now on, or none.
+    /// True if the code there may be different or missing afterwards.
     changes_code: bool,
 }
 
 impl Following<'_, '_> {
-    /// A system call begins: code that it may change is not watched any more.
+    /// Handles the start of a system call: releases the code that it may change.
     pub(super) fn release_changed_code(&mut self, thread: Tid, call: u64, arguments: &[u64; 6]) -> Result<(), CollectError> {
         let mut ranges = Vec::new();
         let changes = self.memory_changes(call, arguments);
@@ -33,49 +33,49 @@ impl Following<'_, '_> {
             ranges.extend(self.watch.watched_in(&change.pages, call as i64 == libc::SYS_munmap));
         }
         if !changes.is_empty() {
-            self.changing.insert(thread, changes);
+            self.pending_changes.insert(thread, changes);
         }
         if ranges.is_empty() {
             return Ok(());
         }
         let mut others = Vec::new();
-        while self.watch.changes_code() {
-            let made;
-            (made, others) = self.stop_others(thread)?.into_iter().partition(|(_, what)| matches!(what, PtraceStop::Made { .. }));
-            if made.is_empty() {
+        while self.watch.patches_code() {
+            let created;
+            (created, others) = self.stop_others(thread)?.into_iter().partition(|(_, what)| matches!(what, PtraceStop::Created { .. }));
+            if created.is_empty() {
                 break;
             }
-            // A child with a copy of the memory is cleaned of what is there now.
-            others.drain(..).for_each(|event| self.subject.session.keep_event(event));
-            made.into_iter().for_each(|(other, what): (Tid, PtraceStop)| _ = self.handle(other, what));
+            // Tasks with a copy of the memory must be cleaned while the patches are still known.
+            others.drain(..).for_each(|event| self.subject.session.requeue_event(event));
+            created.into_iter().for_each(|(other, what): (Tid, PtraceStop)| _ = self.handle(other, what));
         }
         let released = self.release(&ranges, &others, thread);
-        // They come again, and are handled in the usual way.
-        others.into_iter().for_each(|event| self.subject.session.keep_event(event));
+        // The events are reported again, and then handled as usual.
+        others.into_iter().for_each(|event| self.subject.session.requeue_event(event));
         released
     }
 
-    /// A system call has ended that was to change memory.
-    pub(super) fn note_changes(&mut self, thread: Tid, is_done: bool) -> Result<(), CollectError> {
-        for change in self.changing.remove(&thread).into_iter().flatten().filter(|_| is_done) {
-            self.watch.note_change(self.subject, thread, &change.pages, change.effect)?;
+    /// Handles the end of a system call that was to change memory.
+    pub(super) fn handle_memory_changes(&mut self, thread: Tid, is_done: bool) -> Result<(), CollectError> {
+        for change in self.pending_changes.remove(&thread).into_iter().flatten().filter(|_| is_done) {
+            self.watch.handle_memory_change(self.subject, thread, &change.pages, change.effect)?;
         }
         Ok(())
     }
 
-    /// Takes out what was written for some code, and puts all threads right: `others`, stopped for these events, and one at its system
-    /// call.
+    /// Releases code and corrects the positions of all threads: of `thread`, which is at its system call, and of `others`, which are
+    /// stopped for these events.
     fn release(&mut self, ranges: &[Range<u64>], others: &[(Tid, PtraceStop)], thread: Tid) -> Result<(), CollectError> {
         for range in ranges {
             self.watch.release(self.subject, range, self.sink).map_err(CollectError::Store)?;
         }
-        self.watch.leave_released(thread, &|| Ok(false))?;
+        self.watch.move_out_of_released(thread, &|| Ok(false))?;
         for (other, what) in others {
             let information = if let PtraceStop::Signal(_) = what { ptrace::signal_information(*other).ok() } else { None };
-            // Elsewhere it is in the middle of a system call.
-            let can_step = matches!(what, PtraceStop::Signal(_) | PtraceStop::Begun);
-            let left = self.watch.leave_released(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
-            left.map(|()| SinkFlow::GoOn).or_else(unless_killed)?;
+            // Otherwise the thread is in the middle of a system call.
+            let can_step = matches!(what, PtraceStop::Signal(_) | PtraceStop::Interrupted);
+            let moved = self.watch.move_out_of_released(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
+            moved.map(|()| SinkFlow::GoOn).or_else(unless_killed)?;
             if let Some(information) = information {
                 unless_gone(ptrace::set_signal_information(*other, &information))?;
             }
@@ -83,11 +83,11 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Stops all other threads wherever they are; gives what for. One that was at a breakpoint stands before it, as if it had not been
-    /// there yet.
+    /// Stops all other threads wherever they are, and returns their events. A thread that has hit a breakpoint is moved back before it,
+    /// as if it had not reached it yet.
     fn stop_others(&mut self, thread: Tid) -> Result<Vec<(Tid, PtraceStop)>, CollectError> {
         let session = self.subject.session.clone();
-        // A parent in `vfork` executes nothing, and cannot be stopped.
+        // The parent of a `vfork` child executes nothing, and cannot be stopped.
         let is_running = |other: &Tid| *other != thread && !session.is_stopped(*other) && !self.in_vfork.contains(other);
         let running = self.tasks.iter().filter(|(_, task)| !task.is_ending).map(|(other, _)| *other).filter(is_running);
         let running: Vec<Tid> = running.collect();
@@ -98,10 +98,10 @@ impl Following<'_, '_> {
         for other in running {
             match session.wait_for(other) {
                 Ok(PtraceStop::Signal(libc::SIGTRAP)) if self.watch.undo_hit(other, libc::SIGTRAP)? == 0 => {
-                    stopped.push((other, PtraceStop::Begun));
+                    stopped.push((other, PtraceStop::Interrupted));
                 }
                 Ok(what) => stopped.push((other, what)),
-                // Its end has been kept.
+                // The event of its end has been queued.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -109,13 +109,13 @@ impl Following<'_, '_> {
         Ok(stopped)
     }
 
-    /// What a system call may do to memory.
+    /// Returns the possible effects of a system call on memory.
     fn memory_changes(&self, call: u64, arguments: &[u64; 6]) -> Vec<MemoryChange> {
         use MemoryEffect::{Protected, Replaced, Written};
         const DISCARDS: [u64; 4] =
             [libc::MADV_DONTNEED as u64, libc::MADV_FREE as u64, libc::MADV_REMOVE as u64, libc::MADV_DONTNEED_LOCKED as u64];
         let [first, second, third, fourth, fifth, _] = *arguments;
-        // Code that can run and not be written stays what it is.
+        // Code that stays executable and unwritable is unchanged.
         let stays = |protection: u64| protection & (libc::PROT_EXEC | libc::PROT_WRITE) as u64 == libc::PROT_EXEC as u64;
         let memory = |start: u64, length: u64, effect| MemoryChange {
             pages: pages(&(start..start.saturating_add(length))),
@@ -131,7 +131,7 @@ impl Following<'_, '_> {
                 [memory(first, second, Replaced)].into_iter().chain(to.then(|| memory(fifth, third, Replaced))).collect()
             }
             libc::SYS_madvise if DISCARDS.contains(&third) => vec![memory(first, second, Written)],
-            // How much it maps is not known.
+            // The size of the segment is unknown.
             libc::SYS_shmat if third & libc::SHM_REMAP as u64 != 0 => vec![memory(second, u64::MAX, Replaced)],
             libc::SYS_write => self.in_memory_file(first, None).map(|at| memory(at, third, Written)).into_iter().collect(),
             libc::SYS_pwrite64 => self.in_memory_file(first, Some(fourth)).map(|at| memory(at, third, Written)).into_iter().collect(),
@@ -147,18 +147,18 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Where in the program's memory a file is read or written, at a given position or at its own, if it is `/proc/self/mem`.
+    /// If a descriptor is `/proc/self/mem`, returns the address of an access to it: `at`, or the descriptor's own position.
     fn in_memory_file(&self, descriptor: u64, at: Option<u64>) -> Option<u64> {
         let position = self.calls.shown.position_in_memory(self.subject.process, descriptor)?;
         Some(at.unwrap_or(position))
     }
 
-    /// A system call has ended: what it has read of `/proc/self/mem` is the program's own code.
+    /// Replaces this session's changes by the program's own code in what a system call has read from `/proc/self/mem`.
     pub(super) fn hide_changes(&self, call: &Registers, result: i64) -> Result<(), CollectError> {
         let Ok(length @ 1..) = u64::try_from(result) else { return Ok(()) };
         let (descriptor, buffer, offset) = (call.rdi, call.rsi, call.r10);
         let at = match call.orig_rax as i64 {
-            // The file stands behind what was read.
+            // The position is now after the bytes that were read.
             libc::SYS_read => self.in_memory_file(descriptor, None).map(|at| at.wrapping_sub(length)),
             libc::SYS_pread64 => self.in_memory_file(descriptor, Some(offset)),
             _ => None,
@@ -170,7 +170,7 @@ impl Following<'_, '_> {
     }
 }
 
-/// Addresses and lengths of a vector of buffers.
+/// Yields addresses and lengths of the buffers in a vector.
 fn parts(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     (0..count.min(MAX_PARTS)).map_while(move |part| {
         let at = vector.wrapping_add(16 * part);

@@ -1,8 +1,9 @@
-//! Programs that restrict themselves: by a filter of system calls (seccomp), which may end them for calls that they do not make
-//! themselves, or by a limit of their address space, in which a trace has mapped memory of its own.
+//! Programs that restrict themselves: by a filter for system calls (seccomp), which may kill them for injected calls, or by a limit on
+//! their address space, which must also hold the trace's own mappings.
 //!
-//! - Before a filter begins, all is done that would take a system call later: the call that sets it is put off, and made behind that.
-//! - The limit that the kernel has is larger than the program's by what was mapped; the program sees its own.
+//! - Before a filter takes effect, everything is done that would need an injected call later. The call that installs the filter is
+//!   deferred until then.
+//! - The limit in force is the program's own plus the size of the trace's mappings. The program reads back its own.
 
 use super::Following;
 use crate::CollectError;
@@ -11,7 +12,7 @@ use crate::ptrace::{self, Registers, Tid};
 use crate::session::Session;
 
 impl Following<'_, '_> {
-    /// Whether a system call that begins is to be put off, since it sets the first filter.
+    /// Returns true if a system call installs the program's first filter, so that it must be deferred.
     pub(super) fn sets_filter(&self, call: u64, arguments: &[u64; 6]) -> bool {
         let sets = match call as i64 {
             libc::SYS_prctl => arguments[0] == libc::PR_SET_SECCOMP as u64,
@@ -21,15 +22,15 @@ impl Following<'_, '_> {
         sets && !self.subject.session.is_filtered()
     }
 
-    /// A call that sets a filter was put off: gives its result.
+    /// Makes a deferred system call that installs a filter, and returns its result.
     pub(super) fn set_filter(&mut self, thread: Tid, call: u64, arguments: [u64; 6]) -> Result<i64, CollectError> {
         let session = &self.subject.session;
-        self.watch.before_filter(self.subject, thread)?;
+        self.watch.prepare_for_filter(self.subject, thread)?;
         if self.subject.fixed_clock {
-            self.subject.free_clock(thread)?;
+            self.subject.enable_time_stamps(thread)?;
         }
         let result = self.subject.inject(thread, Some(self.subject.area), call as libc::c_long, arguments)?;
-        // A thread that could not be filtered, too, is named by a positive number.
+        // A positive result is the id of a thread that could not be filtered as well.
         if result == 0 {
             if self.followed.threads == 1 {
                 session.remove(|entry| matches!(entry, JournalEntry::TimeStampCounter));
@@ -40,25 +41,25 @@ impl Following<'_, '_> {
         Ok(result)
     }
 
-    /// A system call begins: where it limits the address space, what the trace has mapped is added.
+    /// Handles the start of a system call: adds the size of the trace's mappings to a limit on the address space.
     pub(super) fn raise_limit(&mut self, thread: Tid, call: u64, arguments: &[u64; 6]) -> Result<(), CollectError> {
         let Some((Some(place), _)) = self.limits_of(call, arguments) else { return Ok(()) };
         let memory = &self.subject.memory;
         let (Ok(soft), Ok(hard)) = (memory.word(place), memory.word(place.wrapping_add(8))) else { return Ok(()) };
         let own = AddressLimit { soft, hard };
         if memory.write(place, &own.raised(self.subject.session.mapped_bytes()).bytes()).is_ok() {
-            self.limited.insert(thread, (place, own));
+            self.pending_limits.insert(thread, (place, own));
         }
         Ok(())
     }
 
-    /// A system call has ended: the program sees its own limit of the address space.
+    /// Handles the end of a system call: shows the program its own limit on the address space.
     pub(super) fn lower_limit(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
         let arguments = [call.rdi, call.rsi, call.rdx, call.r10, call.r8, call.r9];
         let Some((_, old)) = self.limits_of(call.orig_rax, &arguments) else { return Ok(()) };
         let session = &self.subject.session;
         let before = session.address_limit();
-        if let Some((place, own)) = self.limited.remove(&thread) {
+        if let Some((place, own)) = self.pending_limits.remove(&thread) {
             self.subject.memory.write(place, &own.bytes())?;
             if result == 0 {
                 session.set_address_limit(own);
@@ -70,7 +71,7 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Where a system call has a new limit of the program's address space, and where it says the old one.
+    /// Returns the addresses of the new and of the old limit in a system call that sets or reads the limit on the address space.
     fn limits_of(&self, call: u64, arguments: &[u64; 6]) -> Option<(Option<u64>, Option<u64>)> {
         let [first, second, third, fourth, ..] = *arguments;
         let place = |at: u64| Some(at).filter(|at| *at != 0);
@@ -85,9 +86,9 @@ impl Following<'_, '_> {
     }
 }
 
-/// A thread executes another program, which has nothing mapped by a trace: its limit is the program's own again.
+/// Restores the program's own limit when a thread executes another program, which has no mappings of the trace.
 pub fn restore_limit(session: &Session, thread: Tid) {
-    // One that is not followed may have set another one.
+    // A process that is not followed may have set another limit.
     if let Some(own) = session.address_limit().filter(|own| AddressLimit::of(thread) == Some(own.raised(session.mapped_bytes()))) {
         own.set(thread);
     }

@@ -1,8 +1,8 @@
-//! Signals of recorded threads: hits of what is watched, and those that are delivered.
+//! Signals of recorded threads: hits are recorded, other signals are delivered.
 
 use super::Following;
 use crate::CollectError;
-use crate::breakpoints::InSlot;
+use crate::breakpoints::SlotProgress;
 use crate::followed_thread::Role;
 use crate::memory::Memory;
 use crate::ptrace::{self, Disposition, Tid};
@@ -12,50 +12,50 @@ use crate::sink::{SinkFlow, ThreadNumber, Trap};
 const MAX_PLACES: usize = 4096;
 
 impl Following<'_, '_> {
-    pub(super) fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
-        match self.watch.trap(self.subject, thread, number, signal, self.sink)? {
+    pub(super) fn handle_signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
+        match self.watch.handle_trap(self.subject, thread, number, signal, self.sink)? {
             Trap::Recorded(flow) => {
-                self.go_on(thread, 0)?;
+                self.resume(thread, 0)?;
                 Ok(flow)
             }
             Trap::Foreign => {
                 self.before_delivery(thread, signal)?;
-                self.go_on(thread, signal)?;
+                self.resume(thread, signal)?;
                 Ok(SinkFlow::GoOn)
             }
         }
     }
 
-    /// A signal is about to be delivered: a thread in a slot is put where it would be without slots.
+    /// Prepares the delivery of a signal: a thread in a slot or copy is moved to where it would be without them.
     fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let in_copy = self.watch.is_copy(at);
         let in_image = in_copy || self.watch.is_code(at);
         let synchronous = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
         let disposition = ptrace::disposition(thread, signal, synchronous);
-        if disposition == Disposition::Passed {
+        if disposition == Disposition::Ignored {
             return Ok(());
         }
-        if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
+        if !synchronous && (in_image || self.watch.slot_progress(at).is_some()) {
             self.followed.asynchronous_signals += 1;
         }
-        let mut is_recorded = self.watch.is_stepped(thread, at);
+        let mut is_recorded = self.watch.is_recorded_step(thread, at);
         let information = ptrace::signal_information(thread)?;
         if in_copy {
-            is_recorded = self.watch.leave_copy(self.subject, thread, false, synchronous)?;
+            is_recorded = self.watch.move_out_of_copy(self.subject, thread, false, synchronous)?;
         }
         if disposition == Disposition::Caught {
             self.followed.handled_faults += u32::from(synchronous);
-            self.watch.before_handler(self.subject, thread)?;
+            self.watch.prepare_for_handler(self.subject, thread)?;
         }
         ptrace::set_signal_information(thread, &information)?;
-        match self.watch.in_slot(at) {
-            Some(InSlot::Before(address)) => {
+        match self.watch.slot_progress(at) {
+            Some(SlotProgress::NotExecuted(address)) => {
                 ptrace::set_instruction_pointer(thread, address)?;
                 is_recorded = true;
             }
-            Some(InSlot::After(address)) => ptrace::set_instruction_pointer(thread, address)?,
-            Some(InSlot::Within) | None => {}
+            Some(SlotProgress::Executed(address)) => ptrace::set_instruction_pointer(thread, address)?,
+            Some(SlotProgress::Partial) | None => {}
         }
         if disposition == Disposition::Caught {
             let at = ptrace::instruction_pointer(thread)?;
@@ -70,13 +70,13 @@ impl Following<'_, '_> {
         }
         if is_recorded && disposition == Disposition::Caught {
             let registers = ptrace::registers(thread)?;
-            self.tasks.get_mut(&thread).expect("the thread is known").interrupt((registers.rip, registers.rsp));
+            self.tasks.get_mut(&thread).expect("the thread is known").enter_handler((registers.rip, registers.rsp));
         }
         Ok(())
     }
 
-    /// Answers `rdtsc` and `rdtscp`, which trap where the recipe fixes the time.
-    pub(super) fn is_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
+    /// If the thread has stopped at `rdtsc` or `rdtscp`, which trap when the recipe fixes the time, emulates it and returns true.
+    pub(super) fn emulate_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
         if !self.subject.fixed_clock {
             return Ok(false);
         }

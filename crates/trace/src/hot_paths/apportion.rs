@@ -1,12 +1,12 @@
-//! Whole numbers in proportion to shares.
+//! Apportions whole numbers in proportion to weights.
 
-/// Parts of a number in proportion to weights: each is the exact part rounded up or down, and they add up to the number (the
-/// method of the largest remainders). No part if there is no weight.
+/// Splits a number in proportion to weights by the method of largest remainders: each part is the exact share rounded up or down, and the
+/// parts add up to the number. All parts are 0 if all weights are.
 pub fn apportion(number: u64, weights: &[f64]) -> Vec<u64> {
     apportion_within(number, weights, &vec![u64::MAX; weights.len()])
 }
 
-/// The same, where no part is above a limit; but if all limits are reached, the rest goes to the largest weight.
+/// Like [`apportion`], but no part exceeds its limit. If all limits are reached, the rest goes to the part with the largest weight.
 pub fn apportion_within(number: u64, weights: &[f64], limits: &[u64]) -> Vec<u64> {
     let total: f64 = weights.iter().sum();
     if total <= 0.0 {
@@ -14,7 +14,7 @@ pub fn apportion_within(number: u64, weights: &[f64], limits: &[u64]) -> Vec<u64
     }
     let exact = |at: usize| number as f64 * weights[at] / total;
     let mut parts: Vec<u64> = (0..weights.len()).map(|at| ((exact(at) + 1e-9) as u64).min(limits[at])).collect();
-    // Numbers above 2^53 are not exact as weights.
+    // Weights above 2^53 are not exact.
     let mut sum = 0_u64;
     parts.iter_mut().for_each(|part| {
         *part = (*part).min(number - sum);
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_add_up_and_are_near() {
+    fn parts_add_up_and_are_near_their_shares() {
         assert_eq!(apportion(10, &[1.0, 1.0, 1.0]), [4, 3, 3]);
         assert_eq!(apportion(7, &[0.0, 2.0, 5.0]), [0, 2, 5]);
         assert_eq!(apportion(1, &[0.3, 0.4, 0.3]), [0, 1, 0]);

@@ -1,37 +1,31 @@
-//! How often each fragment went on with each other one.
+//! Estimates how often each fragment was followed by each other one.
 //!
-//! What ends at an address and what begins there are the rows and columns of a table: rows add up to the counts of what ends,
-//! and columns to those of what begins. Inside, it is filled in proportion to the counts, which is exact if there is only one
-//! row or one column. All numbers are whole, so nothing is lost to rounding.
+//! The fragments that end at an address and those that start there are the rows and columns of a table. Rows add up to the counts of what
+//! ends, columns to those of what starts. The cells are filled in proportion to these, which is exact for a single row or column. Results
+//! are whole numbers, so that rounding loses nothing.
 
 use super::apportion::{apportion, apportion_within};
-use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, NumberAction, actions_of, lost};
+use super::fragment::{Exit, FirstProbe, Fragment, FragmentFunction, FragmentStart, NumberAction, actions_of, lost_path_actions};
 use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use trodden_binary::{Connection, ProbeGraph};
 
-/// Passes of fitting a table to its sums, at most: where the sums contradict each other, no pass is the last.
-const MOST_PASSES: usize = 60;
+/// Maximum number of passes when fitting a table to its sums, which does not converge if the sums contradict each other.
+const MAX_PASSES: usize = 60;
 
-/// What follows a fragment.
 #[derive(Clone, Debug)]
-pub struct Join {
-    /// The fragment.
+pub struct Successor {
     pub next: usize,
-    /// How often.
     pub count: u64,
-    /// What happens between.
+    /// The actions between the two.
     pub actions: Rc<[NumberAction]>,
 }
 
-/// What may follow each fragment, and how often it did.
-///
-/// # Errors
-/// A map is damaged.
-pub fn joins(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec<Join>>, ImportError> {
-    let mut joins: Vec<Vec<Join>> = vec![Vec::new(); fragments.len()];
+/// Returns the successors of each fragment, with counts.
+pub fn successors(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec<Successor>>, ImportError> {
+    let mut joins: Vec<Vec<Successor>> = vec![Vec::new(); fragments.len()];
     let mut direct: BTreeMap<(FragmentFunction, u64), Group> = BTreeMap::new();
     let mut indirect: BTreeMap<FragmentFunction, Group> = BTreeMap::new();
     for (number, fragment) in fragments.iter().enumerate() {
@@ -42,10 +36,10 @@ pub fn joins(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec
         match fragment.exit {
             Exit::At(address) => direct.entry((fragment.function, address)).or_default().end.push(number),
             Exit::Indirect => indirect.entry(fragment.function).or_default().end.push(number),
-            Exit::Over | Exit::Leaves(_) => {}
+            Exit::End | Exit::LeavesFunction(_) => {}
         }
     }
-    // How often each begins behind no direct jump.
+    // Counts of starts that direct jumps do not account for.
     let mut left: Vec<u64> = fragments.iter().map(|f| f.count).collect();
     for group in direct.values() {
         let counts: Vec<u64> = group.begin.iter().map(|next| fragments[*next].count).collect();
@@ -61,7 +55,7 @@ pub fn joins(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec
     Ok(joins)
 }
 
-/// Fragments that end, and those that may follow.
+/// Fragments that end, and those that may follow them.
 #[derive(Debug, Default)]
 struct Group {
     end: Vec<usize>,
@@ -69,27 +63,32 @@ struct Group {
 }
 
 impl Group {
-    /// Joins them; `counts` is how often each of those that begin did.
-    fn join(&self, graphs: &mut ProbeGraphs, fragments: &[Fragment], counts: &[u64], joins: &mut [Vec<Join>]) -> Result<(), ImportError> {
+    /// Adds the successors within the group. `counts` has the number of starts of each fragment in `begin`.
+    fn join(
+        &self,
+        graphs: &mut ProbeGraphs,
+        fragments: &[Fragment],
+        counts: &[u64],
+        joins: &mut [Vec<Successor>],
+    ) -> Result<(), ImportError> {
         let mut rows = self.rows(graphs, fragments, counts)?;
         fit(&mut rows, counts);
         let mut limits = limits(&rows, counts.len());
         for row in rows {
             let flows: Vec<f64> = row.cells.iter().map(|cell| cell.flow).collect();
-            let most: Vec<u64> = row.cells.iter().map(|cell| limits[cell.column]).collect();
-            for (cell, count) in row.cells.into_iter().zip(apportion_within(row.count, &flows, &most)) {
+            let row_limits: Vec<u64> = row.cells.iter().map(|cell| limits[cell.column]).collect();
+            for (cell, count) in row.cells.into_iter().zip(apportion_within(row.count, &flows, &row_limits)) {
                 limits[cell.column] = limits[cell.column].saturating_sub(count);
                 if count > 0 {
-                    joins[row.from].push(Join { next: self.begin[cell.column], count, actions: cell.link.actions });
+                    joins[row.from].push(Successor { next: self.begin[cell.column], count, actions: cell.link.actions });
                 }
             }
         }
         Ok(())
     }
 
-    /// What may follow each that ends.
     fn rows(&self, graphs: &mut ProbeGraphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
-        let mut known: HashMap<(u32, First, FragmentStart), Option<Link>> = HashMap::new();
+        let mut known: HashMap<(u32, FirstProbe, FragmentStart), Option<Link>> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
         for number in &self.end {
             let from = &fragments[*number];
@@ -99,7 +98,7 @@ impl Group {
                 let next = &fragments[*next];
                 let link = match known.entry((block, next.first, next.start)) {
                     std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-                    std::collections::hash_map::Entry::Vacant(new) => new.insert(between(graphs, from, block, next)?),
+                    std::collections::hash_map::Entry::Vacant(new) => new.insert(link_between(graphs, from, block, next)?),
                 };
                 if let Some(link) = link {
                     row.cells.push(Cell { column, flow: counts[column] as f64, link: link.clone() });
@@ -107,82 +106,78 @@ impl Group {
             }
             rows.push(row);
         }
-        drop_unsure(&mut rows, counts.len());
+        drop_uncertain(&mut rows, counts.len());
         rows.retain(|row| !row.cells.is_empty());
         Ok(rows)
     }
 }
 
-/// What ends, in a table of what goes on with what.
+/// A table row: a fragment or block that ends, and its possible successors.
 pub struct Row {
-    /// What it is.
+    /// The index of the fragment, or the block.
     pub from: usize,
-    /// How often it ended.
     pub count: u64,
-    /// What may follow.
     pub cells: Vec<Cell>,
 }
 
-/// One of those that may follow.
 pub struct Cell {
-    /// Its column.
     pub column: usize,
-    /// How often it follows.
+    /// Estimate of how often it follows.
     pub flow: f64,
-    /// What happens between.
+    /// How control gets there.
     pub link: Link,
 }
 
-/// What leads from a block to a fragment.
+/// The way from a block to a fragment.
 #[derive(Clone)]
 pub struct Link {
-    /// What happens between.
+    /// The actions on the way.
     actions: Rc<[NumberAction]>,
-    /// No block with code of its own is passed.
-    is_sure: bool,
+    /// True if the way passes no block with code of its own.
+    is_certain: bool,
 }
 
 impl Link {
-    /// One without doubt.
-    pub fn sure(actions: impl Into<Rc<[NumberAction]>>) -> Link {
-        Link { actions: actions.into(), is_sure: true }
+    /// Creates a link that is certain.
+    pub fn certain(actions: impl Into<Rc<[NumberAction]>>) -> Link {
+        Link { actions: actions.into(), is_certain: true }
     }
 }
 
-/// What happens between a block and what a fragment comes to first; `None` if one does not follow the other.
-fn between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Link>, ImportError> {
+/// Returns the link from a block to what a fragment comes to first; `None` if one cannot follow the other.
+fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Link>, ImportError> {
     let to = match next.first {
-        First::Within(to) if to == block => return Ok(Some(Link::sure([]))),
-        First::Within(to) | First::Begin(to) => to,
-        First::Nothing => return Ok(None),
+        FirstProbe::InsideBlock(to) if to == block => return Ok(Some(Link::certain([]))),
+        FirstProbe::InsideBlock(to) | FirstProbe::BlockStart(to) => to,
+        FirstProbe::NoProbe => return Ok(None),
     };
     let images = graphs.images;
     let graph = graphs.of(from.function)?;
     let connection = graph.connect(block, Some(to));
     let is_indirect = from.exit == Exit::Indirect;
     Ok(match connection {
-        Connection::Unique(_) => Some(Link::sure(actions_of(graph, &connection))),
-        Connection::Inferred(_) if !is_indirect => Some(Link::sure(actions_of(graph, &connection))),
-        // An indirect jump may lead to anywhere, so a block between should have no code of its own.
+        Connection::Unique(_) => Some(Link::certain(actions_of(graph, &connection))),
+        Connection::Inferred(_) if !is_indirect => Some(Link::certain(actions_of(graph, &connection))),
+        // An indirect jump may lead anywhere, so a block on the way should have no code of its own.
         Connection::Inferred(_) => {
             let FragmentStart::At(address) = next.start else { return Ok(None) };
             let probes = images[from.function.0].probes_in(address, address).iter().filter(|m| m.function == from.function.1);
-            let mut found = probes.filter_map(|probe| through(graph, block, probe.probe.block, to));
+            let mut found = probes.filter_map(|probe| actions_through(graph, block, probe.probe.block, to));
             match (found.next(), found.next()) {
-                (Some(one), None) => Some(Link::sure(one)),
-                _ => Some(Link { actions: actions_of(graph, &connection).into(), is_sure: false }),
+                (Some(one), None) => Some(Link::certain(one)),
+                _ => Some(Link { actions: actions_of(graph, &connection).into(), is_certain: false }),
             }
         }
-        // Control did go there, but nothing is known of the path's number any longer.
-        Connection::Ambiguous if !is_indirect => Some(Link::sure(lost(graph, block, to))),
-        // The same block goes on: two branches end it.
-        _ if to == block && !is_indirect => Some(Link::sure([])),
+        // Control did take this way, but the path's number is no longer known.
+        Connection::Ambiguous if !is_indirect => Some(Link::certain(lost_path_actions(graph, block, to))),
+        // The block continues after another of the branches that end it.
+        _ if to == block && !is_indirect => Some(Link::certain([])),
         _ => None,
     })
 }
 
-/// What happens from a block through another to a third, if only one path does that.
-fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<NumberAction>> {
+/// Returns the actions from a block through another to a third, if exactly one path does that.
+fn actions_through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<NumberAction>> {
     match (graph.connect(from, Some(by)), graph.connect(by, Some(to))) {
         (first @ Connection::Unique(_), second @ Connection::Unique(_)) => {
             Some(actions_of(graph, &first).into_iter().chain(actions_of(graph, &second)).collect())
@@ -191,17 +186,17 @@ fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<Nu
     }
 }
 
-/// Drops links that are not sure, but where nothing else comes before or follows.
-fn drop_unsure(rows: &mut [Row], columns: usize) {
-    let mut is_sure = vec![false; columns];
-    rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_sure[cell.column] |= cell.link.is_sure);
+/// Drops uncertain links, except where nothing else precedes or follows.
+fn drop_uncertain(rows: &mut [Row], columns: usize) {
+    let mut is_certain = vec![false; columns];
+    rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_certain[cell.column] |= cell.link.is_certain);
     for row in rows {
-        let has_sure = row.cells.iter().any(|cell| cell.link.is_sure);
-        row.cells.retain(|cell| cell.link.is_sure || !has_sure || !is_sure[cell.column]);
+        let has_certain = row.cells.iter().any(|cell| cell.link.is_certain);
+        row.cells.retain(|cell| cell.link.is_certain || !has_certain || !is_certain[cell.column]);
     }
 }
 
-/// Fits the flows to the rows' counts, and to the columns' as far as they are shares of the same total.
+/// Fits the flows to the counts of rows, and to those of columns as far as they are shares of the same total.
 pub fn fit(rows: &mut [Row], counts: &[u64]) {
     let sums_before = sums(rows, counts.len());
     let columns_total: u64 = counts.iter().zip(&sums_before).filter(|(_, sum)| **sum > 0.0).map(|(count, _)| count).sum();
@@ -209,7 +204,7 @@ pub fn fit(rows: &mut [Row], counts: &[u64]) {
         return;
     }
     let share = rows.iter().map(|row| row.count).sum::<u64>() as f64 / columns_total as f64;
-    for pass in 0..MOST_PASSES {
+    for pass in 0..MAX_PASSES {
         let mut is_changed = false;
         if pass > 0 {
             let sums = sums(rows, counts.len());
@@ -235,7 +230,7 @@ fn sums(rows: &[Row], columns: usize) -> Vec<f64> {
     sums
 }
 
-/// The columns' sums as whole numbers.
+/// The sums of columns as whole numbers.
 fn limits(rows: &[Row], columns: usize) -> Vec<u64> {
     apportion(rows.iter().map(|row| row.count).sum(), &sums(rows, columns))
 }
@@ -245,22 +240,25 @@ mod tests {
     use super::*;
 
     fn row(count: u64, cells: &[(usize, bool)]) -> Row {
-        let cell =
-            |(column, is_sure): &(usize, bool)| Cell { column: *column, flow: 1.0, link: Link { is_sure: *is_sure, ..Link::sure([]) } };
+        let cell = |(column, is_certain): &(usize, bool)| Cell {
+            column: *column,
+            flow: 1.0,
+            link: Link { is_certain: *is_certain, ..Link::certain([]) },
+        };
         Row { from: 0, count, cells: cells.iter().map(cell).collect() }
     }
 
     #[test]
-    fn a_jump_of_which_no_target_is_sure_keeps_those_that_may_be() {
-        // The second is a copy of the first, in a block that only leads to it.
+    fn uncertain_links_are_kept_if_a_jump_has_no_others() {
+        // The second jump is a duplicate of the first, in a block that only leads to that jump.
         let mut rows = [row(60, &[(0, true), (1, true)]), row(40, &[(0, false), (1, false)]), row(5, &[(0, false), (2, true)])];
-        drop_unsure(&mut rows, 3);
+        drop_uncertain(&mut rows, 3);
         let columns = rows.each_ref().map(|row| row.cells.iter().map(|cell| cell.column).collect::<Vec<_>>());
         assert_eq!(columns, [vec![0, 1], vec![0, 1], vec![2]]);
     }
 
     #[test]
-    fn what_only_one_jump_can_come_to_is_its_own() {
+    fn columns_with_one_source_take_their_whole_count_from_it() {
         let mut rows = [row(30, &[(0, true), (1, true), (2, true)]), row(20, &[(2, true)])];
         fit(&mut rows, &[10, 15, 25]);
         let flows: Vec<u64> = rows.iter().flat_map(|row| &row.cells).map(|cell| cell.flow.round() as u64).collect();

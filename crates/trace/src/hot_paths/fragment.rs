@@ -1,7 +1,8 @@
-//! A path of the detector as what it does to the numbers of a unit's paths.
+//! Splits a path of the detector into fragments, one for each function, and translates each into actions on the number of the unit's
+//! current path.
 //!
-//! The probes along its code are the blocks executed; between two of them the function's graph says what happens to the
-//! number. A jump into another function is a tail call: the detector's path goes on there, and another fragment begins.
+//! The probes along the code are the executed blocks; the function's graph says what happens to the number between two of them. A jump
+//! into another function is a tail call, after which a new fragment begins.
 
 use super::{HotPath, HotPathExit};
 use crate::branch_import::ImportError;
@@ -15,81 +16,72 @@ use trodden_unit::probes::ProbeEvent;
 /// A function of an image.
 pub type FragmentFunction = (usize, ProbedFunction);
 
-/// What happens to the number of the path under way.
+/// An action on the number of the current path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumberAction {
-    /// It begins with this.
+    /// A path begins with this number.
     Begin(i64),
-    /// It grows by this.
+    /// This value is added to the number.
     Add(i64),
-    /// A call is about to be made that may not return: the path with this more is counted.
+    /// A call that may not return: the number plus this value is counted as a path.
     Reach(i64),
-    /// It ends with this more.
+    /// The path ends, and this value is added to its number.
     Finish(i64),
-    /// Nothing is known of it any longer.
+    /// The number is no longer known.
     Lose,
 }
 
-/// Where a fragment begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FragmentStart {
-    /// At the entry of the function: a path begins.
+    /// At the function's entry, where a path begins.
     Entry,
-    /// In the middle, at an address of the image.
+    /// In the middle of the function, at this file address.
     At(u64),
 }
 
-/// What a fragment that begins in the middle comes to first.
+/// What the code of a fragment that starts in the middle of a function comes to first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum First {
-    /// The beginning of this block.
-    Begin(u32),
-    /// Something behind the beginning of this block.
-    Within(u32),
-    /// No block at all: it is the rest of the block before it, such as the jump behind a backward branch that was not taken.
-    Nothing,
+pub enum FirstProbe {
+    /// The start of this block.
+    BlockStart(u32),
+    /// A probe inside this block.
+    InsideBlock(u32),
+    /// No probe at all: the code is the remainder of the block before it, such as the jump after a backward branch that was not taken.
+    NoProbe,
 }
 
-/// Where a fragment ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// With the function, or where nothing is known of.
-    Over,
-    /// Behind its last block; the function goes on at an address of the image.
+    /// With the function, or where the code is not known.
+    End,
+    /// After its last block; the function continues at this file address.
     At(u64),
-    /// Behind its last block; the function goes on at one of its successors.
+    /// After its last block; the function continues at one of the block's successors.
     Indirect,
-    /// Behind this instruction the function returns, or calls another in its place. Only fragments without blocks have
-    /// this: the edge depends on the block before.
-    Leaves(u64),
+    /// At this instruction, which returns or makes a tail call. Only fragments without blocks have this exit, since the edge depends on
+    /// the block before them.
+    LeavesFunction(u64),
 }
 
-/// What a path of the detector does in a function.
+/// The part of a detector's path that lies in one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
-    /// The function.
     pub function: FragmentFunction,
-    /// Where it begins.
     pub start: FragmentStart,
     /// What it comes to first.
-    pub first: First,
-    /// The last block; none if it has no block.
+    pub first: FirstProbe,
+    /// Its last block; `None` if it has no block.
     pub last: Option<u32>,
-    /// What happens along it.
+    /// The actions along it.
     pub actions: Vec<NumberAction>,
-    /// Where it ends.
     pub exit: Exit,
-    /// How often it was executed.
     pub count: u64,
 }
 
-/// Where an address lies: image, place of the range, address as the file has it.
+/// The location of an address: image, index of the code range, file address.
 type Place = (usize, usize, u64);
 
-/// Adds the fragments of a path.
-///
-/// # Errors
-/// A map is damaged.
+/// Appends the fragments of a path to `found`.
 pub fn fragments(
     graphs: &mut ProbeGraphs,
     place: &impl Fn(u64) -> Option<Place>,
@@ -98,86 +90,83 @@ pub fn fragments(
     found: &mut Vec<Fragment>,
 ) -> Result<(), ImportError> {
     let images = graphs.images;
-    let mut under_way: Option<Follower> = None;
+    let mut current: Option<FragmentBuilder> = None;
     for (number, (first, last)) in path.runs.iter().enumerate() {
         let Some((image, range, address)) = place(*first) else {
-            finish(&mut under_way, found, Exit::Over);
+            finish(&mut current, found, Exit::End);
             continue;
         };
         let here = images[image].ranges[range];
         let (function, end) = ((image, here.function), address + (last - first));
-        if under_way.as_ref().is_some_and(|f| f.function != function || number > 0 && address == here.start) {
-            leave(graphs, &mut under_way, found)?;
+        if current.as_ref().is_some_and(|f| f.function != function || number > 0 && address == here.start) {
+            leave(graphs, &mut current, found)?;
         }
         let is_entry = address == here.start;
-        let follower = under_way.get_or_insert_with(|| Follower::new(function, address, is_entry, path.count));
+        let builder = current.get_or_insert_with(|| FragmentBuilder::new(function, address, is_entry, path.count));
         let graph = graphs.of(function)?;
         let probes: Vec<&ProbeAt> = images[image].probes_in(address, end).iter().filter(|m| m.function == function.1).collect();
-        for probe in probes.iter().skip(follower.passed_over(graph, &probes, address, number > 0)) {
-            follower.see(graph, probe, losses);
+        for probe in probes.iter().skip(builder.skipped_blocks(graph, &probes, address, number > 0)) {
+            builder.handle_probe(graph, probe, losses);
         }
-        follower.last = end;
+        builder.last = end;
     }
     match path.exit {
-        HotPathExit::Returned => leave(graphs, &mut under_way, found)?,
-        HotPathExit::At(address) => match (place(address), &under_way) {
+        HotPathExit::Returned => leave(graphs, &mut current, found)?,
+        HotPathExit::At(address) => match (place(address), &current) {
             (Some((image, range, at)), Some(f)) if (image, images[image].ranges[range].function) == f.function => {
-                // Where the function begins again, it called itself in its own place.
+                // A jump to the function's start is a tail call to itself.
                 if at == images[image].ranges[range].start {
-                    leave(graphs, &mut under_way, found)?;
+                    leave(graphs, &mut current, found)?;
                 }
-                finish(&mut under_way, found, Exit::At(at));
+                finish(&mut current, found, Exit::At(at));
             }
-            _ => leave(graphs, &mut under_way, found)?,
+            _ => leave(graphs, &mut current, found)?,
         },
-        HotPathExit::Indirect => finish(&mut under_way, found, Exit::Indirect),
-        HotPathExit::Unknown => finish(&mut under_way, found, Exit::Over),
+        HotPathExit::Indirect => finish(&mut current, found, Exit::Indirect),
+        HotPathExit::Unknown => finish(&mut current, found, Exit::End),
     }
     Ok(())
 }
 
-fn finish(under_way: &mut Option<Follower>, found: &mut Vec<Fragment>, exit: Exit) {
-    let Some(follower) = under_way.take() else { return };
-    let start = if follower.is_entry { FragmentStart::Entry } else { FragmentStart::At(follower.start) };
-    let Follower { function, first, at, actions, count, .. } = follower;
+fn finish(current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>, exit: Exit) {
+    let Some(builder) = current.take() else { return };
+    let start = if builder.is_entry { FragmentStart::Entry } else { FragmentStart::At(builder.start) };
+    let FragmentBuilder { function, first, at, actions, count, .. } = builder;
     found.push(Fragment { function, start, first, last: at, actions, exit, count });
 }
 
-/// The function returns, or calls another in its place.
-fn leave(graphs: &mut ProbeGraphs, under_way: &mut Option<Follower>, found: &mut Vec<Fragment>) -> Result<(), ImportError> {
-    let Some(follower) = under_way else { return Ok(()) };
-    let Some(block) = follower.at else {
-        let exit = Exit::Leaves(follower.last);
-        finish(under_way, found, exit);
+/// Ends the current fragment with a return or tail call.
+fn leave(graphs: &mut ProbeGraphs, current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>) -> Result<(), ImportError> {
+    let Some(builder) = current else { return Ok(()) };
+    let Some(block) = builder.at else {
+        let exit = Exit::LeavesFunction(builder.last);
+        finish(current, found, exit);
         return Ok(());
     };
-    if !follower.is_done {
-        let connection = leaving(graphs, follower.function, block, follower.last)?;
-        follower.go(graphs.of(follower.function)?, &connection);
+    if !builder.is_done {
+        let connection = connect_to_exit(graphs, builder.function, block, builder.last)?;
+        builder.advance(graphs.of(builder.function)?, &connection);
     }
-    finish(under_way, found, Exit::Over);
+    finish(current, found, Exit::End);
     Ok(())
 }
 
-/// How a block is connected with the exit that an instruction at an address leaves by.
-///
-/// # Errors
-/// The map is damaged.
-pub fn leaving(graphs: &mut ProbeGraphs, function: FragmentFunction, block: u32, address: u64) -> Result<Connection, ImportError> {
+/// Returns the connection of a block with the function's exit, for the exit through the instruction at `address`.
+pub fn connect_to_exit(graphs: &mut ProbeGraphs, function: FragmentFunction, block: u32, address: u64) -> Result<Connection, ImportError> {
     let by_condition = matches!(graphs.images[function.0].branch(address), Some(BranchInstruction::Conditional(_)));
     let graph = graphs.of(function)?;
     Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
 }
 
-/// A function that a path goes through.
-struct Follower {
+/// A fragment under construction.
+struct FragmentBuilder {
     function: FragmentFunction,
     start: u64,
     is_entry: bool,
-    first: First,
+    first: FirstProbe,
     /// The last block that was seen.
     at: Option<u32>,
-    /// The path is over before its block ends.
+    /// True if the path ended before the end of its block.
     is_done: bool,
     /// Address of the last instruction.
     last: u64,
@@ -185,14 +174,14 @@ struct Follower {
     count: u64,
 }
 
-impl Follower {
-    fn new(function: FragmentFunction, start: u64, is_entry: bool, count: u64) -> Follower {
+impl FragmentBuilder {
+    fn new(function: FragmentFunction, start: u64, is_entry: bool, count: u64) -> FragmentBuilder {
         let actions = if is_entry { vec![NumberAction::Begin(0)] } else { Vec::new() };
-        Follower { function, start, is_entry, first: First::Nothing, at: None, is_done: false, last: start, actions, count }
+        FragmentBuilder { function, start, is_entry, first: FirstProbe::NoProbe, at: None, is_done: false, last: start, actions, count }
     }
 
-    /// Several blocks may lie at an address that was jumped to, all but the last empty: how many of them were passed over.
-    fn passed_over(&self, graph: &mut ProbeGraph, probes: &[&ProbeAt], address: u64, is_jumped_to: bool) -> usize {
+    /// If several blocks start at the target of a jump, all but the last are empty. Returns how many of them were skipped.
+    fn skipped_blocks(&self, graph: &mut ProbeGraph, probes: &[&ProbeAt], address: u64, is_jumped_to: bool) -> usize {
         let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         match self.at {
             _ if here <= 1 || !is_jumped_to && self.at.is_some() => 0,
@@ -211,13 +200,13 @@ impl Follower {
         }
     }
 
-    fn see(&mut self, graph: &mut ProbeGraph, probe: &ProbeAt, losses: &mut Losses) {
+    fn handle_probe(&mut self, graph: &mut ProbeGraph, probe: &ProbeAt, losses: &mut Losses) {
         let block = probe.probe.block;
         match probe.probe.event {
             ProbeEvent::Reach | ProbeEvent::End => {
-                // Without its beginning: the fragment begins within it.
+                // The start of the block was not seen, so the fragment starts inside it.
                 if self.at.is_none() && !self.is_entry {
-                    (self.first, self.at) = (First::Within(block), Some(block));
+                    (self.first, self.at) = (FirstProbe::InsideBlock(block), Some(block));
                 }
                 match probe.probe.event {
                     ProbeEvent::Reach => self.reach(graph, block, true),
@@ -229,20 +218,20 @@ impl Follower {
                 match self.at {
                     Some(before) => {
                         let connection = graph.connect(before, Some(block));
-                        self.note(&connection, losses);
-                        self.go(graph, &connection);
+                        self.count_loss(&connection, losses);
+                        self.advance(graph, &connection);
                         if connection == Connection::Ambiguous {
-                            self.actions.extend(lost(graph, before, block).into_iter().skip(1));
+                            self.actions.extend(lost_path_actions(graph, before, block).into_iter().skip(1));
                         }
                     }
                     None if self.is_entry && block != 0 => {
-                        self.note(&Connection::None, losses);
+                        self.count_loss(&Connection::None, losses);
                         self.actions.push(NumberAction::Lose);
                     }
                     None => {}
                 }
                 if self.at.is_none() {
-                    self.first = First::Begin(block);
+                    self.first = FirstProbe::BlockStart(block);
                 }
                 self.at = Some(block);
                 self.reach(graph, block, false);
@@ -251,7 +240,7 @@ impl Follower {
         }
     }
 
-    fn note(&self, connection: &Connection, losses: &mut Losses) {
+    fn count_loss(&self, connection: &Connection, losses: &mut Losses) {
         let place = match connection {
             Connection::Unique(_) => return,
             Connection::Inferred(_) => &mut losses.inferred,
@@ -261,10 +250,10 @@ impl Follower {
         *place = place.saturating_add(self.count);
     }
 
-    fn go(&mut self, graph: &ProbeGraph, connection: &Connection) {
+    fn advance(&mut self, graph: &ProbeGraph, connection: &Connection) {
         match connection {
             Connection::Unique(edges) | Connection::Inferred(edges) => {
-                edges.iter().for_each(|edge| self.is_done |= take(graph, *edge, &mut self.actions));
+                edges.iter().for_each(|edge| self.is_done |= push_action(graph, *edge, &mut self.actions));
             }
             _ => {
                 self.actions.push(NumberAction::Lose);
@@ -279,28 +268,30 @@ impl Follower {
 
     fn end(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
         if let Some(edge) = graph.end(block, is_marked).filter(|_| !self.is_done) {
-            self.is_done |= take(graph, edge, &mut self.actions);
+            self.is_done |= push_action(graph, edge, &mut self.actions);
         }
     }
 }
 
-/// What the edges between a fragment and the next do; nothing is known behind a connection that is not one.
+/// The actions of a connection between two blocks. If it is not unique, the path's number is lost.
 pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberAction> {
     let mut actions = Vec::new();
     match connection {
-        Connection::Unique(edges) | Connection::Inferred(edges) => edges.iter().for_each(|edge| _ = take(graph, *edge, &mut actions)),
+        Connection::Unique(edges) | Connection::Inferred(edges) => {
+            edges.iter().for_each(|edge| _ = push_action(graph, *edge, &mut actions))
+        }
         Connection::Ambiguous | Connection::None => actions.push(NumberAction::Lose),
     }
     actions
 }
 
-/// What is known behind several paths between two blocks: the path is lost, but the next one may begin.
-pub fn lost(graph: &ProbeGraph, from: u32, to: u32) -> Vec<NumberAction> {
+/// The actions if several paths connect two blocks: the current path is lost, but the next one may begin.
+pub fn lost_path_actions(graph: &ProbeGraph, from: u32, to: u32) -> Vec<NumberAction> {
     std::iter::once(NumberAction::Lose).chain(graph.begins_behind(from, to).map(NumberAction::Begin)).collect()
 }
 
-/// Adds what an edge does; says whether the function's path ended with it.
-fn take(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<NumberAction>) -> bool {
+/// Appends the action of an edge. Returns true if it ends the path by leaving the function.
+fn push_action(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<NumberAction>) -> bool {
     match graph.step(edge) {
         NumberStep::Add(value) => actions.push(NumberAction::Add(value)),
         NumberStep::End(value) => {

@@ -1,10 +1,11 @@
-//! Joining fragments to paths by the counts of what follows.
+//! Joins fragments to paths.
 //!
-//! Paths under way at the end of a fragment go on with the fragments that follow it, in proportion to how often each does.
-//! Those with the same number are one, so the work is the number of different paths at each fragment, not of executions.
+//! Paths that are incomplete at the end of a fragment continue in the fragments that follow it, in proportion to how often each does.
+//! Paths with the same number are handled together, so the cost depends on the number of different paths at each fragment, not on
+//! executions.
 
 use super::apportion::{apportion, apportion_within};
-use super::flows::{Join, joins};
+use super::flows::{Successor, successors};
 use super::fragment::{Fragment, FragmentFunction, NumberAction};
 use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
@@ -12,91 +13,85 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use trodden_binary::ProbedFunction;
 
-/// How often a fragment is gone through at most: more than once only if fragments in which no path ends form a circle, as in a
-/// loop of instructions within a block.
-const MOST_VISITS: u32 = 64;
+/// Maximum number of times a fragment is processed. More than once is needed only if fragments in which no path ends form a cycle, as for
+/// a loop of instructions within a block.
+const MAX_VISITS: u32 = 64;
 
-/// Counts of paths.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// By image, function, and number in the function.
+    /// Executions by image, function, and path number.
     pub paths: BTreeMap<(usize, ProbedFunction, i64), u64>,
-    /// Executions of paths that lie in one fragment.
+    /// Executions of paths within one fragment.
     pub whole: u64,
-    /// Executions of joined paths.
+    /// Executions of paths joined from several fragments.
     pub joined: u64,
-    /// Executions of fragments.
     pub fragments: u64,
-    /// How often several paths lead from a fragment to the next, through blocks without addresses.
+    /// Number of times several paths lead from a fragment to the next, through blocks without addresses.
     pub ambiguous: u64,
     /// Executions of paths whose end is not known.
     pub without_end: u64,
-    /// Executions of paths whose beginning is not known.
+    /// Executions of paths whose start is not known.
     pub without_beginning: u64,
 }
 
-/// Joins.
-///
-/// # Errors
-/// A map is damaged.
 pub fn join(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Joined, ImportError> {
-    let joins = joins(graphs, fragments)?;
+    let joins = successors(graphs, fragments)?;
     let ends =
         |actions: &[NumberAction], count: u64| actions.iter().filter(|a| matches!(a, NumberAction::Finish(_))).count() as u64 * count;
     let in_fragments: u64 = fragments.iter().map(|f| ends(&f.actions, f.count)).sum();
     let between: u64 = joins.iter().flatten().map(|join| ends(&join.actions, join.count)).sum();
-    let mut joiner = Joiner { fragments, joins, waiting: BTreeMap::new(), joined: Joined::default() };
-    joiner.begin();
-    joiner.go_through();
+    let mut joiner = Joiner { fragments, joins, open_paths: BTreeMap::new(), joined: Joined::default() };
+    joiner.start_paths();
+    joiner.process_all();
     let mut joined = std::mem::take(&mut joiner.joined);
     joined.fragments = fragments.iter().map(|f| f.count).sum();
-    let is_lost = |join: &&Join| join.actions.contains(&NumberAction::Lose);
+    let is_lost = |join: &&Successor| join.actions.contains(&NumberAction::Lose);
     joined.ambiguous = joiner.joins.iter().flatten().filter(is_lost).map(|join| join.count).sum();
     joined.without_beginning = (in_fragments + between).saturating_sub(joined.whole + joined.joined);
     Ok(joined)
 }
 
-/// A path under way: what is known of its number, and whether it began in another fragment.
+/// An incomplete path: its number so far, and whether it began in another fragment.
 type OpenPath = (i64, bool);
-/// How many of each have gone through a fragment, and are at its end.
-type Waiting = BTreeMap<OpenPath, u64>;
+/// Executions of the incomplete paths at the end of a fragment.
+type OpenPaths = BTreeMap<OpenPath, u64>;
 
 struct Joiner<'a> {
     fragments: &'a [Fragment],
-    joins: Vec<Vec<Join>>,
+    joins: Vec<Vec<Successor>>,
     /// By fragment.
-    waiting: BTreeMap<usize, Waiting>,
+    open_paths: BTreeMap<usize, OpenPaths>,
     joined: Joined,
 }
 
 impl Joiner<'_> {
-    /// Begins all paths that begin in a fragment, or between two.
-    fn begin(&mut self) {
-        let mut coming = vec![0_u64; self.fragments.len()];
-        self.joins.iter().flatten().for_each(|join| coming[join.next] = coming[join.next].saturating_add(join.count));
+    /// Starts all paths that begin in a fragment or between two.
+    fn start_paths(&mut self) {
+        let mut arrivals = vec![0_u64; self.fragments.len()];
+        self.joins.iter().flatten().for_each(|join| arrivals[join.next] = arrivals[join.next].saturating_add(join.count));
         for (number, fragment) in self.fragments.iter().enumerate() {
-            if let Some(path) = self.play(fragment.function, &fragment.actions, fragment.count) {
-                self.go_on(number, Waiting::from([(path, fragment.count)]));
+            if let Some(path) = self.start_along(fragment.function, &fragment.actions, fragment.count) {
+                self.continue_paths(number, OpenPaths::from([(path, fragment.count)]));
             }
-            for join in self.joins[number].clone().into_iter().filter(|join| begins(&join.actions)) {
-                // A table that dropped paths has more of what begins at an address than of what comes to it, or less.
-                let share = self.fragments[join.next].count as f64 / coming[join.next] as f64;
-                let count = if coming[join.next] == self.fragments[join.next].count {
+            for join in self.joins[number].clone().into_iter().filter(|join| has_begin(&join.actions)) {
+                // If the table has dropped paths, the counts of what starts at an address and of what arrives there may differ.
+                let share = self.fragments[join.next].count as f64 / arrivals[join.next] as f64;
+                let count = if arrivals[join.next] == self.fragments[join.next].count {
                     join.count
                 } else {
                     (join.count as f64 * share).round() as u64
                 };
-                if let Some(path) = self.play(fragment.function, &join.actions, count) {
-                    self.enter(join.next, path, count);
+                if let Some(path) = self.start_along(fragment.function, &join.actions, count) {
+                    self.enter_fragment(join.next, path, count);
                 }
             }
         }
     }
 
-    /// Follows those that wait, each fragment after those before it.
-    fn go_through(&mut self) {
-        let is_passed: Vec<bool> = self.fragments.iter().map(|f| passes(&f.actions)).collect();
-        let follow = |join: &&Join| passes(&join.actions) && is_passed[join.next];
+    /// Carries the incomplete paths through the fragments, in topological order as far as there is one.
+    fn process_all(&mut self) {
+        let is_passed: Vec<bool> = self.fragments.iter().map(|f| keeps_open(&f.actions)).collect();
+        let follow = |join: &&Successor| keeps_open(&join.actions) && is_passed[join.next];
         let mut before = vec![0_u32; self.fragments.len()];
         for (number, joins) in self.joins.iter().enumerate().filter(|(number, _)| is_passed[*number]) {
             joins.iter().filter(follow).filter(|join| join.next != number).for_each(|join| before[join.next] += 1);
@@ -104,7 +99,7 @@ impl Joiner<'_> {
         let next: Vec<Vec<usize>> = self.joins.iter().map(|joins| joins.iter().filter(follow).map(|join| join.next).collect()).collect();
         let mut ready: VecDeque<usize> = (0..self.fragments.len()).filter(|number| is_passed[*number] && before[*number] == 0).collect();
         let mut visits = vec![0_u32; self.fragments.len()];
-        while let Some(number) = ready.pop_front().or_else(|| self.waiting.keys().next().copied()) {
+        while let Some(number) = ready.pop_front().or_else(|| self.open_paths.keys().next().copied()) {
             if visits[number] == 0 {
                 for next in next[number].iter().filter(|next| **next != number && visits[**next] == 0) {
                     before[*next] -= 1;
@@ -112,45 +107,44 @@ impl Joiner<'_> {
                 }
             }
             visits[number] += 1;
-            let Some(waiting) = self.waiting.remove(&number) else { continue };
-            if visits[number] > MOST_VISITS {
-                self.joined.without_end += waiting.values().sum::<u64>();
+            let Some(open_paths) = self.open_paths.remove(&number) else { continue };
+            if visits[number] > MAX_VISITS {
+                self.joined.without_end += open_paths.values().sum::<u64>();
             } else {
-                self.go_on(number, waiting);
+                self.continue_paths(number, open_paths);
             }
         }
     }
 
-    /// Paths are under way at the end of a fragment.
-    fn go_on(&mut self, number: usize, waiting: Waiting) {
+    /// Continues paths that are incomplete at the end of a fragment.
+    fn continue_paths(&mut self, number: usize, open_paths: OpenPaths) {
         let joins = self.joins[number].clone();
-        let total = waiting.values().sum();
+        let total = open_paths.values().sum();
         let counts: Vec<f64> = joins.iter().map(|join| join.count as f64).collect();
         let mut left = apportion(total, &counts);
         self.joined.without_end += total - left.iter().sum::<u64>();
-        let mut waiting: Vec<(OpenPath, u64)> = waiting.into_iter().collect();
-        waiting.sort_by_key(|(_, count)| Reverse(*count));
-        for ((sum, _), count) in waiting {
+        let mut open_paths: Vec<(OpenPath, u64)> = open_paths.into_iter().collect();
+        open_paths.sort_by_key(|(_, count)| Reverse(*count));
+        for ((sum, _), count) in open_paths {
             let weights: Vec<f64> = left.iter().map(|count| *count as f64).collect();
             for (at, part) in apportion_within(count, &weights, &left).into_iter().enumerate().filter(|(_, part)| *part > 0) {
                 left[at] -= part;
-                if let Some(path) = self.carry(self.fragments[number].function, &joins[at].actions, (sum, true), part) {
-                    self.enter(joins[at].next, path, part);
+                if let Some(path) = self.apply(self.fragments[number].function, &joins[at].actions, (sum, true), part) {
+                    self.enter_fragment(joins[at].next, path, part);
                 }
             }
         }
     }
 
-    /// Paths come to the beginning of a fragment.
-    fn enter(&mut self, number: usize, path: OpenPath, count: u64) {
+    fn enter_fragment(&mut self, number: usize, path: OpenPath, count: u64) {
         let fragment = &self.fragments[number];
-        if let Some(path) = self.carry(fragment.function, &fragment.actions, path, count) {
-            *self.waiting.entry(number).or_default().entry(path).or_default() += count;
+        if let Some(path) = self.apply(fragment.function, &fragment.actions, path, count) {
+            *self.open_paths.entry(number).or_default().entry(path).or_default() += count;
         }
     }
 
-    /// What becomes of a path that is under way; what begins behind its end is another's business.
-    fn carry(&mut self, function: FragmentFunction, actions: &[NumberAction], mut path: OpenPath, count: u64) -> Option<OpenPath> {
+    /// Applies actions to an incomplete path, which is returned if it is still incomplete. Paths that begin on the way are ignored.
+    fn apply(&mut self, function: FragmentFunction, actions: &[NumberAction], mut path: OpenPath, count: u64) -> Option<OpenPath> {
         for action in actions {
             if matches!(action, NumberAction::Begin(_)) {
                 return None;
@@ -160,8 +154,8 @@ impl Joiner<'_> {
         Some(path)
     }
 
-    /// What begins along actions; the last of it, if it is still under way behind them.
-    fn play(&mut self, function: FragmentFunction, actions: &[NumberAction], count: u64) -> Option<OpenPath> {
+    /// Counts the paths that begin along `actions`, and returns the last one if it is incomplete at their end.
+    fn start_along(&mut self, function: FragmentFunction, actions: &[NumberAction], count: u64) -> Option<OpenPath> {
         let mut path = None;
         for action in actions {
             path = match (action, path) {
@@ -194,11 +188,11 @@ impl Joiner<'_> {
     }
 }
 
-fn begins(actions: &[NumberAction]) -> bool {
+fn has_begin(actions: &[NumberAction]) -> bool {
     actions.iter().any(|action| matches!(action, NumberAction::Begin(_)))
 }
 
-/// Whether a path that is under way still is behind them.
-fn passes(actions: &[NumberAction]) -> bool {
+/// Returns true if an incomplete path remains incomplete along `actions`.
+fn keeps_open(actions: &[NumberAction]) -> bool {
     !actions.iter().any(|action| matches!(action, NumberAction::Begin(_) | NumberAction::Finish(_) | NumberAction::Lose))
 }

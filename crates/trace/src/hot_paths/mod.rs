@@ -1,15 +1,10 @@
-//! Profiles of programs of the tier `addresses`, from what a path detector found: paths of machine code with their counts.
+//! Profiles of programs with block addresses, from the paths that a path detector has found in their machine code.
 //!
-//! A path of the detector (K. Vaswani, *Efficient Online Path Profiling*, section 5.2) ends at backward and indirect
-//! branches and after a number of branches; a path of a unit ends where its numbering cuts the graph. So one of the
-//! detector's may be several of the unit's, or a piece of one. [`fragment`] turns each into what it does to the number
-//! of a path under way, [`rests`] finds the blocks of those in which none begins, [`flows`] says how often each followed
-//! each, and [`join`] puts pieces together.
-//!
-//! What begins and ends within one of the detector's paths is counted as it is. Pieces are joined by the counts of what
-//! follows: a piece that ends at an address goes on with each piece that begins there, in proportion to their counts.
-//! That is exact where only one begins there, and an estimate elsewhere. Executions of blocks are exact if no piece is
-//! missing: each is gone through as often as it was executed.
+//! A path of the detector (K. Vaswani, *Efficient Online Path Profiling*, section 5.2) ends at backward and indirect branches and
+//! after a number of branches; a path of a unit ends where its numbering cuts the graph. So a detector's path may contain several of
+//! the unit's paths, or a part of one. [`fragment`] splits the detector's paths by function, [`rests`] assigns blocks to
+//! fragments in which none starts, [`flows`] estimates how often each fragment followed each other one, and [`join`] assembles paths.
+//! Paths within one fragment are counted exactly, joined paths in proportion to the counts of what follows: exact if only one follows.
 
 mod apportion;
 mod flows;
@@ -21,7 +16,7 @@ use crate::branch_import::{ImportError, by_unit, image_profiles};
 use crate::probe_graphs::ProbeGraphs;
 use fragment::{Fragment, fragments};
 use join::{Joined, join};
-use rests::place_rests;
+use rests::place_remainders;
 use trodden_binary::{AddressSpace, MappedFile, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampling};
 
@@ -30,46 +25,46 @@ use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampli
 pub enum HotPathExit {
     /// The procedure returned.
     Returned,
-    /// It goes on at this address.
+    /// It continues at this address.
     At(u64),
-    /// It goes on where only the next path says: an indirect branch.
+    /// It ended at an indirect branch, so that only the next path shows where it continues.
     Indirect,
-    /// Its code is not known to the end.
+    /// Its code is not completely known.
     Unknown,
 }
 
 /// A path of the detector as code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotPath {
-    /// Straight runs of code of its procedure: addresses of the first and the last instruction. All but the first were jumped to.
+    /// The straight runs of code, each as the addresses of the first and last instruction. All but the first were jumped to.
     pub runs: Vec<(u64, u64)>,
     /// How it ended.
     pub exit: HotPathExit,
-    /// How often it was executed.
+    /// Number of executions.
     pub count: u64,
 }
 
-/// What came of the detector's paths.
+/// The result of importing a detector's paths.
 #[derive(Debug)]
 pub struct HotPathImport {
     /// The profile; its `sampling` is set.
     pub profile: Profile,
     /// Executions of paths that began and ended within one of the detector's paths.
     pub whole: u64,
-    /// Executions of paths that were joined of pieces.
+    /// Executions of paths that were joined from several of the detector's paths.
     pub joined: u64,
-    /// Paths of which the end was seen, but not all before it: they are not counted.
+    /// Executions of paths whose end is known but not their start. They are not counted.
     pub without_beginning: u64,
-    /// Paths of which the beginning was seen, but not the end: they are not counted.
+    /// Executions of paths whose start is known but not their end. They are not counted.
     pub without_end: u64,
-    /// Executions of the detector's paths outside of the programs.
+    /// Executions of the detector's paths outside the programs.
     pub elsewhere: u64,
 }
 
-/// Makes a profile of the programs.
+/// Builds the profile of `images`, which were mapped at `mappings`.
 ///
 /// # Errors
-/// A program's map is damaged, or none of the paths lies in any of them.
+/// A program's map is damaged, or no path lies in any of them.
 pub fn import_hot_paths(
     images: Vec<ProbedImage>,
     mappings: &[MappedFile],
@@ -90,14 +85,14 @@ pub fn import_hot_paths(
         elsewhere += if found.len() == before { path.count } else { 0 };
     }
     if found.is_empty() {
-        let what = "none of the paths lies in it: is it the program that ran?".to_owned();
+        let what = "none of the paths lies in it. Is it the program that ran?".to_owned();
         let image = images.first().map(|i| i.path.clone()).unwrap_or_default();
         return Err(trodden_binary::BinaryError::Addresses { image, what }.into());
     }
-    let found = place_rests(&mut graphs, found)?;
+    let found = place_remainders(&mut graphs, found)?;
     let joined = join(&mut graphs, &found)?;
     losses.ambiguous = losses.ambiguous.saturating_add(joined.ambiguous);
-    // A path without its middle is in both.
+    // A path that lacks only its middle is in both counts.
     losses.cut_off = joined.without_beginning.max(joined.without_end);
     let (without_beginning, without_end) = (joined.without_beginning, joined.without_end);
     let descriptors = paths.len() as u64;
@@ -106,7 +101,7 @@ pub fn import_hot_paths(
     Ok(HotPathImport { profile, whole, joined: together, without_beginning, without_end, elsewhere })
 }
 
-/// Puts counts into the model.
+/// Builds the profile from the counted paths.
 fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
     let by_unit = by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
     let sampling = BranchSampling {

@@ -1,41 +1,38 @@
-//! Fragments without a block, put behind the blocks that come before them.
+//! Assigns blocks to fragments in which no block starts.
 //!
-//! A backward branch that is not taken ends a path of the detector. What follows may be no more than the jump behind it,
-//! or the rest of a block that ends in an indirect jump: code in which no block begins. Such a fragment belongs to the block
-//! before it, so it becomes one fragment for each block from which control came, with shares of its count.
+//! A backward branch that is not taken ends a path of the detector. What follows may be no more than the jump after it, or the remainder
+//! of a block that ends in an indirect jump. Such a remainder belongs to the block before it, and becomes one fragment for each block
+//! from which control arrived, with a share of its count.
 
 use super::apportion::apportion;
 use super::flows::{Cell, Link, Row, fit};
-use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, actions_of, leaving};
+use super::fragment::{Exit, FirstProbe, Fragment, FragmentFunction, FragmentStart, actions_of, connect_to_exit};
 use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_binary::{Connection, ProbeGraph};
 
-/// Fragments without blocks that follow each other, at most. They are parts of one block.
-const LONGEST: usize = 16;
+/// Maximum number of remainders in a row. They are parts of one block.
+const MAX_REMAINDERS: usize = 16;
 
-/// How often control came to an address from a block.
-type Coming = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
+/// How often control arrived at an address from each block.
+type Arrivals = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 
-/// Gives a block to all fragments that have none; those that no block comes before are left out.
-///
-/// # Errors
-/// A map is damaged.
-pub fn place_rests(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
+/// Assigns a block to each fragment without one. Those with no block before them are dropped.
+pub fn place_remainders(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();
-    // The shares of those behind others are known when these are.
-    for _ in 0..LONGEST {
-        let mut coming = coming(&fragments, &placed);
-        add_indirect(graphs, &fragments, &rests, &mut coming)?;
+    // The shares of a remainder are known only after those of the remainders before it.
+    for _ in 0..MAX_REMAINDERS {
+        let mut arrivals = arrivals(&fragments, &placed);
+        add_indirect(graphs, &fragments, &rests, &mut arrivals)?;
         let mut next = Vec::new();
-        for rest in rests.iter().filter(|rest| goes_on(rest)) {
+        for rest in rests.iter().filter(|rest| has_successor(rest)) {
             let FragmentStart::At(address) = rest.start else { continue };
-            let Some(blocks) = coming.get(&(rest.function, address)) else { continue };
+            let Some(blocks) = arrivals.get(&(rest.function, address)) else { continue };
             let weights: Vec<f64> = blocks.values().map(|count| *count as f64).collect();
             for (block, count) in blocks.keys().zip(apportion(rest.count, &weights)).filter(|(_, count)| *count > 0) {
-                next.push(behind(graphs, rest, *block, count)?);
+                next.push(place_after(graphs, rest, *block, count)?);
             }
         }
         let is_done = next == placed;
@@ -48,60 +45,61 @@ pub fn place_rests(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec
     Ok(fragments)
 }
 
-/// Whether anything follows from it: not of a loop of instructions within a block, which what comes in leaves again.
-fn goes_on(rest: &Fragment) -> bool {
+/// Returns true if something follows a remainder. Nothing does if it is a loop of instructions within a block, which is left the way it
+/// was entered.
+fn has_successor(rest: &Fragment) -> bool {
     match (rest.start, rest.exit) {
         (FragmentStart::At(from), Exit::At(to)) => from != to,
-        (_, Exit::Over) => false,
+        (_, Exit::End) => false,
         _ => true,
     }
 }
 
-/// How often control comes from each block to each address.
-fn coming(fragments: &[Fragment], placed: &[Fragment]) -> Coming {
-    let mut coming = Coming::new();
+/// Counts how often control arrives at each address from each block.
+fn arrivals(fragments: &[Fragment], placed: &[Fragment]) -> Arrivals {
+    let mut arrivals = Arrivals::new();
     for fragment in fragments.iter().chain(placed) {
         if let (Some(block), Exit::At(address)) = (fragment.last, fragment.exit) {
-            *coming.entry((fragment.function, address)).or_default().entry(block).or_default() += fragment.count;
+            *arrivals.entry((fragment.function, address)).or_default().entry(block).or_default() += fragment.count;
         }
     }
-    coming
+    arrivals
 }
 
-/// What begins at an address: a block, or a fragment without one that goes on at another address.
-type Beginning = Result<u32, u64>;
-/// How often each begins at each address of a function.
-type Beginnings = BTreeMap<(u64, Beginning), u64>;
+/// What starts at an address: a block, or a remainder, by the address where it continues.
+type Start = Result<u32, u64>;
+/// How often each starts at each address of a function.
+type StartCounts = BTreeMap<(u64, Start), u64>;
 
-/// Adds what indirect jumps come to: where more begins than direct jumps lead to, the rest came from the blocks that end in an
-/// indirect jump. Which of them is fitted to the counts of all that such jumps come to.
-fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragment], coming: &mut Coming) -> Result<(), ImportError> {
+/// Adds the arrivals through indirect jumps: if more starts at an address than direct jumps account for, the rest arrived from the blocks
+/// that end in an indirect jump. Their shares are fitted to the counts of all targets of such jumps.
+fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragment], arrivals: &mut Arrivals) -> Result<(), ImportError> {
     let mut jumps: BTreeMap<FragmentFunction, BTreeMap<u32, u64>> = BTreeMap::new();
-    let mut begin: BTreeMap<FragmentFunction, Beginnings> = BTreeMap::new();
+    let mut begin: BTreeMap<FragmentFunction, StartCounts> = BTreeMap::new();
     for fragment in fragments.iter().chain(rests) {
         if let (Some(block), Exit::Indirect) = (fragment.last, fragment.exit) {
             *jumps.entry(fragment.function).or_default().entry(block).or_default() += fragment.count;
         }
-        let beginning = match (fragment.first, fragment.exit) {
-            (First::Begin(block), _) => Ok(block),
-            (First::Nothing, Exit::At(to)) => Err(to),
+        let start = match (fragment.first, fragment.exit) {
+            (FirstProbe::BlockStart(block), _) => Ok(block),
+            (FirstProbe::NoProbe, Exit::At(to)) => Err(to),
             _ => continue,
         };
         if let FragmentStart::At(address) = fragment.start {
-            *begin.entry(fragment.function).or_default().entry((address, beginning)).or_default() += fragment.count;
+            *begin.entry(fragment.function).or_default().entry((address, start)).or_default() += fragment.count;
         }
     }
     let with_rests: BTreeSet<FragmentFunction> = rests.iter().map(|rest| rest.function).collect();
     for function in with_rests {
         if let (Some(jumps), Some(begin)) = (jumps.get(&function), begin.get(&function)) {
-            let left = left(function, begin, coming);
+            let left = unexplained_starts(function, begin, arrivals);
             let counts: Vec<u64> = left.values().copied().collect();
             let mut rows = rows(graphs.of(function)?, jumps, begin, &left);
             fit(&mut rows, &counts);
-            let columns: Vec<&(u64, Beginning)> = left.keys().collect();
+            let columns: Vec<&(u64, Start)> = left.keys().collect();
             for (row, cell) in rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell))) {
                 if let (address, Err(_)) = columns[cell.column] {
-                    *coming.entry((function, *address)).or_default().entry(row.from as u32).or_default() += cell.flow.round() as u64;
+                    *arrivals.entry((function, *address)).or_default().entry(row.from as u32).or_default() += cell.flow.round() as u64;
                 }
             }
         }
@@ -109,50 +107,50 @@ fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragm
     Ok(())
 }
 
-/// What begins where no direct jump leads to.
-fn left(function: FragmentFunction, begin: &Beginnings, coming: &Coming) -> Beginnings {
+/// The counts of starts that direct jumps do not account for.
+fn unexplained_starts(function: FragmentFunction, begin: &StartCounts, arrivals: &Arrivals) -> StartCounts {
     let mut totals: HashMap<u64, u64> = HashMap::new();
     begin.iter().for_each(|((address, _), count)| *totals.entry(*address).or_default() += count);
-    let left = |((address, beginning), count): (&(u64, Beginning), &u64)| {
-        let direct: u64 = coming.get(&(function, *address)).map_or(0, |blocks| blocks.values().sum());
+    let left = |((address, start), count): (&(u64, Start), &u64)| {
+        let direct: u64 = arrivals.get(&(function, *address)).map_or(0, |blocks| blocks.values().sum());
         let share = 1.0 - direct as f64 / totals[address] as f64;
         let left = (*count as f64 * share).round() as u64;
-        (left > 0).then_some(((*address, *beginning), left))
+        (left > 0).then_some(((*address, *start), left))
     };
     begin.iter().filter_map(left).collect()
 }
 
-/// Which jumps may come to which.
-fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &Beginnings, left: &Beginnings) -> Vec<Row> {
+/// The table of indirect jumps and their possible targets.
+fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &StartCounts, left: &StartCounts) -> Vec<Row> {
     let mut blocks: HashMap<u64, BTreeSet<u32>> = HashMap::new();
-    for (address, beginning) in begin.keys() {
-        blocks.entry(*address).or_default().extend(beginning.ok());
+    for (address, start) in begin.keys() {
+        blocks.entry(*address).or_default().extend(start.ok());
     }
     let mut rows = Vec::new();
     for (block, count) in jumps {
-        let mut fits = |beginning: &Beginning| match beginning {
+        let mut fits = |start: &Start| match start {
             Ok(to) => matches!(graph.connect(*block, Some(*to)), Connection::Unique(_)),
-            // The fragment is a block without an address: there may be several.
+            // The remainder may be a block without an address, or several.
             Err(to) => blocks
                 .get(to)
                 .into_iter()
                 .flatten()
                 .any(|to| matches!(graph.connect(*block, Some(*to)), Connection::Unique(_) | Connection::Ambiguous)),
         };
-        let columns = left.iter().enumerate().filter(|(_, ((_, beginning), _))| fits(beginning));
-        let cells: Vec<Cell> = columns.map(|(column, (_, count))| Cell { column, flow: *count as f64, link: Link::sure([]) }).collect();
+        let columns = left.iter().enumerate().filter(|(_, ((_, start), _))| fits(start));
+        let cells: Vec<Cell> = columns.map(|(column, (_, count))| Cell { column, flow: *count as f64, link: Link::certain([]) }).collect();
         rows.extend((!cells.is_empty()).then_some(Row { from: *block as usize, count: *count, cells }));
     }
     rows
 }
 
-/// A fragment without blocks behind a block.
-fn behind(graphs: &mut ProbeGraphs, rest: &Fragment, block: u32, count: u64) -> Result<Fragment, ImportError> {
-    let mut placed = Fragment { first: First::Within(block), last: Some(block), count, ..rest.clone() };
-    if let Exit::Leaves(address) = rest.exit {
-        let connection = leaving(graphs, rest.function, block, address)?;
+/// Places a remainder after a block.
+fn place_after(graphs: &mut ProbeGraphs, rest: &Fragment, block: u32, count: u64) -> Result<Fragment, ImportError> {
+    let mut placed = Fragment { first: FirstProbe::InsideBlock(block), last: Some(block), count, ..rest.clone() };
+    if let Exit::LeavesFunction(address) = rest.exit {
+        let connection = connect_to_exit(graphs, rest.function, block, address)?;
         placed.actions = actions_of(graphs.of(rest.function)?, &connection);
-        placed.exit = Exit::Over;
+        placed.exit = Exit::End;
     }
     Ok(placed)
 }

@@ -1,11 +1,11 @@
-//! Branches through the model of the hardware path profiler: a source is opened, read to its end, and its paths are placed in the code.
+//! Runs the model of the hardware path profiler: opens a source of branches, reads it to its end, and locates the paths in the code.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `open.rs` | opening a source: QEMU with the plugin, files |
+//! | `open.rs` | opens a source: a file, or QEMU with the plugin |
 //! | `places.rs` | what lies at an address: file, function, source line, code |
 //! | `walk.rs` | from a path descriptor to its instructions |
-//! | `table_profile.rs` | a table's profile as paths of the program's units |
+//! | `table_profile.rs` | the profile of a table, as paths of the program's units |
 
 mod open;
 mod places;
@@ -27,14 +27,14 @@ use trodden_hardware::{CompletedPath, Lane, OperationMapping, ThreadId};
 
 /// A file that is written while a source is read.
 pub struct WrittenFile<'a> {
-    /// Takes what is written.
+    /// The writer.
     pub out: &'a mut dyn Write,
-    /// Its name in messages.
+    /// The path for messages.
     pub path: &'a Path,
 }
 
-/// Reads a source to its end, into a lane, and, where that is wanted, into a recording and the sequence of paths (a line each: thread,
-/// start, outcomes, what ended it).
+/// Reads a source to its end into a lane, and optionally into a recording and into a list of all paths (a line each: thread, start,
+/// outcomes, reason of its end).
 ///
 /// # Errors
 /// The source cannot be read, or is damaged and `keeps_partial` is not set; or a file cannot be written.
@@ -63,10 +63,7 @@ pub fn simulate(
     Ok(notes)
 }
 
-/// Reads a source to its end, and, where that is wanted, into a recording; each batch is handed to `take`.
-///
-/// # Errors
-/// As of [`simulate`].
+/// Reads a source to its end, and optionally into a recording. Each batch is passed to `take`.
 pub fn read_all(
     opened: &mut OpenedSource,
     keeps_partial: bool,
@@ -101,19 +98,19 @@ pub fn read_all(
     Ok(notes)
 }
 
-/// The parameters of a processor in a file (TOML).
+/// Reads the parameters of a processor from a TOML file.
 ///
 /// # Errors
-/// It cannot be read, or a parameter is out of its range.
+/// The file cannot be read, or a parameter is out of range.
 pub fn processor_of_file(file: &Path) -> Result<ProcessorParameters> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())
 }
 
-/// What each class of branches does, of a file (TOML).
+/// Reads the operations of each class of branches from a TOML file.
 ///
 /// # Errors
-/// It cannot be read, or is not understood.
+/// The file cannot be read, or is malformed.
 pub fn mapping_of_file(file: &Path) -> Result<OperationMapping> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     OperationMapping::from_toml(&text).with_context(|| file.display().to_string())

@@ -14,14 +14,14 @@ use std::thread::JoinHandle;
 use trodden_profile::temporary::TemporaryFolder;
 use trodden_stored::decompress;
 
-/// QEMU's user mode for programs of this machine.
+/// QEMU's user mode for programs of this architecture.
 pub const QEMU: &str = "qemu-x86_64";
 
-/// A source, and what has to be waited for at its end.
+/// A source, and the process behind it, if there is one.
 pub struct OpenedSource {
     /// The source.
     pub source: Box<dyn BranchSource>,
-    /// The command or file.
+    /// The command, or the path of the file.
     pub origin: String,
     running: Option<Running>,
 }
@@ -32,13 +32,13 @@ struct Running {
 }
 
 impl OpenedSource {
-    /// Waits for the program; how it ended, or `None` of a file.
+    /// Waits for the program and returns its exit status; `None` if the source is a file.
     ///
     /// # Errors
-    /// QEMU's end is not known.
+    /// The status is not available.
     pub fn end(&mut self) -> Result<Option<ExitStatus>> {
         let Some(running) = self.running.take() else { return Ok(None) };
-        let status = running.waiter.join().map_err(|_| anyhow!("waiting for {QEMU} failed"))??;
+        let status = running.waiter.join().map_err(|_| anyhow!("cannot wait for {QEMU}"))??;
         Ok(Some(status))
     }
 }
@@ -46,7 +46,7 @@ impl OpenedSource {
 /// The format of a file of branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceFormat {
-    /// What its beginning says.
+    /// Recognised by the file's first bytes.
     Auto,
     /// A recording of `trodden simulate --record`.
     Recorded,
@@ -56,12 +56,12 @@ pub enum SourceFormat {
     Cbp2025,
     /// A trace of ChampSim.
     Champsim,
-    /// The text of `perf script`: branch stacks, or branches of Intel PT.
+    /// The output of `perf script`: branch stacks, or branches of Intel PT.
     PerfScript,
 }
 
 impl SourceFormat {
-    /// All formats by their names in options and files of experiments.
+    /// All formats, by their names in options and experiment files.
     pub const NAMED: [(SourceFormat, &'static str); 6] = [
         (Self::Auto, "auto"),
         (Self::Recorded, "recorded"),
@@ -71,57 +71,57 @@ impl SourceFormat {
         (Self::PerfScript, "perf-script"),
     ];
 
-    /// Whether another simulator wrote it: the laboratory reads it.
+    /// Returns true if another simulator wrote the file, so that only the laboratory reads it.
     fn is_of_another_simulator(self) -> bool {
         matches!(self, Self::Bt9 | Self::Cbp2025 | Self::Champsim)
     }
 
-    /// The format of a name, if there is one.
+    /// Returns the format with this name.
     pub fn named(name: &str) -> Option<SourceFormat> {
         Self::NAMED.into_iter().find(|(_, known)| *known == name).map(|(format, _)| format)
     }
 }
 
-/// The first line of what QEMU says of its version.
+/// Returns the first line of QEMU's version message.
 ///
 /// # Errors
-/// It is not installed.
+/// QEMU is not installed.
 pub fn qemu_version() -> Result<String> {
     let version = Command::new(QEMU).arg("--version").output().map_err(|_| anyhow!("{QEMU} is not installed"))?.stdout;
     Ok(String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned())
 }
 
-/// Opens a file of branches, compressed or not.
+/// Opens a file of branches, which may be compressed.
 ///
 /// # Errors
-/// It cannot be read, or is of no format that is known, or is a trace of another simulator: the message says how to make a recording of it.
+/// The file cannot be read or its format is unknown, or it is a trace of another simulator; the message then says how to convert it.
 pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Result<OpenedSource> {
     open(path, format, programs, false)
 }
 
-/// The same, of traces of other simulators as well.
+/// Like [`open_file`], but also accepts traces of other simulators.
 ///
 /// # Errors
-/// As of [`open_file`].
+/// The file cannot be read, or its format is unknown.
 pub fn open_file_or_trace(path: &Path, format: SourceFormat) -> Result<OpenedSource> {
     open(path, format, &[], true)
 }
 
-fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], takes_traces: bool) -> Result<OpenedSource> {
+fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], accepts_traces: bool) -> Result<OpenedSource> {
     let mut reader = BufReader::with_capacity(1 << 16, decompress::open(path)?);
     let beginning = reader.fill_buf().with_context(|| format!("cannot read {}", path.display()))?;
     if beginning.is_empty() {
         bail!("{} is empty", path.display());
     }
-    let format = if format == SourceFormat::Auto { recognised(path, beginning)? } else { format };
+    let format = if format == SourceFormat::Auto { recognise_format(path, beginning)? } else { format };
     ensure!(
-        takes_traces || !format.is_of_another_simulator(),
-        "{0} is a trace of another simulator: `trodden-lab convert {0} -o FILE` makes a recording of it for --from",
+        accepts_traces || !format.is_of_another_simulator(),
+        "{0} is a trace of another simulator. Convert it by `trodden-lab convert {0} -o FILE`, and pass that file to --from",
         path.display()
     );
     ensure!(
         programs.is_empty() || format == SourceFormat::PerfScript,
-        "--program is for the text of `perf script`, and {} is none: leave it out",
+        "--program applies to the output of `perf script` only, which {} is not. Omit --program",
         path.display()
     );
     let source: Box<dyn BranchSource> = match format {
@@ -134,8 +134,8 @@ fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], takes_traces: b
     Ok(OpenedSource { source, origin: path.display().to_string(), running: None })
 }
 
-/// The format of a file by its beginning.
-fn recognised(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
+/// Recognises the format of a file by its first bytes.
+fn recognise_format(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
     let head = &beginning[..beginning.len().min(1024)];
     let is_text = !head.is_empty() && head.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
     Ok(match head {
@@ -143,29 +143,32 @@ fn recognised(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
         [b'B', b'T', b'9', b'_', ..] => SourceFormat::Bt9,
         _ if is_text => SourceFormat::PerfScript,
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
-            bail!("{0} is the data of perf: give trodden its text, `perf script -i {0} -F brstack > branches.txt`", path.display())
+            bail!(
+                "{0} is a data file of perf. Convert it by `perf script -i {0} -F brstack > branches.txt`, and pass that file",
+                path.display()
+            )
         }
         _ if path.to_string_lossy().contains("champsim") => SourceFormat::Champsim,
         _ => bail!(
-            "{} does not say what it is: of a trace of ChampSim or CBP2025 `trodden-lab convert` with --format makes a recording",
+            "the format of {} is unknown. A trace of ChampSim or CBP2025 can be converted by `trodden-lab convert` with --format",
             path.display()
         ),
     })
 }
 
-/// A program that QEMU is to run.
+/// A program to run under QEMU.
 pub struct EmulatedProgram<'a> {
-    /// The command as its user wrote it.
+    /// The command as the user wrote it.
     pub command: &'a [OsString],
-    /// The program's file: QEMU does not search PATH.
+    /// The program's file, since QEMU does not search PATH.
     pub file: &'a Path,
     /// The file of trodden's plugin for QEMU.
     pub plugin: &'a Path,
-    /// For the pipe between the plugin and this process.
+    /// A folder for the pipe between the plugin and this process.
     pub folder: TemporaryFolder,
-    /// Where its standard output goes; `None`: where that of this process does.
+    /// The program's standard output; `None` if it is inherited.
     pub output: Option<Stdio>,
-    /// What is recorded of it.
+    /// What is recorded.
     pub level: Level,
 }
 
@@ -173,12 +176,12 @@ impl EmulatedProgram<'_> {
     /// Runs the program under QEMU.
     ///
     /// # Errors
-    /// QEMU is missing, or the program is none that it can run; the message says what to do.
+    /// QEMU is missing, or cannot run the program.
     pub fn start(self) -> Result<OpenedSource> {
-        let (name, arguments) = self.command.split_first().context("no program is named")?;
+        let (name, arguments) = self.command.split_first().context("no program is given")?;
         refuse_script(self.file)?;
         let pipe = self.folder.path().join("blocks");
-        nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot make a pipe")?;
+        nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot create a pipe")?;
         let mut command = Command::new(QEMU);
         let mut plugin_argument = OsString::from(self.plugin.as_os_str());
         plugin_argument.push(",out=");
@@ -186,7 +189,7 @@ impl EmulatedProgram<'_> {
         if self.level == Level::Instructions {
             plugin_argument.push(",memory=on");
         }
-        // QEMU names programs by the first argument that it is given; the program should see the name it was called by.
+        // By default the program's argument 0 is the path given to QEMU; it should be the name in the command.
         command.arg("-plugin").arg(plugin_argument).arg("-0").arg(name).arg(self.file).args(arguments);
         self.output.into_iter().for_each(|output| _ = command.stdout(output));
         let child = command.spawn().map_err(|error| match error.kind() {
@@ -195,14 +198,14 @@ impl EmulatedProgram<'_> {
         })?;
         let waiter = wait(child, pipe.clone());
         let stream = File::open(&pipe).with_context(|| format!("cannot read {}", pipe.display()))?;
-        // A large pipe lets the program run on while branches are processed; a smaller one serves as well.
+        // With a large pipe the program need not wait while branches are processed. A smaller one also works.
         let _ = nix::fcntl::fcntl(stream.as_fd(), nix::fcntl::FcntlArg::F_SETPIPE_SZ(1 << 20));
         let mut reader = BufReader::with_capacity(1 << 20, stream);
         let origin = shlex::try_join(self.command.iter().map(|w| w.to_str().unwrap_or("?"))).unwrap_or_default();
         if reader.fill_buf()?.is_empty() {
-            let status = waiter.join().map_err(|_| anyhow!("waiting for {QEMU} failed"))??;
+            let status = waiter.join().map_err(|_| anyhow!("cannot wait for {QEMU}"))??;
             bail!(
-                "{QEMU} ended before {} began ({status}); see its message above: is it a program for x86-64, and QEMU built with plugins?",
+                "{QEMU} ended before {} began ({status}); see its message above. Is it an x86-64 program, and was QEMU built with plugins?",
                 self.file.display()
             );
         }
@@ -210,10 +213,10 @@ impl EmulatedProgram<'_> {
         Ok(OpenedSource { source, origin, running: Some(Running { waiter, _folder: self.folder }) })
     }
 
-    /// Runs the program to see whether QEMU and the plugin work together; how many instructions of it were recorded.
+    /// Runs the program to test whether QEMU and the plugin work together. Returns the number of recorded instructions.
     ///
     /// # Errors
-    /// As of [`EmulatedProgram::start`], or nothing was recorded.
+    /// See [`EmulatedProgram::start`], or nothing was recorded.
     pub fn trial(self) -> Result<u64> {
         let (name, plugin) = (self.command[0].display(), self.plugin);
         let mut opened = self.start()?;
@@ -223,12 +226,12 @@ impl EmulatedProgram<'_> {
         }
         opened.end()?;
         let instructions = opened.source.notes().instructions;
-        ensure!(instructions > 0, "{QEMU} runs `{name}`, and {} records nothing", plugin.display());
+        ensure!(instructions > 0, "{QEMU} runs `{name}`, but {} records nothing", plugin.display());
         Ok(instructions)
     }
 }
 
-/// Waits for QEMU; a reader that still waits for the pipe's other end goes on then.
+/// Waits for QEMU in a thread, and then releases a reader that still waits for the other end of the pipe.
 fn wait(mut child: std::process::Child, pipe: PathBuf) -> JoinHandle<std::io::Result<ExitStatus>> {
     std::thread::spawn(move || {
         let status = child.wait();
@@ -242,7 +245,7 @@ fn refuse_script(program: &Path) -> Result<()> {
     let is_read = File::open(program).and_then(|mut file| file.read_exact(&mut beginning)).is_ok();
     ensure!(
         !(is_read && &beginning == b"#!"),
-        "{0} is a script: name the program that runs it, such as `trodden simulate -- /bin/sh {0}`",
+        "{0} is a script. Pass its interpreter, such as `trodden simulate -- /bin/sh {0}`",
         program.display()
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! What lies at an address of the program: file, function, source line, code.
+//! Locates addresses of a program: file, function, source line, code.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -6,29 +6,29 @@ use std::path::Path;
 use trodden_binary::{AddressSpace, Binary, MappedFile, SourceLocations, demangled};
 use trodden_hardware::Address;
 
-/// Files that were mapped.
+/// The files that the program has mapped.
 pub struct Places {
     binaries: Vec<Binary>,
-    /// Debug information, read when it is first asked for.
+    /// The debug information of each binary, which is read when it is first needed.
     lines: Vec<OnceCell<Option<SourceLocations>>>,
     mappings: Vec<MappedFile>,
 }
 
-/// A place in a file.
+/// A location in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePlace {
-    /// The file.
+    /// The file's path.
     pub file: String,
-    /// The function, if a symbol covers it.
+    /// The function, if a symbol covers the address.
     pub function: Option<String>,
-    /// Distance from the function's or the file's beginning.
+    /// Offset from the start of the function, or else of the file.
     pub offset: u64,
     /// Source file and line.
     pub line: Option<(String, u32)>,
 }
 
 impl SourcePlace {
-    /// `function+0x12`, or `file+0x1234` without a symbol.
+    /// Formats the location as `function+0x12`, or as `file+0x1234` without a symbol.
     pub fn name(&self) -> String {
         let of = self.function.as_deref().unwrap_or_else(|| self.file.rsplit('/').next().unwrap_or(&self.file));
         if self.offset == 0 { of.to_owned() } else { format!("{of}+{:#x}", self.offset) }
@@ -36,7 +36,7 @@ impl SourcePlace {
 }
 
 impl Places {
-    /// Reads the mapped files; those that are no executables are not looked at.
+    /// Reads the mapped files. Those that are not executables are ignored.
     pub fn new(mappings: &[MappedFile]) -> Places {
         let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
         let binaries: Vec<Binary> = paths.into_iter().filter_map(|p| Binary::read(Path::new(p)).ok()).collect();
@@ -48,14 +48,14 @@ impl Places {
     pub fn space(&self) -> Memory<'_> {
         let mut space = AddressSpace::new(&self.binaries);
         for mapping in &self.mappings {
-            // Names are compared, and build ids are not known: this cannot fail.
+            // Mappings are matched by name here, so this cannot fail.
             let _ = space.map(mapping);
         }
         Memory { places: self, space }
     }
 }
 
-/// What lies where in memory.
+/// The program's memory, as far as files are mapped into it.
 pub struct Memory<'a> {
     places: &'a Places,
     space: AddressSpace<'a, Binary>,
@@ -66,13 +66,13 @@ impl Memory<'_> {
         self.space.resolve(0, address.0).find(|(file, at)| self.places.binaries[*file].is_code(*at))
     }
 
-    /// Code from an address on.
+    /// The code that starts at an address.
     pub fn code(&self, address: Address) -> Option<&[u8]> {
         let (file, at) = self.find(address)?;
         self.places.binaries[file].code_at(at)
     }
 
-    /// The place of an address.
+    /// Locates an address.
     pub fn place(&self, address: Address) -> Option<SourcePlace> {
         let (file, at) = self.find(address)?;
         let binary = &self.places.binaries[file];

@@ -1,7 +1,7 @@
-//! What the first table holds, as paths of the program's units: a profile that report, diff and pgo read.
+//! The contents of the first table as a profile of the program's units, which report, diff and pgo read.
 //!
-//! The program was built with the addresses of its blocks. A descriptor is walked through the code, and the walk
-//! becomes what it does to the numbers of the units' paths.
+//! The program must be built with the addresses of its blocks. Each descriptor is walked through the code, and the walk is translated
+//! into paths of the units.
 
 use super::places::Places;
 use super::walk::{InstructionWalk, walk};
@@ -16,32 +16,32 @@ use trodden_hardware::{
 use trodden_profile::{Profile, Run};
 use trodden_unit::UnitCache;
 
-/// Which profile becomes paths of units.
+/// Which of the detector's paths become paths of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileKind {
-    /// What the first table holds.
+    /// Those in the first table.
     Table,
-    /// All paths that the detector found.
+    /// All that the detector has found.
     Complete,
 }
 
-/// Whether a detector's paths can become paths of units.
+/// Checks that a detector's paths can be translated into paths of units.
 ///
 /// # Errors
-/// They cross procedures, or end at calls.
+/// The paths cross procedures, or end at calls.
 pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
     let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
     ensure!(
         follows && !matches!(mapping.extension, Extension::Calls(_)),
-        "--profile needs paths of procedures: take the preset ball-larus or extended-loops"
+        "--profile needs paths within procedures. Use the preset ball-larus or extended-loops"
     );
     Ok(())
 }
 
-/// Makes the profile of a run, and reports what could not be counted. `store` has the units of programs that do not bring their own.
+/// Builds the profile of a run, and reports what could not be counted. `store` has the units of programs that do not contain their own.
 ///
 /// # Errors
-/// No mapped program has addresses of blocks, or none of the paths lies in one.
+/// No mapped program has block addresses, or no path lies in one.
 pub fn table_profile(
     kind: ProfileKind,
     detector: &DetectorParameters,
@@ -58,8 +58,8 @@ pub fn table_profile(
     let paths = hot_paths(&held, detector, places);
     let imported = import_hot_paths(images, mappings, &paths, run)?;
     log::info!(
-        "the profile has {} executions of paths, {} of them joined of pieces (estimates); of {} executions the detector found, {} lie in \
-        other code",
+        "the profile has {} executions of paths, {} of them joined from several pieces (estimates); of {} executions that the detector \
+        counted, {} lie in other code",
         imported.whole + imported.joined,
         imported.joined,
         held.total(),
@@ -69,29 +69,29 @@ pub fn table_profile(
     Ok(imported.profile)
 }
 
-/// Reports what was not counted, and why: a table holds only some of the detector's paths, and the detector itself drops some.
+/// Reports what was not counted and why: a table holds only some of the detector's paths, and the detector itself drops some.
 fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &HotPathImport, counts: &DetectorCounts) {
     let losses = imported.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
     let parts = [
-        (imported.without_beginning, "paths of which the profile holds the end, but not all before it"),
-        (imported.without_end, "paths of which it holds the beginning, but not the end"),
+        (imported.without_beginning, "paths whose end is known, but not their start"),
+        (imported.without_end, "paths whose start is known, but not their end"),
     ];
     let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} executions of {what}")).collect();
     if !parts.is_empty() {
         let mut why: Vec<String> = Vec::new();
         if kind == ProfileKind::Table {
-            why.push("the table holds only some of the paths (`trodden-lab simulate --profile-of complete` takes all)".to_owned());
+            why.push("the table holds only some of the paths (`trodden-lab simulate --profile-of complete` uses all)".to_owned());
         }
         let is_dropped = detector.overflow == Overflow::Drop;
         for (number, what) in [
             (
                 if is_dropped { counts.overflows } else { 0 },
-                "were dropped when the path stack was full (--stack-overflow spill keeps them)",
+                "were dropped because the path stack was full (--stack-overflow spill keeps them)",
             ),
-            (counts.repairs, "repairs of the path stack after longjmp or an exception dropped what was under way"),
-            (counts.unfinished, "were under way at the end of a thread, a longjmp or an exception"),
-            (counts.gaps, "gaps in the stream cut what was under way"),
-            (losses.ambiguous, "times the code does not say which blocks without instructions of their own were executed"),
+            (counts.repairs, "repairs of the path stack after longjmp or an exception dropped the current paths"),
+            (counts.unfinished, "were incomplete at the end of a thread, a longjmp or an exception"),
+            (counts.gaps, "gaps in the stream interrupted the current paths"),
+            (losses.ambiguous, "times it is unknown which blocks without instructions of their own were executed"),
         ] {
             why.extend((number > 0).then(|| format!("{number} {what}")));
         }
@@ -101,11 +101,11 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
         }
     }
     if losses.inconsistent > 0 {
-        log::warn!("{} times blocks follow each other that the graphs do not allow: is this the program that ran?", losses.inconsistent);
+        log::warn!("number of times the order of blocks contradicts the graphs: {}. Is this the program that ran?", losses.inconsistent);
     }
 }
 
-/// The mapped programs that have addresses of blocks.
+/// The mapped programs with block addresses.
 fn images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec<ProbedImage>> {
     let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
     let (mut images, mut why) = (Vec::new(), Vec::new());
@@ -116,7 +116,7 @@ fn images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec<Prob
         }
     }
     if images.is_empty() {
-        bail!("no program that ran has addresses of its blocks; build it with `trodden build --addresses`:\n{}", why.join("\n"));
+        bail!("no program that ran has block addresses. Build it with `trodden build --addresses`:\n{}", why.join("\n"));
     }
     for image in &images {
         image.without.iter().for_each(|what| log::warn!("no addresses: {}: {what}", image.path.display()));
@@ -133,7 +133,7 @@ fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places)
     held.hottest().into_iter().map(hot).collect()
 }
 
-/// Straight runs of code.
+/// The straight runs of code of a walk.
 fn runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for step in &walk.steps {

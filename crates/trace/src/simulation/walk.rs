@@ -1,36 +1,36 @@
-//! From a path descriptor to the path's instructions: walks the code, and asks the outcomes at each branch that the mapping records.
+//! Finds the instructions of a path descriptor by walking the code, consuming an outcome at each branch that the mapping records.
 //!
-//! A descriptor does not say how its path ended. After the last outcome the walk ends where the mapping ends paths;
-//! else it goes on to the next branch, which is not recorded. A path with as many branches as the detector's limit ends
-//! behind its last one. Extension counters are followed as the detector counts them.
+//! A descriptor does not tell how its path ended. After the last outcome, the walk ends where the mapping ends paths, or at the next
+//! branch to be recorded. A path with the maximum number of branches ends after the last one. Extension counters are updated as in the
+//! detector.
 
 use super::places::Memory;
 use crate::hot_paths::HotPathExit;
 use trodden_binary::instruction::{BranchInstruction, branch, decode, text};
 use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, OperationMapping, PathDescriptor};
 
-/// No path has more instructions than the walk goes.
-const LONGEST: usize = 1 << 14;
+/// Maximum number of instructions of a walk, which is more than any path has.
+const MAX_INSTRUCTIONS: usize = 1 << 14;
 
 /// An instruction of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstructionStep {
     /// Its address.
     pub address: Address,
-    /// Its text.
+    /// Its disassembly.
     pub text: String,
-    /// Whether it was taken, of a branch that the path records.
+    /// Whether it was taken, if it is a branch that the path records.
     pub outcome: Option<bool>,
-    /// It does not follow the instruction before it in memory.
+    /// True if it does not follow the instruction before it in memory.
     pub is_jumped_to: bool,
 }
 
 /// The instructions of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstructionWalk {
-    /// Instructions, as far as the code is known.
+    /// The instructions, as far as the code is known.
     pub steps: Vec<InstructionStep>,
-    /// Why the walk could not go to the path's end.
+    /// Why the walk could not reach the path's end.
     pub stopped: Option<&'static str>,
     /// How the path ended.
     pub exit: HotPathExit,
@@ -44,15 +44,15 @@ pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescripto
     let mut walk = InstructionWalk { steps: Vec::new(), stopped: None, exit: HotPathExit::Unknown };
     let mut address = path.start.0;
     let mut is_jumped_to = false;
-    while walk.steps.len() < LONGEST {
+    while walk.steps.len() < MAX_INSTRUCTIONS {
         let Some(instruction) = memory.code(Address(address)).and_then(|code| decode(code, address)) else {
             walk.stopped = Some("no file holds the code here");
             return walk;
         };
-        let behind = address + instruction.len() as u64;
+        let fall_through = address + instruction.len() as u64;
         let used = walker.used;
-        let next = walker.next(branch(&instruction), address, behind);
-        if next == Next::Before {
+        let next = walker.next(branch(&instruction), address, fall_through);
+        if next == Next::EndsBefore {
             walk.exit = HotPathExit::At(address);
             return walk;
         }
@@ -60,7 +60,7 @@ pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescripto
         walk.steps.push(InstructionStep { address: Address(address), text: text(&instruction), outcome, is_jumped_to });
         match next {
             Next::At(next) => {
-                is_jumped_to = next != behind;
+                is_jumped_to = next != fall_through;
                 address = next;
             }
             Next::Unknown(why) => {
@@ -71,7 +71,7 @@ pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescripto
                 walk.exit = exit;
                 return walk;
             }
-            Next::Before => return walk,
+            Next::EndsBefore => return walk,
         }
     }
     walk
@@ -79,13 +79,13 @@ pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescripto
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// The path goes on there.
+    /// The path continues at this address.
     At(u64),
-    /// This instruction is its last.
+    /// This instruction is the path's last.
     End(HotPathExit),
-    /// The one before was its last.
-    Before,
-    /// It goes on where the code alone does not say.
+    /// The instruction before was the path's last.
+    EndsBefore,
+    /// The path continues, but the code does not tell where.
     Unknown(&'static str),
 }
 
@@ -95,27 +95,27 @@ struct Walker<'a> {
     extensions: u16,
     returns: Vec<u64>,
     mapping: &'a OperationMapping,
-    /// It has as many branches as the detector's limit.
+    /// The path has the detector's maximum number of branches.
     is_split: bool,
 }
 
 impl Walker<'_> {
-    fn next(&mut self, branch: Option<BranchInstruction>, address: u64, behind: u64) -> Next {
+    fn next(&mut self, branch: Option<BranchInstruction>, address: u64, fall_through: u64) -> Next {
         match branch {
-            None | Some(BranchInstruction::System) => Next::At(behind),
+            None | Some(BranchInstruction::System) => Next::At(fall_through),
             Some(BranchInstruction::Stop) => Next::End(HotPathExit::Unknown),
-            Some(BranchInstruction::Conditional(target) | BranchInstruction::Jump(target)) => self.jump(target, address, behind),
+            Some(BranchInstruction::Conditional(target) | BranchInstruction::Jump(target)) => self.jump(target, address, fall_through),
             Some(BranchInstruction::IndirectJump) => match self.outcome(BranchType::Indirect) {
-                None => Next::Before,
+                None => Next::EndsBefore,
                 Some(_) if self.ends(BranchType::Indirect) || self.is_at_limit() => Next::End(HotPathExit::Indirect),
                 Some(_) => Next::Unknown("an indirect branch, whose target the path does not record"),
             },
-            Some(call @ (BranchInstruction::Call(_) | BranchInstruction::IndirectCall)) => self.call(call.target(), behind),
-            Some(BranchInstruction::Return) => self.come_back(),
+            Some(call @ (BranchInstruction::Call(_) | BranchInstruction::IndirectCall)) => self.call(call.target(), fall_through),
+            Some(BranchInstruction::Return) => self.handle_return(),
         }
     }
 
-    fn jump(&mut self, target: u64, address: u64, behind: u64) -> Next {
+    fn jump(&mut self, target: u64, address: u64, fall_through: u64) -> Next {
         let is_backward = target <= address;
         let class = |is_taken| match (is_backward, is_taken) {
             (false, _) => BranchType::Forward,
@@ -123,8 +123,8 @@ impl Walker<'_> {
             (true, false) => BranchType::BackwardNotTaken,
         };
         let expected = self.outcomes.get(self.used).copied().unwrap_or(true);
-        let Some(is_taken) = self.outcome(class(expected)) else { return Next::Before };
-        let next = if is_taken { target } else { behind };
+        let Some(is_taken) = self.outcome(class(expected)) else { return Next::EndsBefore };
+        let next = if is_taken { target } else { fall_through };
         if is_backward
             && let Extension::Loops(most) = self.mapping.extension
             && self.extensions < most
@@ -136,34 +136,34 @@ impl Walker<'_> {
         if self.is_at_limit() { Next::End(HotPathExit::At(next)) } else { Next::At(next) }
     }
 
-    fn call(&mut self, target: Option<u64>, behind: u64) -> Next {
+    fn call(&mut self, target: Option<u64>, fall_through: u64) -> Next {
         if let Extension::Calls(most) = self.mapping.extension
             && self.extensions < most
         {
             self.extensions += 1;
-            self.returns.push(behind);
+            self.returns.push(fall_through);
             return target.map_or(Next::Unknown("an indirect call, whose target the path does not record"), Next::At);
         }
-        if self.ends(BranchType::Call) { Next::End(HotPathExit::Unknown) } else { Next::At(behind) }
+        if self.ends(BranchType::Call) { Next::End(HotPathExit::Unknown) } else { Next::At(fall_through) }
     }
 
-    fn come_back(&mut self) -> Next {
+    fn handle_return(&mut self) -> Next {
         match self.returns.pop() {
-            Some(behind) => {
+            Some(fall_through) => {
                 self.extensions = self.extensions.saturating_sub(1);
-                Next::At(behind)
+                Next::At(fall_through)
             }
             None if self.used < self.outcomes.len() => Next::Unknown("a return, whose target the path does not record"),
             None => Next::End(HotPathExit::Returned),
         }
     }
 
-    /// Whether the path was split behind the branch that was taken last.
+    /// Returns true if the detector has split the path after the most recent branch.
     fn is_at_limit(&self) -> bool {
         self.is_split && self.used == self.outcomes.len()
     }
 
-    /// The next outcome; `None` if there are no more. A branch whose class the mapping does not record has been taken.
+    /// Consumes the next outcome; `None` if there is none left. A branch of a class that the mapping does not record counts as taken.
     fn outcome(&mut self, class: BranchType) -> Option<bool> {
         if !self.mapping.operations(class).update {
             return Some(true);

@@ -11,11 +11,10 @@
 //! edge ids, one a line
 //! EOF
 //! ```
-//! A node is a branch instruction; node 0 stands for the trace's beginning. An edge is an outcome of a branch and the
-//! next branch; `inst_cnt` instructions that are no branches lie between them. Memory grows with the nodes and edges,
-//! not with the sequence.
+//! A node is a branch instruction; node 0 stands for the start of the trace. An edge is an outcome of a branch and the next branch, with
+//! `inst_cnt` non-branch instructions between them. Memory grows with the numbers of nodes and edges, not with the sequence.
 
-use super::bt9_opcode::{Node, never_taken};
+use super::bt9_opcode::{Node, find_untaken_targets};
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
 use std::collections::HashMap;
@@ -31,29 +30,29 @@ struct Edge {
     instructions: u32,
 }
 
-/// A BT9 trace.
+/// An open BT9 trace.
 pub struct Bt9Source<R> {
     lines: Lines<R>,
     nodes: HashMap<u64, Node>,
     edges: HashMap<u64, Edge>,
-    /// Instructions since the last branch.
+    /// Number of instructions since the last branch.
     pending: u32,
     has_begun: bool,
     is_ended: bool,
     instructions: u64,
-    /// Conditional branches whose direction is not known.
+    /// Number of conditional branches with an unknown direction.
     unknown: usize,
 }
 
 impl<R: BufRead> Bt9Source<R> {
-    /// Reads nodes and edges. `path` is the trace's name in messages.
+    /// Reads nodes and edges. `path` identifies the trace in messages.
     ///
     /// # Errors
-    /// It is no such trace, or damaged.
+    /// The text is not a BT9 trace, or is damaged.
     pub fn new(reader: R, path: &Path) -> Result<Bt9Source<R>, SourceError> {
         let mut lines = Lines::new(reader, path);
         if lines.next()?.is_none_or(|l| l.trim() != "BT9_SPA_TRACE_FORMAT") {
-            return Err(lines.foreign("no BT9 trace: its first line is not BT9_SPA_TRACE_FORMAT"));
+            return Err(lines.foreign("not a BT9 trace: its first line is not BT9_SPA_TRACE_FORMAT"));
         }
         let (nodes, edges) = (HashMap::new(), HashMap::new());
         let mut source = Bt9Source { lines, nodes, edges, pending: 0, has_begun: false, is_ended: false, instructions: 0, unknown: 0 };
@@ -66,19 +65,19 @@ impl<R: BufRead> Bt9Source<R> {
             let Some(line) = self.lines.next()? else { return Err(self.lines.truncated("BT9_EDGE_SEQUENCE is missing")) };
             let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
             let taken = match words.first() {
-                Some(&"NODE") => self.take_node(&words),
-                Some(&"EDGE") => self.take_edge(&words),
+                Some(&"NODE") => self.add_node(&words),
+                Some(&"EDGE") => self.add_edge(&words),
                 Some(&"BT9_EDGE_SEQUENCE") => {
-                    self.unknown = never_taken(&mut self.nodes);
+                    self.unknown = find_untaken_targets(&mut self.nodes);
                     return Ok(());
                 }
                 _ => Some(()),
             };
-            taken.ok_or_else(|| self.lines.damaged(format!("`{}` is not understood", line.trim())))?;
+            taken.ok_or_else(|| self.lines.damaged(format!("`{}` is malformed", line.trim())))?;
         }
     }
 
-    fn take_node(&mut self, words: &[&str]) -> Option<()> {
+    fn add_node(&mut self, words: &[&str]) -> Option<()> {
         let [_, id, address, _physical, opcode, size, ..] = words else { return None };
         let class = words.iter().position(|w| *w == "class:").and_then(|at| words.get(at + 1));
         let kind = class.map_or(Some(BranchKind::Jump), |class| kind_of(class))?;
@@ -86,7 +85,7 @@ impl<R: BufRead> Bt9Source<R> {
         Some(())
     }
 
-    fn take_edge(&mut self, words: &[&str]) -> Option<()> {
+    fn add_edge(&mut self, words: &[&str]) -> Option<()> {
         let [_, id, from, _to, taken, target, _physical, instructions, ..] = words else { return None };
         let edge = Edge {
             from: number(from)?,
@@ -95,7 +94,7 @@ impl<R: BufRead> Bt9Source<R> {
             instructions: u32::try_from(number(instructions)?).ok()?,
         };
         let node = self.nodes.get_mut(&edge.from)?;
-        // Where a branch that is not taken goes on is behind it; some writers give its static target.
+        // A branch that is not taken continues after itself, but some writers give its static target.
         if edge.is_taken || ![0, node.address + node.size].contains(&edge.target) {
             node.target = Some(edge.target);
         }
@@ -103,23 +102,23 @@ impl<R: BufRead> Bt9Source<R> {
         Some(())
     }
 
-    fn take_step(&mut self, edge: Edge, batch: &mut Batch) -> Option<()> {
+    fn follow_edge(&mut self, edge: Edge, batch: &mut Batch) -> Option<()> {
         const THREAD: ThreadId = ThreadId(0);
         let node = *self.nodes.get(&edge.from)?;
         if !self.has_begun {
             self.has_begun = true;
-            // What is before the first branch is known by its length only.
+            // Of the instructions before the first branch, only the number is known.
             let start = if edge.from == 0 { edge.target } else { node.address };
             batch.events.push((THREAD, StreamEvent::Begin(Address(start))));
         }
-        // Node 0 is no instruction.
+        // Node 0 is not an instruction.
         if edge.from != 0 {
-            let behind = node.address + node.size;
-            let target = if edge.is_taken { edge.target } else { node.target.unwrap_or(behind) };
+            let fall_through = node.address + node.size;
+            let target = if edge.is_taken { edge.target } else { node.target.unwrap_or(fall_through) };
             let branch = RetiredBranch {
                 address: Address(node.address),
                 target: Address(target),
-                fall_through: Address(behind),
+                fall_through: Address(fall_through),
                 kind: node.kind,
                 is_taken: edge.is_taken,
                 instructions: self.pending + 1,
@@ -151,7 +150,7 @@ impl<R: BufRead> BranchSource for Bt9Source<R> {
                     batch.events.push((ThreadId(0), StreamEvent::End(self.pending)));
                 }
                 id => {
-                    let step = number(id).and_then(|id| self.edges.get(&id).copied()).and_then(|edge| self.take_step(edge, batch));
+                    let step = number(id).and_then(|id| self.edges.get(&id).copied()).and_then(|edge| self.follow_edge(edge, batch));
                     step.ok_or_else(|| self.lines.damaged(format!("there is no edge `{id}`")))?;
                 }
             }
@@ -160,8 +159,12 @@ impl<R: BufRead> BranchSource for Bt9Source<R> {
     }
 
     fn notes(&self) -> SourceNotes {
-        let note =
-            || format!("{} conditional branches were never taken, and their opcodes say not where to: they count as forward", self.unknown);
+        let note = || {
+            format!(
+                "conditional branches that were never taken and whose targets are unknown, counted as forward branches: {}",
+                self.unknown
+            )
+        };
         SourceNotes {
             instructions: self.instructions,
             notes: (self.unknown > 0).then(note).into_iter().collect(),

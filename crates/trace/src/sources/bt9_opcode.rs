@@ -1,8 +1,8 @@
-//! Where conditional branches of a BT9 trace lead that are never taken, by their opcodes.
+//! Decodes the targets of conditional branches in a BT9 trace that are never taken.
 //!
-//! No edge has their targets, and the target decides whether a branch is a forward or a backward one. The trace says neither
-//! of which machine it is, nor in which order an opcode's bytes are printed. So each encoding is tried on the branches whose
-//! targets edges have: the one that gives all of these gives the others, too.
+//! No edge has their targets, which decide whether a branch is forward or backward. The trace says neither the architecture nor the byte
+//! order of its opcodes. So each encoding is tried on the branches with known targets; if it yields all of these, it is used for the
+//! others.
 
 use std::collections::HashMap;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
@@ -16,12 +16,12 @@ pub(super) struct Node {
     /// The instruction as a number, if the trace has it.
     pub opcode: Option<u64>,
     pub kind: BranchKind,
-    /// Where it leads if taken; of a conditional branch that never is, unknown unless its opcode says so.
+    /// The target if taken. For a conditional branch that is never taken, it is unknown unless its opcode can be decoded.
     pub target: Option<u64>,
 }
 
-/// Finds targets; returns the number of branches whose target stays unknown.
-pub(super) fn never_taken(nodes: &mut HashMap<u64, Node>) -> usize {
+/// Finds the missing targets. Returns the number of branches whose target remains unknown.
+pub(super) fn find_untaken_targets(nodes: &mut HashMap<u64, Node>) -> usize {
     let encodings: [fn(&Node) -> Option<u64>; 3] = [aarch64, |node| x86(node, false), |node| x86(node, true)];
     let is_conditional = |node: &&Node| node.kind == BranchKind::Conditional;
     let known: Vec<&Node> = nodes.values().filter(is_conditional).filter(|node| node.target.is_some()).collect();
@@ -35,7 +35,7 @@ pub(super) fn never_taken(nodes: &mut HashMap<u64, Node>) -> usize {
     unknown
 }
 
-/// The target of `b.cond`, `cbz`, `cbnz`, `tbz` or `tbnz`. Source: Arm Architecture Reference Manual, branches.
+/// Decodes the target of `b.cond`, `cbz`, `cbnz`, `tbz` or `tbnz`. Source: Arm Architecture Reference Manual, branches.
 fn aarch64(node: &Node) -> Option<u64> {
     let word = u32::try_from(node.opcode?).ok().filter(|_| node.size == 4)?;
     let bits = match word >> 24 {
@@ -43,12 +43,12 @@ fn aarch64(node: &Node) -> Option<u64> {
         0x36 | 0x37 | 0xb6 | 0xb7 => 14,
         _ => return None,
     };
-    // The displacement lies above the lowest five bits; it counts instructions, and has a sign.
+    // The signed displacement, in instructions, lies above the lowest five bits.
     let displacement = (word << (27 - bits)) as i32 >> (32 - bits);
     Some(node.address.wrapping_add_signed(4 * i64::from(displacement)))
 }
 
-/// The target of a conditional jump of x86-64. The opcode's first byte is the number's highest, or its lowest.
+/// Decodes the target of a conditional jump of x86-64. The opcode's first byte is the number's highest or lowest.
 fn x86(node: &Node, is_lowest_first: bool) -> Option<u64> {
     let size = usize::try_from(node.size).ok().filter(|size| (1..=8).contains(size))?;
     let bytes = node.opcode?.to_le_bytes();

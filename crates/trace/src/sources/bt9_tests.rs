@@ -1,4 +1,4 @@
-//! A BT9 trace written by hand from the published format.
+//! Tests with a BT9 trace written by hand from the published format.
 
 use super::*;
 
@@ -53,28 +53,28 @@ fn edges_are_branches() {
 }
 
 #[test]
-fn damage_is_named_with_its_place() {
+fn damage_is_reported_with_its_offset() {
     let text = |text: &str| read(text).unwrap_err().to_string();
-    assert!(text("BT9\n").contains("no BT9 trace"));
-    assert!(text(TRACE.strip_suffix("EOF\n").unwrap()).contains(&format!("cut off at offset {}", TRACE.len() - 4)));
+    assert!(text("BT9\n").contains("not a BT9 trace"));
+    assert!(text(TRACE.strip_suffix("EOF\n").unwrap()).contains(&format!("truncated at offset {}", TRACE.len() - 4)));
     let bad = text(&TRACE.replace("\n3\n4\n", "\n3\n9\n"));
     assert!(bad.contains("no edge `9`") && bad.contains(&format!("offset {}", TRACE.len() - 6)), "{bad}");
-    assert!(text(&TRACE.replace("JMP+DIR+CND", "HOP+DIR+CND")).contains("not understood"));
+    assert!(text(&TRACE.replace("JMP+DIR+CND", "HOP+DIR+CND")).contains("malformed"));
     let edges = TRACE.find("BT9_EDGES").unwrap();
     assert!(text(&TRACE[..edges]).contains("BT9_EDGE_SEQUENCE"));
-    assert!(text(&TRACE[..edges + 60]).contains(&format!("cut off at offset {}", edges + 60)) || TRACE.as_bytes()[edges + 59] == b'\n');
+    assert!(text(&TRACE[..edges + 60]).contains(&format!("truncated at offset {}", edges + 60)) || TRACE.as_bytes()[edges + 59] == b'\n');
 }
 
-/// A trace of conditional branches, each with its address, size and opcode, the target if it is taken at some time, and what edges of
-/// those that are not taken name.
+/// A trace of conditional branches, each with its address, size and opcode, the target if it is taken, and otherwise the target of its
+/// edge.
 fn conditionals(branches: &[(u64, u64, &str, Option<u64>, u64)]) -> String {
     let mut text = "BT9_SPA_TRACE_FORMAT\nBT9_NODES\nNODE 0 0 - 0 0\n".to_owned();
     for (number, (address, size, opcode, ..)) in branches.iter().enumerate() {
         text += &format!("NODE {} {address:#x} - {opcode} {size} class: JMP+DIR+CND\n", number + 1);
     }
     text += "BT9_EDGES\n";
-    for (number, (.., taken, behind)) in branches.iter().enumerate() {
-        let (outcome, target) = taken.map_or(("N", *behind), |target| ("T", target));
+    for (number, (.., taken, fall_through)) in branches.iter().enumerate() {
+        let (outcome, target) = taken.map_or(("N", *fall_through), |target| ("T", target));
         text += &format!("EDGE {number} {} 0 {outcome} {target:#x} - 0\n", number + 1);
     }
     text += "BT9_EDGE_SEQUENCE\n";
@@ -91,7 +91,7 @@ fn targets(text: &str) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn opcodes_say_where_branches_lead_that_are_never_taken() {
+fn targets_of_untaken_branches_are_decoded_from_opcodes() {
     // jz +5, jz -16 (short), jnz -256 (near); then the same with the bytes in the other order.
     let printed =
         [(0x1000, 2, "0x7405", Some(0x1007), 0), (0x2000, 2, "0x74f0", None, 0x2002), (0x3000, 6, "0x0f8500ffffff", None, 0x3006)];
@@ -107,7 +107,7 @@ fn opcodes_say_where_branches_lead_that_are_never_taken() {
         (0x20_0000, 4, "0x54800000", None, 0x20_0004),
     ];
     assert_eq!(targets(&conditionals(&arm)), (vec![0x4008, 0x400c, 0x4030, 0x10_0000], 0));
-    // Nothing says which encoding it is, or the opcodes fit none: what leads nowhere else counts as forward, with a note.
+    // If the encoding cannot be determined, the branch counts as forward, with a note.
     assert_eq!(targets(&conditionals(&[(0x2000, 2, "0x74f0", None, 0x2002)])), (vec![0x2002], 1));
     assert_eq!(
         targets(&conditionals(&[(0x1000, 2, "0x7405", Some(0x1100), 0), (0x2000, 2, "0x74f0", None, 0)])),

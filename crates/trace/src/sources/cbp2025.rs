@@ -6,8 +6,8 @@
 //!          branches: taken u8 | if taken: target u64
 //!          inputs u8 | their registers | outputs u8 | their registers | their values: u64, of vector registers u128
 //! ```
-//! Registers: 0 to 31 are integers, 32 to 63 vectors, 64 the flags. There is no header; what is no such trace fails at
-//! its first record that makes no sense. Everything is little-endian.
+//! Registers: 0 to 31 are integer registers, 32 to 63 vector registers, 64 the flags. Numbers are little-endian. There is no header, so a
+//! file of another format fails at the first malformed record.
 
 use super::records::{BranchRecord, Records};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
@@ -18,25 +18,25 @@ use trodden_hardware::{Address, BranchKind, Instruction, InstructionClass};
 const LOAD: u8 = 1;
 const STORE: u8 = 2;
 const CONDITIONAL: u8 = 3;
-/// First vector register, and the flags, which lie behind them.
+/// First vector register; the flags follow the last one.
 const VECTORS: u8 = 32;
 const FLAGS: u8 = 64;
-/// Bytes of an instruction.
+/// Size of an instruction in bytes.
 const SIZE: u64 = 4;
 
-/// A CBP2025 trace, not compressed.
+/// A CBP2025 trace, which must not be compressed.
 pub struct Cbp2025Source<R> {
     bytes: Bytes<R>,
     records: Records,
 }
 
 impl<R: Read> Cbp2025Source<R> {
-    /// A trace; `path` is its name in messages.
+    /// Creates a source. `path` identifies the trace in messages.
     pub fn new(reader: R, path: &Path) -> Cbp2025Source<R> {
         Cbp2025Source { bytes: Bytes::new(reader, path), records: Records::default() }
     }
 
-    /// Reads a record; `false` at the end.
+    /// Reads a record. Returns false at the end.
     fn read_record(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
         let mut pc = [0; 8];
@@ -46,23 +46,25 @@ impl<R: Read> Cbp2025Source<R> {
         let address = u64::from_le_bytes(pc);
         let class = self.byte()?;
         let Some(unit) = unit(class) else {
-            return Err(self.bytes.damaged(offset, format!("an instruction of class {class} at {address:#x}: is it a CBP2025 trace?")));
+            return Err(self
+                .bytes
+                .damaged(offset, format!("the instruction at {address:#x} has the unknown class {class}. Is it a CBP2025 trace?")));
         };
         let mut instruction = Instruction { address: Address(address), class: unit, ..Instruction::default() };
         self.read_memory(class, &mut instruction)?;
-        let behind = address.wrapping_add(SIZE);
+        let next_address = address.wrapping_add(SIZE);
         let mut branch = None;
         if let Some(kind) = branch_kind(class) {
             let is_taken = match self.byte()? {
                 0 => false,
                 1 => true,
-                other => return Err(self.bytes.damaged(offset, format!("a branch that was taken {other} times"))),
+                other => return Err(self.bytes.damaged(offset, format!("the outcome of a branch is {other} instead of 0 or 1"))),
             };
             let target = if is_taken { self.word()? } else { 0 };
-            branch = Some(BranchRecord { kind, is_taken, target, fall_through: behind });
+            branch = Some(BranchRecord { kind, is_taken, target, fall_through: next_address });
         }
         self.read_registers(&mut instruction)?;
-        self.records.take(&instruction, branch, Some(behind), batch);
+        self.records.add(&instruction, branch, Some(next_address), batch);
         Ok(true)
     }
 
@@ -102,13 +104,13 @@ impl<R: Read> Cbp2025Source<R> {
 
     fn byte(&mut self) -> Result<u8, SourceError> {
         let mut byte = [0];
-        self.bytes.exactly(&mut byte, "the rest of a record")?;
+        self.bytes.read_exact(&mut byte, "the rest of a record")?;
         Ok(byte[0])
     }
 
     fn word(&mut self) -> Result<u64, SourceError> {
         let mut word = [0; 8];
-        self.bytes.exactly(&mut word, "the rest of a record")?;
+        self.bytes.read_exact(&mut word, "the rest of a record")?;
         Ok(u64::from_le_bytes(word))
     }
 }
@@ -145,7 +147,7 @@ fn branch_kind(class: u8) -> Option<BranchKind> {
     })
 }
 
-/// The functional unit of a class; `None` if there is no such class.
+/// Returns the functional unit of a class; `None` if there is no such class.
 fn unit(class: u8) -> Option<InstructionClass> {
     match class {
         6 => Some(InstructionClass::Float),

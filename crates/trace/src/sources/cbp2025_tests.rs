@@ -1,4 +1,4 @@
-//! A writer of CBP2025 records, made from the published layout, and what is read from them.
+//! Tests with CBP2025 records written from the published layout.
 
 use super::*;
 use trodden_hardware::{RetiredBranch, StreamEvent};
@@ -62,7 +62,7 @@ fn records_are_instructions_and_branches() {
     let expected = vec![
         StreamEvent::Begin(Address(0x1000)),
         branch(0x1008, 0x1000, BranchKind::Conditional, true, 3),
-        // Its target is known from before: it is a backward branch.
+        // The earlier outcome has shown its target, so it is a backward branch.
         branch(0x1008, 0x1000, BranchKind::Conditional, false, 3),
         branch(0x100c, 0x2000, BranchKind::Call, true, 1),
         branch(0x2000, 0x1010, BranchKind::Return, true, 1),
@@ -77,7 +77,7 @@ fn records_are_instructions_and_branches() {
 }
 
 #[test]
-fn cuts_and_damage_are_named_with_their_offset() {
+fn truncation_and_damage_are_reported_with_their_offset() {
     let records = trace();
     let whole = records.concat();
     let mut ends = vec![0];
@@ -88,7 +88,7 @@ fn cuts_and_damage_are_named_with_their_offset() {
             assert!(result.is_ok(), "{end}");
         } else {
             let error = result.unwrap_err().to_string();
-            assert!(error.contains(&format!("cut off at offset {end}")), "{end}: {error}");
+            assert!(error.contains(&format!("truncated at offset {end}")), "{end}: {error}");
         }
     }
     let mut wrong = whole.clone();

@@ -4,10 +4,10 @@
 //! record   ip u64 | is a branch u8 | taken u8 | destination registers u8 x 2 | source registers u8 x 4 |
 //!          addresses stored to u64 x 2 | addresses loaded from u64 x 4
 //! ```
-//! What kind of branch a record is follows from the registers that it reads and writes: 6 is the stack pointer, 25 the
-//! flags, 26 the instruction pointer. Where a branch led is the next record's address. The size of an instruction is
-//! not recorded: what follows a branch that was never seen not taken is unknown, and so is a call's return address. So
-//! the path stack is not repaired for such traces, and gaps are not noticed.
+//! The kind of a branch follows from the registers that it reads and writes: 6 is the stack pointer, 25 the flags, 26 the instruction
+//! pointer. The target of a branch is the next record's address. Since sizes of instructions are not recorded, the fall-through address
+//! of a branch is unknown until it was seen not taken, and return addresses of calls are unknown. So the path stack is not repaired for
+//! such traces, and gaps are not noticed.
 
 use super::records::{BranchRecord, Records};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
@@ -21,23 +21,23 @@ const STACK_POINTER: u8 = 6;
 const FLAGS: u8 = 25;
 const INSTRUCTION_POINTER: u8 = 26;
 
-/// A ChampSim trace, not compressed.
+/// A ChampSim trace, which must not be compressed.
 pub struct ChampSimSource<R> {
     bytes: Bytes<R>,
     records: Records,
-    /// The record before, whose successor is not known yet.
+    /// The previous record, whose successor is not known yet.
     before: Option<[u8; RECORD]>,
-    /// What follows conditional branches that were seen not taken.
-    behind: HashMap<u64, u64>,
+    /// Fall-through addresses of conditional branches that were seen not taken.
+    fall_throughs: HashMap<u64, u64>,
 }
 
 impl<R: Read> ChampSimSource<R> {
-    /// A trace; `path` is its name in messages.
+    /// Creates a source. `path` identifies the trace in messages.
     pub fn new(reader: R, path: &Path) -> ChampSimSource<R> {
-        ChampSimSource { bytes: Bytes::new(reader, path), records: Records::default(), before: None, behind: HashMap::new() }
+        ChampSimSource { bytes: Bytes::new(reader, path), records: Records::default(), before: None, fall_throughs: HashMap::new() }
     }
 
-    /// Reads a record; `false` at the end.
+    /// Reads a record. Returns false at the end.
     fn read_record(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
         let mut record = [0; RECORD];
@@ -45,7 +45,7 @@ impl<R: Read> ChampSimSource<R> {
             return Ok(false);
         }
         if record[8] > 1 || record[9] > 1 {
-            return Err(self.bytes.damaged(offset, "a record whose flags are neither 0 nor 1: is it a ChampSim trace?"));
+            return Err(self.bytes.damaged(offset, "a record has flags other than 0 and 1. Is it a ChampSim trace?"));
         }
         if let Some(before) = self.before.replace(record) {
             self.take(&before, Some(word(&record, 0)), batch);
@@ -69,12 +69,12 @@ impl<R: Read> ChampSimSource<R> {
             let kind = kind_of(record);
             let is_taken = record[9] == 1 || kind != BranchKind::Conditional;
             if let Some(next) = next.filter(|_| !is_taken) {
-                self.behind.insert(address, next);
+                self.fall_throughs.insert(address, next);
             }
-            let fall_through = self.behind.get(&address).copied().unwrap_or(address.wrapping_add(1));
+            let fall_through = self.fall_throughs.get(&address).copied().unwrap_or(address.wrapping_add(1));
             branch = Some(BranchRecord { kind, is_taken, target: next.unwrap_or(address), fall_through });
         }
-        self.records.take(&instruction, branch, None, batch);
+        self.records.add(&instruction, branch, None, batch);
     }
 }
 
@@ -105,7 +105,7 @@ impl<R: Read> BranchSource for ChampSimSource<R> {
     }
 }
 
-/// The kind of a branch, by the registers of its record.
+/// Returns the kind of a branch from the registers of its record.
 fn kind_of(record: &[u8; RECORD]) -> BranchKind {
     let (writes, reads) = (&record[10..12], &record[12..16]);
     let uses_stack = reads.contains(&STACK_POINTER) && writes.contains(&STACK_POINTER);

@@ -1,4 +1,4 @@
-//! A writer of ChampSim records, made from the published layout, and what is read from them.
+//! Tests with ChampSim records written from the published layout.
 
 use super::*;
 use trodden_hardware::{RetiredBranch, StreamEvent};
@@ -42,7 +42,7 @@ fn read(bytes: &[u8]) -> (Batch, Result<SourceNotes, SourceError>) {
 }
 
 #[test]
-fn kinds_follow_from_registers_and_targets_from_what_comes_next() {
+fn kinds_follow_from_registers_and_targets_from_the_next_record() {
     let (batch, notes) = read(&trace());
     let branches: Vec<RetiredBranch> =
         batch.events.iter().filter_map(|(_, e)| if let StreamEvent::Branch(b) = e { Some(*b) } else { None }).collect();
@@ -56,7 +56,7 @@ fn kinds_follow_from_registers_and_targets_from_what_comes_next() {
         (BranchKind::Jump, true, 0x1200),
     ];
     assert_eq!(kinds, expected);
-    // Seen once not taken, what is behind it is known.
+    // An earlier outcome has shown its fall-through address.
     assert_eq!(branches[4].fall_through, Address(0x1006));
     assert_eq!((batch.instructions.len(), batch.instructions[0].load), (8, Some(Address(0x8000))));
     assert_eq!(notes.unwrap().instructions, 8);
@@ -64,10 +64,10 @@ fn kinds_follow_from_registers_and_targets_from_what_comes_next() {
 }
 
 #[test]
-fn cuts_and_damage_are_named_with_their_offset() {
+fn truncation_and_damage_are_reported_with_their_offset() {
     let whole = trace();
     let (batch, result) = read(&whole[..200]);
-    assert!(result.unwrap_err().to_string().contains("cut off at offset 200"));
+    assert!(result.unwrap_err().to_string().contains("truncated at offset 200"));
     assert_eq!(batch.instructions.len(), 2);
     let mut wrong = whole.clone();
     wrong[64 + 8] = 9;

@@ -1,14 +1,13 @@
-//! Lines of a text that know where they are.
+//! Lines of text, with their offsets for messages.
 
 use super::SourceError;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-/// The lines of a text.
 pub(crate) struct Lines<R> {
     reader: R,
     path: PathBuf,
-    /// Offsets of the last line's beginning and end.
+    /// Offsets of the start and end of the last line.
     at: (u64, u64),
     buffer: Vec<u8>,
 }
@@ -18,7 +17,7 @@ impl<R: BufRead> Lines<R> {
         Lines { reader, path: path.to_owned(), at: (0, 0), buffer: Vec::new() }
     }
 
-    /// The next line; `None` at the end.
+    /// Reads the next line; `None` at the end.
     pub fn next(&mut self) -> Result<Option<String>, SourceError> {
         self.buffer.clear();
         let read = self.reader.read_until(b'\n', &mut self.buffer);
@@ -27,7 +26,7 @@ impl<R: BufRead> Lines<R> {
         Ok((size > 0).then(|| String::from_utf8_lossy(&self.buffer).into_owned()))
     }
 
-    /// The last line makes no sense.
+    /// The error for a malformed last line.
     pub fn damaged(&self, what: impl Into<String>) -> SourceError {
         if self.buffer.last().is_some_and(|b| *b != b'\n') {
             return self.truncated(format!("in a line: {}", what.into()));
@@ -35,12 +34,12 @@ impl<R: BufRead> Lines<R> {
         SourceError::Damaged { path: self.path.clone(), offset: self.at.0, what: what.into() }
     }
 
-    /// More lines should be there.
+    /// The error for missing lines.
     pub fn truncated(&self, what: impl Into<String>) -> SourceError {
         SourceError::Truncated { path: self.path.clone(), offset: self.at.1, what: what.into() }
     }
 
-    /// It is another kind of text.
+    /// The error for another kind of text.
     pub fn foreign(&self, what: impl Into<String>) -> SourceError {
         SourceError::Foreign { path: self.path.clone(), what: what.into() }
     }

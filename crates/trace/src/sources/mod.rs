@@ -1,19 +1,18 @@
 //! Sources of retired branches for the model of the hardware path profiler, behind one trait.
 //!
-//! | file | source | what it holds |
+//! | file | source | level |
 //! |---|---|---|
 //! | `qemu.rs`, `qemu_blocks.rs` | an unmodified program under QEMU's user mode, with a plugin | branches; memory accesses |
 //! | `bt9.rs`, `bt9_opcode.rs` | text traces of CBP-5 | branches |
 //! | `cbp2025.rs` | traces of CBP2025 | instructions |
 //! | `champsim.rs` | traces of ChampSim | instructions |
-//! | `perf_script.rs` | text of `perf script`: branch stacks, or branches of Intel PT | branches |
-//! | `x86.rs` | | what the processor model needs of x86-64 instructions |
+//! | `perf_script.rs` | output of `perf script`: branch stacks, or branches of Intel PT | branches |
+//! | `x86.rs` | | what the processor model needs about x86-64 instructions |
 //! | `recorded.rs`, `recorded_writer.rs` | the compact format of `trodden simulate --record` | branches |
 //! | `recorded_instructions.rs` | the same with `--event` | instructions |
 //!
-//! A source gives batches, so that several tables and configurations can be fed from one reading. Each record names its
-//! thread; records of one thread are in program order. A damaged source fails with the offset of the damage, and what
-//! came before it stands.
+//! Sources are read in batches, so that several tables and configurations can be fed in one pass. Records of one thread are in
+//! program order. A damaged source fails with the offset of the damage, and what was read before it remains valid.
 
 mod bt9;
 mod bt9_opcode;
@@ -43,118 +42,118 @@ use std::path::{Path, PathBuf};
 use trodden_binary::MappedFile;
 use trodden_hardware::{Instruction, StreamEvent, ThreadId};
 
-/// What a source knows of each instruction.
+/// The level of detail of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Branches, and how many instructions are between them.
+    /// Branches, and the number of instructions between them.
     Branches,
-    /// Every instruction, with the memory it accesses.
+    /// Every instruction, with its memory accesses.
     Instructions,
 }
 
-/// Records of a source.
+/// A batch of records.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// What threads did, in the source's order.
+    /// The events of threads, in the source's order.
     pub events: Vec<(ThreadId, StreamEvent)>,
-    /// Of sources at the level of instructions: those that the branches and ends among `events` count, in their order,
-    /// and what is behind the last of them.
+    /// For sources at the level of instructions: the instructions that the branches and ends among `events` count, in order, and those
+    /// after the last of these.
     pub instructions: Vec<Instruction>,
 }
 
 impl Batch {
-    /// Records of a batch, about: sources stop at the first place behind it where they can.
+    /// Approximate number of events per batch. Sources stop at the first suitable place after it.
     pub const EVENTS: usize = 1 << 14;
 
-    /// Empties it.
+    /// Removes all records.
     pub fn clear(&mut self) {
         self.events.clear();
         self.instructions.clear();
     }
 }
 
-/// What a source can say about itself when it has been read.
+/// Information on a source that has been read.
 #[derive(Clone, Debug, Default)]
 pub struct SourceNotes {
-    /// What is not as one would expect, for the user to read.
+    /// Notes for the user on irregularities.
     pub notes: Vec<String>,
-    /// Which files were mapped where. Later mappings come last.
+    /// The mapped files. Later mappings come last.
     pub mappings: Vec<MappedFile>,
-    /// Instructions that were executed.
+    /// Number of executed instructions.
     pub instructions: u64,
-    /// Further iterations of string instructions, which count as no instructions; known while a program runs.
+    /// Number of further iterations of string instructions, which do not count as instructions; known only for running programs.
     pub iterations: Option<u64>,
 }
 
 /// A source of retired branches.
 pub trait BranchSource {
-    /// What it knows.
+    /// The level of detail.
     fn level(&self) -> Level;
 
-    /// Whether a call says where it returns to.
+    /// Returns true if calls have their return addresses.
     fn knows_return_addresses(&self) -> bool {
         true
     }
 
-    /// Whether calls and returns say where on the stack their return address lies.
+    /// Returns true if calls and returns have the stack address of their return address.
     fn knows_frames(&self) -> bool {
         false
     }
 
-    /// Adds records to an empty batch; `false` if there are no more. After an error the batch holds what came before it.
+    /// Adds records to an empty batch. Returns false if there are no more. After an error, the batch has what precedes it.
     ///
     /// # Errors
-    /// The source cannot be read, or is damaged; the message names the place.
+    /// The source cannot be read, or is damaged at the given offset.
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError>;
 
-    /// What there is to say about what was read so far.
+    /// Information on what was read so far.
     fn notes(&self) -> SourceNotes;
 }
 
-/// Why a source cannot be read further.
+/// Why reading a source has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The file or pipe fails.
-    #[error("{path}: cannot read at offset {offset}: {source}")]
+    /// Reading the file or pipe has failed.
+    #[error("cannot read {path} at offset {offset}: {source}")]
     Read {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the failure.
         offset: u64,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is of another format.
+    /// The source has another format.
     #[error("{path}: {what}")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// What is wrong, and the remedy.
         what: String,
     },
-    /// It ends early.
-    #[error("{path}: cut off at offset {offset}: {what}; --partial keeps what was read before")]
+    /// The source is truncated.
+    #[error("{path} is truncated at offset {offset}: {what}. Pass --partial to use what precedes it")]
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Where it ends.
+        /// Offset of the end.
         offset: u64,
-        /// What should be there.
+        /// What is missing.
         what: String,
     },
-    /// Its content makes no sense.
-    #[error("{path}: damaged at offset {offset}: {what}; --partial keeps what was read before")]
+    /// The contents are malformed.
+    #[error("{path} is damaged at offset {offset}: {what}. Pass --partial to use what precedes it")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the damage.
         offset: u64,
         /// What is wrong.
         what: String,
     },
 }
 
-/// A stream of bytes that knows its name and where it is.
+/// A stream of bytes that keeps track of its offset.
 pub(crate) struct Bytes<R> {
     reader: R,
     path: PathBuf,
@@ -182,7 +181,7 @@ impl<R: Read> Bytes<R> {
         SourceError::Foreign { path: self.path.clone(), what: what.into() }
     }
 
-    /// Fills the buffer; `false` if the stream ended just before it.
+    /// Fills the buffer. Returns false if the stream ended before its first byte.
     pub fn fill(&mut self, buffer: &mut [u8], what: &str) -> Result<bool, SourceError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -201,8 +200,8 @@ impl<R: Read> Bytes<R> {
         Ok(true)
     }
 
-    /// Fills the buffer, which must be there.
-    pub fn exactly(&mut self, buffer: &mut [u8], what: &str) -> Result<(), SourceError> {
+    /// Fills the buffer, and fails if the stream ends.
+    pub fn read_exact(&mut self, buffer: &mut [u8], what: &str) -> Result<(), SourceError> {
         if buffer.is_empty() || self.fill(buffer, what)? {
             return Ok(());
         }
@@ -210,7 +209,7 @@ impl<R: Read> Bytes<R> {
     }
 }
 
-/// Reads the text of `/proc/PID/maps`; `base` is what the process adds to the program's addresses.
+/// Parses the text of `/proc/PID/maps`. `base` is the offset of the program's addresses in the process.
 pub(crate) fn parse_maps(text: &str, base: u64) -> Vec<MappedFile> {
     let file = |line: &str| {
         let ProcessMapping { start, end, offset, name: path, .. } = ProcessMapping::parse(line).filter(|m| m.name.starts_with('/'))?;
@@ -224,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_are_read_with_blanks_in_names() {
+    fn maps_with_spaces_in_names_are_parsed() {
         let text = "10001000-10003000 r-xp 00001000 fe:00 12 /usr/bin/my prog\n7f00-7f10 rw-p 00000000 00:00 0 \n7ffe00-7fff00 rw-p 0 \
             00:00 0 [stack]\n";
         let expected =
@@ -233,12 +232,12 @@ mod tests {
     }
 
     #[test]
-    fn the_end_and_a_cut_differ() {
+    fn end_and_truncation_are_distinguished() {
         let mut bytes = Bytes::new(&b"abcd"[..], Path::new("f"));
         let mut two = [0; 3];
         assert!(bytes.fill(&mut two, "x").unwrap());
         let error = bytes.fill(&mut two, "a number").unwrap_err().to_string();
-        assert!(error.contains("f: cut off at offset 4: in a number"), "{error}");
+        assert!(error.contains("f is truncated at offset 4: in a number"), "{error}");
         assert!(!Bytes::new(&b""[..], Path::new("f")).fill(&mut two, "x").unwrap());
     }
 }

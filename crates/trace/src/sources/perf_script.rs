@@ -1,11 +1,9 @@
-//! Branches of the text of `perf script`: branch stacks of sampled windows (LBR), or all branches of a trace (Intel PT).
+//! Branches from the output of `perf script`: branch stacks of samples (LBR), or all branches of a trace (Intel PT).
 //!
-//! Such recordings hold taken branches only. The conditional branches between two of them, which were not taken, are
-//! rebuilt: the code is walked from where one branch led to where the next one is. The lines are read by
-//! [`crate::perf_script`]; files are found by the mappings that `perf script --show-mmap-events` prints, or among those
-//! that the user names.
-//!
-//! A window of branch records is a piece of an execution: each begins with a gap.
+//! Such recordings contain only taken branches. The conditional branches between them, which were not taken, are reconstructed by walking
+//! the code from the target of one branch to the next. [`crate::perf_script`] parses the lines. Files are found by the mappings that
+//! `perf script --show-mmap-events` prints, or among those that the user names. A window of branch records is a piece of an execution,
+//! and starts with a gap.
 
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
@@ -17,41 +15,41 @@ use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_binary::{Binary, MappedFile};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
-/// Between two taken branches lie at most so many instructions; more are no straight line.
-const LONGEST_WALK: u32 = 1 << 16;
+/// Maximum number of instructions between two taken branches; a longer walk does not follow a straight line.
+const MAX_WALK: u32 = 1 << 16;
 
-/// The text of `perf script`.
+/// Output of `perf script` as a source.
 pub struct PerfScriptSource<R> {
     lines: Lines<R>,
     code: Code,
     threads: HashMap<ScriptThread, State>,
     mappings: Vec<MappedFile>,
     instructions: u64,
-    /// A line of it is one of `perf script`.
+    /// True once a line was recognised as output of `perf script`.
     is_recognised: bool,
     samples: u64,
     records: u64,
-    /// Those of them that lead from or into code of a file that was read.
+    /// Number of records from or to code of a readable file.
     inside: u64,
-    /// Pairs of branches without a straight line of code between them.
+    /// Number of pairs of branches that no straight line of code connects.
     broken: u64,
-    /// Branches into no file that is known.
+    /// Number of branches to code of unknown files.
     outside: u64,
 }
 
 #[derive(Debug)]
 struct State {
     id: ThreadId,
-    /// Where the last branch led; `None` where nothing is known.
+    /// Target of the last branch; `None` if unknown.
     at: Option<u64>,
     has_begun: bool,
 }
 
 impl<R: BufRead> PerfScriptSource<R> {
-    /// A text; `path` is its name in messages. `programs` are files that are taken for mapped ones of their name.
+    /// Creates a source. `path` identifies the text in messages. `programs` are files to be used for mapped files of the same name.
     ///
     /// # Errors
-    /// One of the programs cannot be read.
+    /// A program cannot be read.
     pub fn new(reader: R, path: &Path, programs: &[PathBuf]) -> Result<PerfScriptSource<R>, SourceError> {
         let mut code = Code::default();
         for program in programs {
@@ -87,7 +85,7 @@ impl<R: BufRead> PerfScriptSource<R> {
             ScriptLine::Nothing => {}
             ScriptLine::Fork { process, parent } => self.code.fork(process, parent),
             ScriptLine::Mapping(mut mapping) => {
-                // Names and code are those of the file that was read.
+                // Symbols and code are taken from the file that was read.
                 if let Some(used) = self.code.map(&mapping) {
                     mapping.path = used.display().to_string();
                 }
@@ -112,24 +110,24 @@ impl<R: BufRead> PerfScriptSource<R> {
         }
     }
 
-    /// The text ended.
+    /// Checks at the end of the text that it was usable.
     ///
     /// # Errors
-    /// It has samples, and none of their branches lies in code of a file that was read.
+    /// The text has samples, but none of their branches lies in code of a readable file.
     fn end(&self) -> Result<(), SourceError> {
         let what = match (self.samples, self.records, self.inside) {
-            (0, 0, _) if !self.is_recognised => "it has no line of `perf script`".to_owned(),
+            (0, 0, _) if !self.is_recognised => "it has no output of `perf script`".to_owned(),
             (0, 0, _) | (_, 1.., 1..) => return Ok(()),
-            (_, 0, _) => "its samples were taken without branch stacks; record with `perf record -b`, on a processor that has branch \
-                 records, and print the field brstack"
+            (_, 0, _) => "its samples have no branch stacks. Record with `perf record -b`, on a processor that has branch records, and \
+                 print the field brstack"
                 .to_owned(),
             (_, records, 0) => {
                 let names: BTreeSet<&str> = self.mappings.iter().map(|m| m.path.as_str()).collect();
                 let mapped: Vec<&str> = names.into_iter().take(4).collect();
                 let mapped = if mapped.is_empty() { "none; print them with --show-mmap-events".to_owned() } else { mapped.join(", ") };
                 format!(
-                    "none of its {records} branches lies in code of a file that could be read (mapped: {mapped}): name the files that \
-                     ran by --program, under the names that they had"
+                    "none of its {records} branches lies in code of a readable file (mapped: {mapped}). Pass the files that ran to \
+                     --program, under their original names"
                 )
             }
         };
@@ -184,11 +182,11 @@ impl<R: BufRead> BranchSource for PerfScriptSource<R> {
         let PerfScriptSource { records, broken, outside, .. } = self;
         let mut notes = Vec::new();
         if *broken > 0 {
-            notes.push(format!("{broken} of {records} branches do not follow the one before them in a straight line: a gap is there"));
+            notes.push(format!("{broken} of {records} branches cannot be reached from the branch before, which leaves gaps"));
         }
         if *outside > 0 {
             notes.push(format!(
-                "{outside} branches lead into code of no known file: name the file by --program, or print mappings (--show-mmap-events)"
+                "branches to code of unknown files: {outside}. Pass the files to --program, or print mappings (--show-mmap-events)"
             ));
         }
         if *records == 0 {
@@ -198,7 +196,7 @@ impl<R: BufRead> BranchSource for PerfScriptSource<R> {
     }
 }
 
-/// Memory that a file is mapped into; `None` is a file that could not be read, or that is not mapped as it says.
+/// The memory of a mapping. `file` is `None` if the file cannot be read or does not match the mapping.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     start: u64,
@@ -207,17 +205,18 @@ struct Range {
     file: Option<usize>,
 }
 
-/// The code of the files that are mapped. Each process has its own mappings.
+/// The code of the mapped files. Each process has its own mappings.
 #[derive(Debug, Default)]
 struct Code {
     files: Vec<(PathBuf, Option<Binary>)>,
     by_process: HashMap<u32, Vec<Range>>,
-    /// Where an address is looked up of a process of which no mapping is known.
+    /// Used for processes of which no mapping is known.
     of_any: Vec<Range>,
 }
 
 impl Code {
-    /// A process maps a file, recognised by its build id, else by its name without the folder. Returns the file that was read.
+    /// Adds a mapping to a process. The file is recognised by its build ID, or else by its name without the folder. Returns the path of
+    /// the file that was read.
     fn map(&mut self, mapping: &MappedFile) -> Option<&Path> {
         let path = Path::new(&mapping.path);
         let is_build = |known: &Option<Binary>| {
@@ -243,33 +242,33 @@ impl Code {
         bias.map(|_| self.files[number].0.as_path())
     }
 
-    /// A process has the mappings of its parent.
+    /// Copies the mappings of a parent to a child.
     fn fork(&mut self, process: u32, parent: u32) {
         if let Some(inherited) = self.by_process.get(&parent).filter(|_| process != parent).cloned() {
             self.by_process.insert(process, inherited);
         }
     }
 
-    /// Code at an address of a process; the latest mapping holds.
+    /// The code at an address of a process. The latest mapping takes precedence.
     fn at(&self, process: u32, address: u64) -> Option<&[u8]> {
         let ranges = self.by_process.get(&process).unwrap_or(&self.of_any);
         let range = ranges.iter().rev().find(|r| (r.start..r.end).contains(&address))?;
         self.files[range.file?].1.as_ref()?.code_at(address.wrapping_sub(range.bias))
     }
 
-    /// The branches of a process from an address up to the taken branch at `from`, which leads to `to`; `None` if no straight line leads
-    /// there.
+    /// Returns the branches of a process from `start` up to the taken branch from `from` to `to`; `None` if no straight line connects
+    /// them.
     fn walk(&self, process: u32, start: u64, from: u64, to: u64) -> Option<Vec<RetiredBranch>> {
         let mut branches = Vec::new();
         let mut address = start;
         let mut instructions = 0;
-        for _ in 0..LONGEST_WALK {
+        for _ in 0..MAX_WALK {
             let instruction = decode(self.at(process, address)?, address)?;
-            let behind = address.checked_add(instruction.len() as u64)?;
+            let fall_through = address.checked_add(instruction.len() as u64)?;
             instructions += 1;
             let what = branch(&instruction);
             let mut push = |kind, target: u64, is_taken| {
-                let (address, target, fall_through) = (Address(address), Address(target), Address(behind));
+                let (address, target, fall_through) = (Address(address), Address(target), Address(fall_through));
                 branches.push(RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack: None });
             };
             match what {
@@ -282,16 +281,16 @@ impl Code {
                     push(BranchKind::Conditional, target, false);
                     instructions = 0;
                 }
-                // A jump that was taken would have been recorded.
+                // A taken jump would have been recorded.
                 Some(_) => return None,
             }
-            address = behind;
+            address = fall_through;
         }
         None
     }
 }
 
-/// The kind of a branch that was taken to an address; `None` if it cannot lead there.
+/// Returns the kind of a branch that was taken to an address; `None` if it cannot lead there.
 fn kind_to(branch: BranchInstruction, to: u64) -> Option<BranchKind> {
     let kind = match branch {
         BranchInstruction::Conditional(_) => BranchKind::Conditional,

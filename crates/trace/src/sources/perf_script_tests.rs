@@ -1,23 +1,23 @@
-//! Branch records of this test program's own code: not-taken conditional branches are rebuilt, and what does not fit is a gap.
+//! Tests with branch records of this program's own code: branches that were not taken are reconstructed, and contradictions become gaps.
 
 use super::*;
 
-/// A place in this program's code with a conditional branch before a jump: start, conditional branch, what is behind
-/// it, jump, the jump's target.
+/// Finds a function of this program with a conditional branch before a jump. Returns its start, the addresses of the branch and after it,
+/// and the jump and its target.
 fn place(binary: &Binary) -> [u64; 5] {
     for function in binary.functions().iter().filter(|f| f.size > 16) {
         let mut address = function.address;
         let mut conditional = None;
         while address < function.address + function.size {
             let Some(instruction) = binary.code_at(address).and_then(|code| decode(code, address)) else { break };
-            let behind = address + instruction.len() as u64;
+            let fall_through = address + instruction.len() as u64;
             match (branch(&instruction), conditional) {
-                (Some(BranchInstruction::Conditional(_)), None) => conditional = Some((address, behind)),
+                (Some(BranchInstruction::Conditional(_)), None) => conditional = Some((address, fall_through)),
                 (Some(BranchInstruction::Jump(target)), Some((at, end))) => return [function.address, at, end, address, target],
                 (None, _) => {}
                 _ => break,
             }
-            address = behind;
+            address = fall_through;
         }
     }
     panic!("no function of this program begins with a conditional branch and a jump");
@@ -31,10 +31,10 @@ fn read(text: &str, program: &Path) -> (Vec<StreamEvent>, SourceNotes) {
 }
 
 #[test]
-fn conditional_branches_that_were_not_taken_are_rebuilt() {
+fn untaken_conditional_branches_are_reconstructed() {
     let program = std::env::current_exe().unwrap();
     let binary = Binary::read(&program).unwrap();
-    let [start, conditional, behind, jump, target] = place(&binary);
+    let [start, conditional, fall_through, jump, target] = place(&binary);
     let segment = binary.segments().iter().find(|s| s.executable).unwrap();
     let bias = 0x5555_0000_0000u64;
     let name = program.file_name().unwrap().to_str().unwrap();
@@ -48,20 +48,20 @@ fn conditional_branches_that_were_not_taken_are_rebuilt() {
         let (events, notes) = read(&format!("{event}\n{branches}\n"), &program);
         let [StreamEvent::Begin(begin), StreamEvent::Branch(first), StreamEvent::Branch(second)] = events[..] else { panic!("{events:?}") };
         assert_eq!(begin, Address(from));
-        assert_eq!((first.address.0, first.is_taken, first.fall_through.0), (conditional + bias, false, behind + bias));
+        assert_eq!((first.address.0, first.is_taken, first.fall_through.0), (conditional + bias, false, fall_through + bias));
         assert_eq!((second.address.0, second.kind, second.next().0), (to, BranchKind::Jump, next));
         assert_eq!((notes.instructions, notes.notes), (u64::from(first.instructions + second.instructions), vec![]));
     }
-    // A branch that cannot follow.
+    // A branch that cannot follow the one before.
     let (events, notes) = read(&format!("{event}\n7/7 1.1: 10 => {to:x}\n7/7 1.1: {from:x} => {next:x}\n"), &program);
     assert_eq!(events, [StreamEvent::Begin(Address(to)), StreamEvent::Gap(Address(next))]);
     assert!(notes.notes[0].starts_with("1 of 2 branches"));
 }
 
 #[test]
-fn lines_that_are_not_understood_are_named() {
+fn malformed_lines_are_reported() {
     let text = "7/7 1.1: 10 => 20\nsome words\n";
     let mut source = PerfScriptSource::new(text.as_bytes(), Path::new("perf.txt"), &[]).unwrap();
     let error = source.read(&mut Batch::default()).unwrap_err().to_string();
-    assert!(error.contains("perf.txt: damaged at offset 18"), "{error}");
+    assert!(error.contains("perf.txt is damaged at offset 18"), "{error}");
 }

@@ -1,8 +1,8 @@
-//! Branches of an unmodified program that QEMU's user mode runs: reads the stream of executed blocks that the plugin writes.
+//! Branches of an unmodified program under QEMU's user mode: reads the stream of executed blocks that the plugin writes, whose layout is
+//! `trodden_wire::blocks`.
 //!
-//! The stream's layout is `trodden_wire::blocks`. A branch is known when the block behind it is executed
-//! ([`TranslatedBlock::transition`]). A thread that is interrupted by a signal's handler keeps what it was about to do, and does
-//! it when the handler has returned.
+//! A branch is known once the block after it is executed ([`TranslatedBlock::transition`]). If a signal handler interrupts a thread, the
+//! pending transition is kept until the handler has returned.
 
 use super::qemu_blocks::{BlockTransition, TranslatedBlock};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes, parse_maps};
@@ -14,8 +14,8 @@ use trodden_binary::instruction::BranchInstruction;
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
 use trodden_wire::blocks::{FrameKind, HEADER_BYTES, LEAVES_HANDLER, MAGIC, MemoryAccess, VERSION, memory_access};
 
-/// No frame of the plugin is larger.
-const LARGEST_FRAME: u64 = 1 << 28;
+/// Maximum size of a frame in bytes.
+const MAX_FRAME_SIZE: u64 = 1 << 28;
 
 /// The stream of a program under QEMU.
 pub struct QemuSource<R> {
@@ -32,21 +32,21 @@ pub struct QemuSource<R> {
 }
 
 impl<R: Read> QemuSource<R> {
-    /// Reads the stream's beginning. `path` is its name in messages. For whole instructions, the plugin must have been
-    /// asked for memory accesses.
+    /// Reads the start of the stream. `path` identifies it in messages. For the level of instructions, the plugin must record memory
+    /// accesses.
     ///
     /// # Errors
-    /// It is no such stream, or of another version.
+    /// The stream is not the plugin's, or has another version.
     pub fn new(reader: R, path: &Path, level: Level) -> Result<QemuSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
         let mut hello = [0; 16];
-        bytes.exactly(&mut hello, "the beginning of the plugin's stream")?;
+        bytes.read_exact(&mut hello, "the start of the plugin's stream")?;
         if hello[..8] != MAGIC {
-            return Err(bytes.foreign("no stream of trodden's plugin for QEMU"));
+            return Err(bytes.foreign("not a stream of trodden's plugin for QEMU"));
         }
         let version = u32::from_le_bytes([hello[8], hello[9], hello[10], hello[11]]);
         if version != VERSION {
-            let what = format!("the plugin writes version {version}, and this program reads {VERSION}: build both again");
+            let what = format!("the plugin writes version {version}, but this program reads version {VERSION}. Rebuild both");
             return Err(bytes.foreign(what));
         }
         Ok(QemuSource {
@@ -63,7 +63,7 @@ impl<R: Read> QemuSource<R> {
         })
     }
 
-    /// Reads a frame; `false` at the end.
+    /// Reads a frame. Returns false at the end.
     fn read_frame(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
         let mut header = [0; HEADER_BYTES];
@@ -72,12 +72,12 @@ impl<R: Read> QemuSource<R> {
         }
         let [kind, thread] = [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
         let size = word(&header, 8).unwrap_or(0);
-        let Some(kind) = FrameKind::from_number(kind).filter(|_| size <= LARGEST_FRAME) else {
-            return Err(self.bytes.damaged(offset, format!("a frame of kind {kind} and {size} bytes")));
+        let Some(kind) = FrameKind::from_number(kind).filter(|_| size <= MAX_FRAME_SIZE) else {
+            return Err(self.bytes.damaged(offset, format!("a frame has the unknown kind {kind} or is too large ({size} bytes)")));
         };
         let mut frame = std::mem::take(&mut self.frame);
         frame.resize(size as usize, 0);
-        self.bytes.exactly(&mut frame, "a frame's content")?;
+        self.bytes.read_exact(&mut frame, "a frame's content")?;
         let taken = self.take(kind, thread, &frame, batch);
         self.frame = frame;
         taken.map_err(|what| self.bytes.damaged(offset, what))?;
@@ -87,20 +87,20 @@ impl<R: Read> QemuSource<R> {
     fn take(&mut self, kind: FrameKind, thread: u32, content: &[u8], batch: &mut Batch) -> Result<(), String> {
         match kind {
             FrameKind::Block => {
-                let (number, block) = parse_block(content, self.level).ok_or("a block's description is too short")?;
+                let (number, block) = parse_block(content, self.level).ok_or("the description of a block is too short")?;
                 if number != self.blocks.len() {
-                    return Err(format!("block {number} is described where block {} should be", self.blocks.len()));
+                    return Err(format!("found the description of block {number} instead of block {}", self.blocks.len()));
                 }
                 self.blocks.push(block);
             }
             FrameKind::Executed => self.threads.execute(thread, content, &self.blocks, batch)?,
             FrameKind::Mappings => {
-                let base = word(content, 0).ok_or("mappings without a base")?;
+                let base = word(content, 0).ok_or("the base address of the mappings is missing")?;
                 self.mappings.extend(parse_maps(&String::from_utf8_lossy(&content[8..]), base));
             }
             FrameKind::ThreadBegins | FrameKind::ThreadEnds => self.threads.end(thread, &self.blocks, batch),
             FrameKind::Handler => {
-                self.threads.handlers.insert(word(content, 0).ok_or("a handler without an address")?);
+                self.threads.handlers.insert(word(content, 0).ok_or("the address of a handler is missing")?);
             }
             FrameKind::Fork => self.forks += 1,
             FrameKind::Exec => self.is_replaced = true,
@@ -135,55 +135,54 @@ impl<R: Read> BranchSource for QemuSource<R> {
     fn notes(&self) -> SourceNotes {
         let mut notes = Vec::new();
         if self.forks > 0 {
-            notes.push(format!("child processes are not followed: the program made {}", self.forks));
+            notes.push(format!("child processes are not recorded; the program created {}", self.forks));
         }
         if self.is_replaced && !self.is_ended {
-            notes.push("the program replaced itself by another (exec), which is not followed".into());
+            notes.push("the program executed another program, which is not recorded".into());
         } else if !self.is_ended {
-            notes.push("the program was killed: what its threads did last may be missing (up to 8192 blocks each)".into());
+            notes.push("the program was killed, so up to 8192 blocks at the end of each thread may be missing".into());
         }
         if self.unrecorded > 0 {
-            notes.push(format!("{} threads are not recorded: there were too many at a time", self.unrecorded));
+            notes.push(format!("threads not recorded because there were too many at a time: {}", self.unrecorded));
         }
         if self.threads.unexplained > 0 {
-            notes.push(format!("{} places where control went on elsewhere than the code says", self.threads.unexplained));
+            notes.push(format!("places where execution continued elsewhere than the code allows: {}", self.threads.unexplained));
         }
         let (instructions, iterations) = (self.threads.instructions, Some(self.threads.iterations));
         SourceNotes { notes, mappings: self.mappings.clone(), instructions, iterations }
     }
 }
 
-/// Threads of the program.
+/// The threads of the program.
 #[derive(Debug, Default)]
 struct Threads {
-    /// By QEMU's number, which is given again.
+    /// By QEMU's number, which is reused.
     by_number: HashMap<u32, Thread>,
     begun: u32,
-    /// Addresses of handlers of signals.
+    /// Addresses of signal handlers.
     handlers: HashSet<u64>,
     unexplained: u64,
     instructions: u64,
     iterations: u64,
 }
 
-/// A thread.
 #[derive(Debug, Default)]
 struct Thread {
     id: ThreadId,
-    /// The block executed last, and how many of its instructions count for nothing: 1 if it is a further iteration of a string instruction.
+    /// The most recent block, and the number of its instructions that are not counted: 1 for a further iteration of a string instruction.
     last: Option<(usize, u32)>,
-    /// Instructions since the last branch.
+    /// Number of instructions since the last branch.
     instructions: u32,
-    /// What was about to be left when handlers began.
+    /// The pending transitions of interrupted blocks.
     interrupted: Vec<Interrupted>,
     leaves_handler: bool,
-    /// Memory that the last block accessed.
+    /// Memory accesses of the most recent block.
     accesses: Vec<MemoryAccess>,
-    /// Instructions since the last branch, if they are asked for.
+    /// The instructions since the last branch, if they are recorded.
     details: Vec<Instruction>,
 }
 
-/// What a thread was about to leave when a handler began.
+/// A pending transition that a signal handler has interrupted.
 #[derive(Debug)]
 struct Interrupted {
     last: Option<(usize, u32)>,
@@ -208,7 +207,7 @@ impl Threads {
                 continue;
             }
             let block = usize::try_from(word).ok().filter(|b| *b < blocks.len());
-            thread.enter(block.ok_or_else(|| format!("block {word} is executed and was not described"))?, &mut context);
+            thread.enter(block.ok_or_else(|| format!("block {word} is executed but was not described"))?, &mut context);
         }
         self.unexplained += context.unexplained;
         self.instructions += context.instructions;
@@ -232,7 +231,7 @@ impl Threads {
     }
 }
 
-/// What threads share while words are read.
+/// State shared by threads while words are read.
 struct Context<'a> {
     handlers: &'a HashSet<u64>,
     unexplained: u64,
@@ -243,7 +242,7 @@ struct Context<'a> {
 }
 
 impl Thread {
-    /// Enters a block: says what the one before it did.
+    /// Enters a block, which determines what the block before it did.
     fn enter(&mut self, next: usize, context: &mut Context) {
         let start = context.blocks[next].start;
         let skipped = match std::mem::take(&mut self.leaves_handler) {
@@ -254,7 +253,7 @@ impl Thread {
         self.accesses.clear();
     }
 
-    /// Leaves the last block; returns how many instructions of the next one count for nothing.
+    /// Leaves the most recent block. Returns the number of instructions of the next one that are not counted.
     fn leave(&mut self, next: u64, context: &mut Context) -> u32 {
         let Some((last, skipped)) = self.last else {
             context.batch.events.push((self.id, StreamEvent::Begin(Address(next))));
@@ -279,7 +278,7 @@ impl Thread {
                 context.instructions += self.count(block, block.instructions(), skipped);
                 let (address, fall_through) = (Address(block.last()), Address(block.end));
                 let instructions = std::mem::take(&mut self.instructions);
-                let stack = self.return_address_place(kind, block);
+                let stack = self.return_address_slot(kind, block);
                 let branch = RetiredBranch { address, target, fall_through, kind, is_taken, instructions, stack };
                 context.batch.instructions.append(&mut self.details);
                 context.batch.events.push((self.id, StreamEvent::Branch(branch)));
@@ -293,8 +292,8 @@ impl Thread {
         0
     }
 
-    /// Where the call or return that ends a block accessed its return address.
-    fn return_address_place(&self, kind: BranchKind, block: &TranslatedBlock) -> Option<Address> {
+    /// Returns the stack address at which the call or return at the end of a block accessed its return address.
+    fn return_address_slot(&self, kind: BranchKind, block: &TranslatedBlock) -> Option<Address> {
         let last = block.instructions() as u64 - 1;
         let is_it = |access: &&MemoryAccess| access.instruction == last && access.is_store == kind.is_call();
         let access = self.accesses.iter().find(is_it).filter(|_| kind.is_call() || kind == BranchKind::Return)?;
@@ -306,7 +305,7 @@ impl Thread {
         context.batch.events.push((self.id, StreamEvent::Interrupt(Address(handler))));
     }
 
-    /// The handler has returned: goes on with what it had interrupted.
+    /// Completes the transition that a signal handler had interrupted.
     fn resume(&mut self, next: u64, context: &mut Context) -> u32 {
         if let Some((last, skipped)) = self.last {
             let block = &context.blocks[last];
@@ -318,7 +317,7 @@ impl Thread {
                 (self.last, self.accesses) = (interrupted.last, interrupted.accesses);
                 self.leave(next, context)
             }
-            // Its beginning looked like an ordinary branch.
+            // The start of the handler looked like an ordinary branch.
             None => {
                 context.unexplained += 1;
                 context.batch.events.push((self.id, StreamEvent::Gap(Address(next))));
@@ -327,7 +326,7 @@ impl Thread {
         }
     }
 
-    /// Counts so many instructions of a block, but for those that count for nothing.
+    /// Counts the first `executed` instructions of a block, except for the `skipped` ones at its start.
     fn count(&mut self, block: &TranslatedBlock, executed: usize, skipped: u32) -> u64 {
         let more = (executed as u32).saturating_sub(skipped);
         self.instructions = self.instructions.saturating_add(more);
@@ -350,12 +349,12 @@ fn word(content: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// A block's number and the block.
+/// Parses the description of a block, and returns its number and the block.
 fn parse_block(content: &[u8], level: Level) -> Option<(usize, TranslatedBlock)> {
     let (number, address, count) = (word(content, 0)?, word(content, 8)?, word(content, 16)?);
-    let behind = 24usize.checked_add(usize::try_from(count).ok()?)?;
-    let (sizes, code) = (content.get(24..behind)?, &content[behind..]);
-    // A block of which nothing can be decoded faults when it is executed.
+    let code_start = 24usize.checked_add(usize::try_from(count).ok()?)?;
+    let (sizes, code) = (content.get(24..code_start)?, &content[code_start..]);
+    // A block without a valid instruction faults when it is executed.
     let block = TranslatedBlock::new(address, sizes, code, level == Level::Instructions).unwrap_or(TranslatedBlock {
         start: address,
         end: address,

@@ -1,59 +1,57 @@
-//! Translated blocks of QEMU, and what lies between the execution of one and of the next.
+//! Blocks translated by QEMU, and the transition from one executed block to the next.
 //!
-//! A block is executed from its start. Where the next one starts says what the last instruction did, with these exceptions:
-//! - an instruction that crosses a page is listed at a block's end, cut off, but is not executed with it;
-//! - a REP string instruction enters a block of its own for each iteration, which is no branch;
-//! - blocks are split without a branch;
-//! - a block is left in its middle where an instruction faults, or has to be executed by itself (an atomic one of 16
-//!   bytes): what follows starts again there;
-//! - a signal's handler begins between any two blocks.
+//! The start of the next block determines what the last instruction of a block did, with these exceptions:
+//! - An instruction that crosses a page boundary is listed, truncated, at the end of a block, but not executed with it.
+//! - A REP string instruction enters a block of its own for each iteration, which is not a branch.
+//! - Blocks are split without a branch.
+//! - A block is left in the middle, and continued there, if an instruction faults or must be executed separately (16-byte atomics).
+//! - A signal handler may start between any two blocks.
 
 use super::x86;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_hardware::{Address, BranchKind, Instruction};
 
-/// A translated block.
 #[derive(Clone, Debug, Default)]
 pub struct TranslatedBlock {
-    /// First address.
+    /// Start address.
     pub start: u64,
-    /// First address behind it.
+    /// End address (exclusive).
     pub end: u64,
-    /// Where each of its instructions begins, counted from its start.
+    /// Offsets of its instructions.
     pub offsets: Vec<u16>,
-    /// What its last instruction does to control flow.
+    /// The effect of its last instruction on control flow.
     pub branch: Option<BranchInstruction>,
-    /// Its last instruction is a string instruction with a REP prefix.
+    /// True if its last instruction is a string instruction with a REP prefix.
     pub repeats: bool,
-    /// Its instructions for the processor model, without addresses of data; empty unless they are asked for.
+    /// Its instructions for the processor model, without data addresses; empty unless they are recorded.
     pub details: Vec<Instruction>,
 }
 
-/// What lies between two blocks.
+/// The transition between two executed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockTransition {
-    /// Straight on.
+    /// Control continues after the block.
     Straight,
-    /// A branch: kind, target, taken.
+    /// A branch, with its target and whether it was taken.
     Branch(BranchKind, Address, bool),
-    /// The next iteration of the string instruction that ends the block.
+    /// The next iteration of the string instruction at the end of the block.
     Iteration,
-    /// The block was left after so many of its instructions, and goes on there.
+    /// The block was left after this number of instructions, and is continued there.
     Restart(usize),
-    /// None of this.
+    /// The code does not allow the transition.
     Unexplained,
 }
 
 impl TranslatedBlock {
-    /// Makes a block of its address, the sizes of its instructions, and their bytes. `None` if the bytes do not
-    /// suffice, or none can be decoded.
+    /// Decodes a block from its address, the sizes of its instructions, and their bytes. Returns `None` if bytes are missing, or no
+    /// instruction can be decoded.
     pub fn new(start: u64, sizes: &[u8], code: &[u8], with_details: bool) -> Option<TranslatedBlock> {
         let mut block = TranslatedBlock { start, end: start, ..TranslatedBlock::default() };
         let mut at = 0;
         for size in sizes.iter().map(|s| usize::from(*s)) {
             let address = start + at as u64;
             let Some(instruction) = decode(code.get(at..at + size)?, address).filter(|i| i.len() == size) else {
-                // Cut off by the end of its page: it is executed by a block of its own.
+                // Truncated at a page boundary: another block executes it.
                 break;
             };
             block.offsets.push(u16::try_from(at).ok()?);
@@ -69,17 +67,16 @@ impl TranslatedBlock {
         (!block.offsets.is_empty()).then_some(block)
     }
 
-    /// Number of instructions.
     pub fn instructions(&self) -> usize {
         self.offsets.len()
     }
 
-    /// Where its last instruction begins.
+    /// Address of its last instruction.
     pub fn last(&self) -> u64 {
         self.start + self.offsets.last().map_or(0, |o| u64::from(*o))
     }
 
-    /// What lies between this block and the execution of what starts at `next`.
+    /// Returns the transition from this block to one that starts at `next`.
     pub fn transition(&self, next: u64) -> BlockTransition {
         let explained = match self.branch {
             None | Some(BranchInstruction::System) if next == self.end => BlockTransition::Straight,
@@ -118,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_instruction_did() {
+    fn transitions_follow_from_the_last_instruction() {
         let conditional = block(0x1000, &[&[0x90], &[0x74, 0x10]]);
         assert_eq!((conditional.instructions(), conditional.end, conditional.last()), (2, 0x1003, 0x1001));
         assert_eq!(conditional.transition(0x1003), BlockTransition::Branch(BranchKind::Conditional, Address(0x1013), false));
@@ -132,27 +129,27 @@ mod tests {
     }
 
     #[test]
-    fn string_instructions_iterate() {
+    fn repeated_string_instructions_are_iterations() {
         let repeated = block(0x1000, &[&[0x90], &[0xf3, 0xa4]]);
         assert_eq!(repeated.transition(0x1001), BlockTransition::Iteration);
         assert_eq!(repeated.transition(0x1003), BlockTransition::Straight);
         assert_eq!(block(0x1001, &[&[0xf3, 0xa4]]).transition(0x1001), BlockTransition::Iteration);
-        // The same prefix before other instructions means something else.
+        // Before other instructions the prefix has other meanings.
         assert_eq!(block(0x1001, &[&[0xf3, 0x90]]).transition(0x1001), BlockTransition::Restart(0));
     }
 
     #[test]
-    fn an_instruction_that_crosses_a_page_is_not_executed() {
-        let cut = block(0x1ffc, &[&[0x90], &[0x90], &[0xe8, 0x01]]);
-        assert_eq!((cut.instructions(), cut.end, cut.branch), (2, 0x1ffe, None));
-        assert_eq!(cut.transition(0x1ffe), BlockTransition::Straight);
+    fn instruction_across_a_page_boundary_is_not_part_of_the_block() {
+        let truncated = block(0x1ffc, &[&[0x90], &[0x90], &[0xe8, 0x01]]);
+        assert_eq!((truncated.instructions(), truncated.end, truncated.branch), (2, 0x1ffe, None));
+        assert_eq!(truncated.transition(0x1ffe), BlockTransition::Straight);
         assert!(TranslatedBlock::new(0x1fff, &[1], &[0xe8], false).is_none());
     }
 
     #[test]
-    fn blocks_may_be_left_in_their_middle() {
+    fn blocks_can_be_left_in_the_middle() {
         let left = block(0x1000, &[&[0x90], &[0x90], &[0xc3]]);
-        // Everything may follow a return, so only the others are known.
+        // Anything may follow a return, so leaving the block early is not recognised.
         assert_eq!(left.transition(0x1001), BlockTransition::Branch(BranchKind::Return, Address(0x1001), true));
         let left = block(0x1000, &[&[0x90], &[0x90], &[0x74, 0x10]]);
         assert_eq!(left.transition(0x1001), BlockTransition::Restart(1));

@@ -1,4 +1,4 @@
-//! The stream of executed blocks, written by hand: branches, handlers, damage.
+//! Tests with a hand-written stream of executed blocks: branches, handlers, damage.
 
 use super::*;
 use trodden_wire::blocks::header;
@@ -34,7 +34,8 @@ impl Stream {
         self.frame(FrameKind::Executed, thread, &content)
     }
 
-    /// Blocks 0 to 4: a conditional branch at 0x1001 to 0x1013, its two successors, a handler at 0x2000, the code that leaves it.
+    /// Blocks 0 to 5: a conditional branch at 0x1001, its successors at 0x1003 and 0x1013, a handler at 0x2000, the code that leaves the
+    /// handler, and the code after 0x1013.
     fn with_blocks() -> Stream {
         Stream::new()
             .block(0x1000, &[&[0x90], &[0x74, 0x10]])
@@ -72,7 +73,7 @@ fn jump() -> StreamEvent {
 }
 
 #[test]
-fn branches_of_threads_are_separated_and_string_instructions_count_once() {
+fn threads_are_separated_and_string_instructions_count_once() {
     let stream = Stream::with_blocks().executed(0, &[0, 1]).executed(1, &[0]).executed(0, &[0, 2, 2, 2, 5]).executed(1, &[1, 0]).frame(
         FrameKind::End,
         0,
@@ -96,7 +97,7 @@ fn branches_of_threads_are_separated_and_string_instructions_count_once() {
 }
 
 #[test]
-fn what_a_handler_interrupts_goes_on_behind_it() {
+fn interrupted_transitions_complete_after_the_handler() {
     let stream = Stream::with_blocks()
         .frame(FrameKind::Handler, 0, &0x2000u64.to_le_bytes())
         .executed(0, &[0, 3, 4, LEAVES_HANDLER, 1, 0])
@@ -116,7 +117,7 @@ fn what_a_handler_interrupts_goes_on_behind_it() {
         StreamEvent::Interrupt(Address(0x2000)),
         StreamEvent::Branch(back),
         StreamEvent::Resume(Address(0x1003)),
-        // The two instructions that leave the handler count for the block that was interrupted.
+        // The two instructions that leave the handler are counted for the interrupted block.
         conditional(false, 4),
         jump(),
         StreamEvent::End(2),
@@ -126,14 +127,14 @@ fn what_a_handler_interrupts_goes_on_behind_it() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_a_gap() {
+fn unexplained_transitions_are_gaps() {
     let (events, notes) = Stream::with_blocks().executed(0, &[0, 3]).events();
     assert_eq!(events[1], (0, StreamEvent::Gap(Address(0x2000))));
-    assert!(notes.notes.iter().any(|n| n.contains("killed")) && notes.notes.iter().any(|n| n.starts_with("1 places")));
+    assert!(notes.notes.iter().any(|n| n.contains("killed")) && notes.notes.iter().any(|n| n.ends_with("allows: 1")));
 }
 
 #[test]
-fn damage_is_named_with_its_offset() {
+fn damage_is_reported_with_its_offset() {
     let failure = |stream: Stream| {
         let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), Level::Branches)?;
         let mut batch = Batch::default();
@@ -142,14 +143,14 @@ fn damage_is_named_with_its_offset() {
     };
     let text = |stream: Stream| failure(stream).unwrap_err().to_string();
     assert!(text(Stream::with_blocks().executed(0, &[9])).contains("block 9"));
-    let mut cut = Stream::with_blocks().executed(0, &[0, 1]);
-    cut.0.truncate(cut.0.len() - 3);
-    let end = cut.0.len();
-    assert!(text(cut).contains(&format!("cut off at offset {end}")));
+    let mut truncated = Stream::with_blocks().executed(0, &[0, 1]);
+    truncated.0.truncate(truncated.0.len() - 3);
+    let end = truncated.0.len();
+    assert!(text(truncated).contains(&format!("truncated at offset {end}")));
     let mut wrong = Stream::new().frame(FrameKind::Fork, 0, &[]);
     wrong.0[16] = 99;
     assert!(text(wrong).contains("damaged at offset 16"));
-    assert!(text(Stream(b"something else here".to_vec(), 0)).contains("no stream"));
+    assert!(text(Stream(b"something else here".to_vec(), 0)).contains("not a stream"));
 }
 
 #[test]
@@ -168,6 +169,6 @@ fn memory_accesses_belong_to_their_instructions() {
     assert_eq!((load.address, load.load, load.store), (Address(0x1000), Some(Address(0x8000)), None));
     assert_eq!((add.load, add.store), (Some(Address(0x9000)), Some(Address(0x9000))));
     assert_eq!((jump.load, jump.store), (None, None));
-    // The sum needs what was loaded.
+    // The addition depends on the load.
     assert!(add.sources.contains(&load.destinations[0]));
 }

@@ -1,4 +1,4 @@
-//! Reads the compact format of recorded branches. Its layout is described in `recorded_writer.rs`.
+//! Reads the compact format of recorded branches, whose layout is described in `recorded_writer.rs`.
 
 use super::recorded_instructions::InstructionDecoder;
 use super::recorded_writer::{
@@ -12,41 +12,41 @@ use std::path::Path;
 use trodden_binary::MappedFile;
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
-/// No chunk holds more bytes.
-const LARGEST_CHUNK: usize = 1 << 28;
+/// Maximum size of a chunk in bytes.
+const MAX_CHUNK_SIZE: usize = 1 << 28;
 
-/// A recording.
+/// An open recording.
 pub struct RecordedSource<R> {
     bytes: Bytes<R>,
-    /// Where it comes from.
+    /// The recorded command or file.
     pub origin: String,
     events: Vec<StreamEvent>,
     notes: SourceNotes,
     is_ended: bool,
     properties: u8,
     instructions: InstructionDecoder,
-    /// Where the last return address of each thread lies.
+    /// Stack address of the last return address of each thread.
     frames: HashMap<ThreadId, u64>,
 }
 
 impl<R: Read> RecordedSource<R> {
-    /// Reads the recording's beginning. `path` is its name in messages.
+    /// Reads the start of a recording. `path` identifies it in messages.
     ///
     /// # Errors
-    /// It is no recording, or of another version, or cannot be read.
+    /// The file cannot be read, is not a recording, or has another version.
     pub fn new(reader: R, path: &Path) -> Result<RecordedSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
         let mut magic = [0; 8];
-        bytes.exactly(&mut magic, "the beginning of a recording")?;
+        bytes.read_exact(&mut magic, "the start of a recording")?;
         if magic != MAGIC {
-            return Err(bytes.foreign("no recording of `trodden simulate --record`"));
+            return Err(bytes.foreign("not a recording of `trodden simulate --record`"));
         }
         let mut version = [0; 4];
-        bytes.exactly(&mut version, "the version")?;
+        bytes.read_exact(&mut version, "the version")?;
         let version = u32::from_le_bytes(version);
         if version != VERSION && version != VERSION_WITH_PROPERTIES {
             let read = format!("{VERSION} and {VERSION_WITH_PROPERTIES}");
-            return Err(bytes.foreign(format!("a recording of version {version}, and this program reads {read}: record again")));
+            return Err(bytes.foreign(format!("the recording has version {version}, but this program reads versions {read}. Record again")));
         }
         let mut source = RecordedSource {
             bytes,
@@ -65,18 +65,18 @@ impl<R: Read> RecordedSource<R> {
                     _ => (0, &content[..]),
                 };
                 if properties & !(HAS_INSTRUCTIONS | LACKS_RETURN_ADDRESSES | HAS_FRAMES) != 0 {
-                    return Err(source.bytes.damaged(12, format!("properties {properties:#x} are not known")));
+                    return Err(source.bytes.damaged(12, format!("unknown properties {properties:#x}")));
                 }
                 source.properties = properties;
                 source.origin = String::from_utf8_lossy(origin).into_owned();
             }
-            Some(_) => return Err(source.bytes.damaged(12, "it does not begin with its origin")),
+            Some(_) => return Err(source.bytes.damaged(12, "it does not start with its origin")),
             None => return Err(source.bytes.truncated("its origin is missing")),
         }
         Ok(source)
     }
 
-    /// A chunk: its offset, kind and content; `None` at the end of the file.
+    /// Reads a chunk: its offset, kind and contents; `None` at the end of the file.
     fn read_chunk(&mut self) -> Result<Option<(u64, ChunkKind, Vec<u8>)>, SourceError> {
         let offset = self.bytes.offset();
         let mut header = [0; 20];
@@ -90,25 +90,26 @@ impl<R: Read> RecordedSource<R> {
             3 => ChunkKind::Notes,
             4 => ChunkKind::End,
             5 => ChunkKind::Instructions,
-            other => return Err(self.bytes.damaged(offset, format!("a chunk of kind {other}"))),
+            other => return Err(self.bytes.damaged(offset, format!("a chunk has the unknown kind {other}"))),
         };
         let (packed, size) = (packed as usize, size as usize);
-        if packed > LARGEST_CHUNK || size > LARGEST_CHUNK {
-            return Err(self.bytes.damaged(offset, format!("a chunk of {packed} bytes that hold {size}")));
+        if packed > MAX_CHUNK_SIZE || size > MAX_CHUNK_SIZE {
+            return Err(self.bytes.damaged(offset, format!("a chunk is too large ({packed} bytes, {size} unpacked)")));
         }
         let mut content = vec![0; packed];
-        self.bytes.exactly(&mut content, "a chunk's content")?;
+        self.bytes.read_exact(&mut content, "a chunk's content")?;
         if xxhash_rust::xxh3::xxh3_64(&content).to_le_bytes() != header[12..] {
-            return Err(self.bytes.damaged(offset, "a chunk whose checksum is wrong"));
+            return Err(self.bytes.damaged(offset, "a chunk has a wrong checksum"));
         }
-        let content = zstd::bulk::decompress(&content, size).map_err(|e| self.bytes.damaged(offset, format!("a chunk: {e}")))?;
+        let content =
+            zstd::bulk::decompress(&content, size).map_err(|e| self.bytes.damaged(offset, format!("cannot unpack a chunk: {e}")))?;
         if content.len() != size {
-            return Err(self.bytes.damaged(offset, format!("a chunk that holds {} bytes, not {size}", content.len())));
+            return Err(self.bytes.damaged(offset, format!("a chunk unpacks to {} bytes instead of {size}", content.len())));
         }
         Ok(Some((offset, kind, content)))
     }
 
-    /// Takes a chunk's events; what is before an error stands.
+    /// Decodes the events of a chunk. Those before an error remain valid.
     fn take_events(&mut self, content: &[u8], batch: &mut Batch) -> Option<()> {
         let mut at = Cursor(content);
         for _ in 0..at.number()? {
@@ -177,7 +178,7 @@ impl<R: Read> BranchSource for RecordedSource<R> {
                 Some(())
             }
         };
-        taken.ok_or_else(|| self.bytes.damaged(offset, "a chunk whose content makes no sense"))?;
+        taken.ok_or_else(|| self.bytes.damaged(offset, "a chunk is malformed"))?;
         Ok(!self.is_ended)
     }
 

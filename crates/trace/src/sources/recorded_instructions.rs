@@ -1,23 +1,23 @@
-//! Whole instructions in the compact format: what the processor model needs, so that one recording serves experiments
-//! with caches and predictors.
+//! Instructions in the compact format, with all that the processor model needs, so that one recording serves experiments with caches and
+//! predictors.
 //!
-//! The instructions between two branches are mostly ones that came before: such a *run* is described once (addresses,
-//! units, registers, which of them load or store) and named by its number. What is left of an instruction is the memory
-//! that it accesses, as the difference from its access before.
+//! The instructions between two branches have mostly occurred before. Such a *run* is described once (addresses, units, registers, which
+//! of them load or store), and then referred to by number. What remains of an instruction are its memory accesses, as differences from
+//! its previous ones.
 //!
 //! ```text
 //! Instructions  number of new runs | new runs | for each run executed: its number, its accesses
 //! run           number of instructions | each: difference of its address from the one before | class, flags | registers
 //! access        difference from the same instruction's access before, loads first
 //! ```
-//! All numbers are LEB128, differences zigzag. The chunk precedes the chunk of the events that its runs belong to: a run
-//! for each branch and each end that counts instructions. Memory grows with the number of different runs.
+//! All numbers are LEB128, differences are zigzag. The chunk precedes the chunk of events that its runs belong to: a run for each branch
+//! and each end that counts instructions. Memory grows with the number of different runs.
 
 use crate::numbers::{Cursor, push_number, zigzag};
 use std::collections::HashMap;
 use trodden_hardware::{Address, Instruction, InstructionClass, StreamEvent, ThreadId};
 
-/// Classes in the order of their numbers in files.
+/// The classes, in the order of their numbers in files.
 const CLASSES: [InstructionClass; 6] = [
     InstructionClass::Integer,
     InstructionClass::Multiply,
@@ -30,7 +30,7 @@ const CLASS: u8 = 7;
 const LOADS: u8 = 8;
 const STORES: u8 = 16;
 
-/// How many instructions an event counts.
+/// Returns the number of instructions that an event counts.
 pub(super) fn counted(event: &StreamEvent) -> usize {
     match event {
         StreamEvent::Branch(branch) => branch.instructions as usize,
@@ -39,31 +39,30 @@ pub(super) fn counted(event: &StreamEvent) -> usize {
     }
 }
 
-/// The last access of each instruction: its address, whether it stores.
+/// The last accessed address by instruction address and whether the access was a store.
 type LastAccesses = HashMap<(u64, bool), u64>;
 
-/// Encodes instructions.
 #[derive(Default)]
 pub(super) struct InstructionEncoder {
     numbers: HashMap<Vec<u8>, u64>,
     last: LastAccesses,
     definitions: (u64, Vec<u8>),
     executed: Vec<u8>,
-    /// Instructions whose event is yet to come.
+    /// Instructions whose event has not been added yet.
     carried: Vec<Instruction>,
     description: Vec<u8>,
 }
 
 impl InstructionEncoder {
-    /// Adds what a batch holds.
+    /// Adds the contents of a batch.
     pub fn add(&mut self, events: &[(ThreadId, StreamEvent)], instructions: &[Instruction]) {
         self.carried.extend_from_slice(instructions);
         let carried = std::mem::take(&mut self.carried);
         let mut used = 0;
         for number in events.iter().map(|(_, event)| counted(event)).filter(|number| *number > 0) {
-            let behind = (used + number).min(carried.len());
-            self.run(&carried[used..behind]);
-            used = behind;
+            let end = (used + number).min(carried.len());
+            self.run(&carried[used..end]);
+            used = end;
         }
         self.carried.extend_from_slice(&carried[used..]);
     }
@@ -92,7 +91,7 @@ impl InstructionEncoder {
         }
     }
 
-    /// The chunk of what was added since the last one.
+    /// Returns the chunk of what was added since the last one.
     pub fn content(&mut self) -> Vec<u8> {
         let mut content = Vec::new();
         push_number(self.definitions.0, &mut content);
@@ -117,16 +116,15 @@ fn describe(run: &[Instruction], into: &mut Vec<u8>) {
     }
 }
 
-/// Decodes instructions.
 #[derive(Default)]
 pub(super) struct InstructionDecoder {
-    /// Runs, with placeholders for the accesses.
+    /// The runs, with placeholders for the accesses.
     runs: Vec<Vec<Instruction>>,
     last: LastAccesses,
 }
 
 impl InstructionDecoder {
-    /// Adds a chunk's instructions; `None` if it makes no sense.
+    /// Decodes the instructions of a chunk; `None` if it is malformed.
     pub fn take(&mut self, content: &[u8], into: &mut Vec<Instruction>) -> Option<()> {
         let mut at = Cursor(content);
         for _ in 0..at.number()? {

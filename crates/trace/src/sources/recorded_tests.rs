@@ -1,9 +1,9 @@
-//! Recordings come back as they were written; damage anywhere is noticed, and named with its offset.
+//! Tests that recordings are read back as they were written, and that any damage is reported with its offset.
 
 use super::super::{RecordedWriter, Recording};
 use super::*;
 
-/// Numbers that look random (Knuth's multiplier).
+/// Pseudo-random numbers (a linear congruential generator with Knuth's multiplier).
 struct Numbers(u64);
 
 impl Numbers {
@@ -53,7 +53,7 @@ fn recording(events: &[(ThreadId, StreamEvent)]) -> Vec<u8> {
     writer.finish(&notes()).unwrap()
 }
 
-/// Instructions of events: few different runs, whose accesses wander.
+/// Instructions for events: few different runs, with varying accesses.
 fn instructions(seed: u64, events: &[(ThreadId, StreamEvent)]) -> Vec<trodden_hardware::Instruction> {
     use trodden_hardware::{Instruction, InstructionClass};
     let mut numbers = Numbers(seed);
@@ -82,9 +82,9 @@ fn wandering(numbers: &mut Numbers) -> u64 {
 }
 
 #[test]
-fn instructions_come_back() {
+fn instructions_are_read_back() {
     for (seed, number) in [(7, 0), (8, 3), (9, 50_000)] {
-        // Ends and branches count below 200 instructions.
+        // Branches have fewer than 200 instructions; ends with more are dropped.
         let events: Vec<_> = events(seed, number).into_iter().filter(|(_, e)| !matches!(e, StreamEvent::End(n) if *n > 200)).collect();
         let expected = instructions(seed, &events);
         let head = Recording {
@@ -94,7 +94,7 @@ fn instructions_come_back() {
             knows_frames: seed != 8,
         };
         let mut writer = RecordedWriter::new(Vec::new(), &head).unwrap();
-        // Instructions may come in an earlier batch than their events.
+        // Instructions may be added before their events.
         let early = expected.len().min(100);
         writer.write(&Batch { events: Vec::new(), instructions: expected[..early].to_vec() }).unwrap();
         writer.write(&Batch { events: events.clone(), instructions: expected[early..].to_vec() }).unwrap();
@@ -108,7 +108,7 @@ fn instructions_come_back() {
     }
 }
 
-/// What is read, and the error that ends it.
+/// Reads the events, and returns them with the error that ends them.
 fn read(bytes: &[u8]) -> (Vec<(ThreadId, StreamEvent)>, Result<SourceNotes, SourceError>) {
     let mut batch = Batch::default();
     let result = RecordedSource::new(bytes, Path::new("file")).and_then(|mut source| {
@@ -119,7 +119,7 @@ fn read(bytes: &[u8]) -> (Vec<(ThreadId, StreamEvent)>, Result<SourceNotes, Sour
 }
 
 #[test]
-fn a_recording_comes_back() {
+fn events_and_notes_are_read_back() {
     for (seed, number) in [(1, 0), (2, 1), (3, 5000), (4, 600_000)] {
         let events = events(seed, number);
         let (back, notes_back) = read(&recording(&events));
@@ -130,7 +130,7 @@ fn a_recording_comes_back() {
 }
 
 #[test]
-fn a_cut_recording_keeps_what_came_before() {
+fn truncated_recording_keeps_its_events() {
     let events = events(5, 300_000);
     let whole = recording(&events);
     for end in (0..whole.len()).step_by(whole.len() / 23).chain([11, 12, whole.len() - 1, whole.len() - 20]) {
@@ -142,7 +142,7 @@ fn a_cut_recording_keeps_what_came_before() {
 }
 
 #[test]
-fn a_changed_byte_is_noticed() {
+fn every_changed_byte_is_detected() {
     let events = events(6, 300);
     let whole = recording(&events);
     for at in 0..whole.len() {

@@ -1,8 +1,8 @@
 //! Writes the compact format of recorded branches.
 //!
-//! Programs execute few different branches, each with few targets and few distances from the branch before it. So each
-//! different event is described once and then named by its number, and what is left is compressed by zstd. Numbers are
-//! given in the order of first appearance.
+//! Programs execute few different branches, each with few targets and few distances from the branch before. So each different event is
+//! described once and then referred to by a number, and the result is compressed by zstd. Numbers are assigned in the order of first
+//! appearance.
 //!
 //! ```text
 //! file      "trodrec\n" | version u32 | chunks
@@ -13,10 +13,10 @@
 //! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
 //! End       empty
 //! ```
-//! All numbers in contents are LEB128; addresses of a branch's target and of what follows it are differences from its
-//! own, zigzag. With frames, calls and returns have where on the stack their return address lies, if that is known: the
-//! difference from that of the thread's call or return before, which is mostly the same at a place. Version 1 is written where no
-//! property is needed. Memory grows with the number of different events.
+//! All numbers in contents are LEB128. A branch's target and fall-through address are zigzag differences from its own address. With
+//! frames, calls and returns have the stack address of their return address, if it is known, as the difference from that of the thread's
+//! call or return before, which is mostly constant at a given place. Version 1 is written if no property is needed. Memory grows with the
+//! number of different events.
 
 use super::recorded_instructions::InstructionEncoder;
 use super::{Batch, BranchSource, Level, SourceNotes};
@@ -25,54 +25,54 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
-/// How a recording begins.
+/// The first bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"trodrec\n";
-/// Version of the layout of branches.
+/// Version of the layout without properties.
 pub const VERSION: u32 = 1;
 /// Version of the layout with properties.
 pub const VERSION_WITH_PROPERTIES: u32 = 2;
-/// The recording has instructions.
+/// Property: the recording has instructions.
 pub const HAS_INSTRUCTIONS: u8 = 1;
-/// Its calls do not say where they return to.
+/// Property: calls do not have their return addresses.
 pub const LACKS_RETURN_ADDRESSES: u8 = 2;
-/// Its calls and returns say where on the stack their return address lies.
+/// Property: calls and returns have the stack address of their return address.
 pub const HAS_FRAMES: u8 = 4;
-/// What a chunk holds.
+/// The kind of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ChunkKind {
-    /// Where the recording comes from.
+    /// The origin of the recording.
     Head = 1,
-    /// What threads did.
+    /// Events of threads.
     Events = 2,
-    /// What there is to say about it.
+    /// Information for the user.
     Notes = 3,
-    /// Nothing follows.
+    /// The end of the recording.
     End = 4,
-    /// Instructions of the events of the next chunk.
+    /// Instructions for the events of the next chunk.
     Instructions = 5,
 }
 
-/// Events of a chunk, about.
+/// Approximate number of events per chunk.
 const CHUNK_EVENTS: usize = 1 << 18;
-/// The same with instructions, which are some ten times as many.
+/// The same for recordings with instructions, of which there are some ten times as many.
 const CHUNK_EVENTS_WITH_INSTRUCTIONS: usize = 1 << 15;
 
-/// What a recording is of.
+/// The properties of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
     /// The command that ran, or the file that was read.
     pub origin: String,
-    /// What it holds.
+    /// The level of detail.
     pub level: Level,
-    /// Whether calls say where they return to.
+    /// True if calls have their return addresses.
     pub knows_return_addresses: bool,
-    /// Whether calls and returns say where on the stack that is.
+    /// True if calls and returns have the stack address of their return address.
     pub knows_frames: bool,
 }
 
 impl Recording {
-    /// A recording of what a source holds.
+    /// Describes a recording of a source.
     pub fn of(origin: &str, source: &dyn BranchSource) -> Recording {
         let (level, knows_return_addresses, knows_frames) = (source.level(), source.knows_return_addresses(), source.knows_frames());
         Recording { origin: origin.to_owned(), level, knows_return_addresses, knows_frames }
@@ -83,21 +83,18 @@ impl Recording {
 pub struct RecordedWriter<W> {
     writer: W,
     numbers: HashMap<StreamEvent, u64>,
-    /// Descriptions of events that are new in this chunk, and how many.
+    /// Number and descriptions of events that are new in this chunk.
     definitions: (u64, Vec<u8>),
-    /// Runs of one thread's events.
+    /// The events, as runs of one thread each.
     runs: Vec<(ThreadId, Vec<u64>)>,
     events: usize,
     instructions: Option<InstructionEncoder>,
-    /// Where the last return address of each thread lies.
+    /// Stack address of the last return address of each thread.
     frames: HashMap<ThreadId, u64>,
 }
 
 impl<W: Write> RecordedWriter<W> {
-    /// Begins a recording.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Starts a recording.
     pub fn new(mut writer: W, recording: &Recording) -> io::Result<RecordedWriter<W>> {
         let instructions = (recording.level == Level::Instructions).then(InstructionEncoder::default);
         let properties = if instructions.is_some() { HAS_INSTRUCTIONS } else { 0 }
@@ -120,10 +117,7 @@ impl<W: Write> RecordedWriter<W> {
         })
     }
 
-    /// Adds a batch.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Appends a batch.
     pub fn write(&mut self, batch: &Batch) -> io::Result<()> {
         if let Some(encoder) = &mut self.instructions {
             encoder.add(&batch.events, &batch.instructions);
@@ -146,10 +140,7 @@ impl<W: Write> RecordedWriter<W> {
         if self.events >= most { self.write_events() } else { Ok(()) }
     }
 
-    /// Ends the recording, and gives the writer back.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Completes the recording and returns the writer.
     pub fn finish(mut self, notes: &SourceNotes) -> io::Result<W> {
         self.write_events()?;
         let mut content = Vec::new();
@@ -167,7 +158,7 @@ impl<W: Write> RecordedWriter<W> {
         Ok(self.writer)
     }
 
-    /// The event as it is described: the place of its return address is the difference from the one before.
+    /// Replaces the stack address of an event by its difference from the thread's previous one.
     fn relative(&mut self, thread: ThreadId, event: StreamEvent) -> StreamEvent {
         let StreamEvent::Branch(branch) = event else { return event };
         let Some(at) = branch.stack else { return event };
@@ -205,7 +196,7 @@ fn write_chunk(writer: &mut impl Write, kind: ChunkKind, content: &[u8]) -> io::
     writer.write_all(&packed)
 }
 
-/// Tags of events that are no branches; a branch's tag is its kind's number, with bit 3 if it was taken, bit 5 if its frame is known.
+/// Tags of events other than branches. A branch's tag is its kind's number, with bit 3 if it was taken and bit 5 if its frame is known.
 pub(super) mod tag {
     pub const BEGIN: u8 = 16;
     pub const INTERRUPT: u8 = 17;

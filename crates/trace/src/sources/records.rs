@@ -1,42 +1,41 @@
-//! What traces of instructions have in common that do not record a branch's static target: those of CBP2025 and ChampSim.
+//! Common parts of the readers of CBP2025 and ChampSim traces, whose records of instructions lack static branch targets.
 //!
-//! A record says whether a branch was taken, and where it led if it was. A conditional branch that is not taken has a
-//! static target all the same, which decides whether it is a forward or a backward one: the target that it was seen to
-//! lead to before. Until then it counts as a forward branch.
+//! A record says whether a branch was taken, and if so, its target. The static target of a conditional branch that is not taken decides
+//! whether it is forward or backward. It is the target seen earlier; until then, the branch counts as forward.
 
 use super::Batch;
 use std::collections::HashMap;
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
 
-/// The one thread of such traces.
+/// The only thread of such traces.
 const THREAD: ThreadId = ThreadId(0);
 
-/// Branches of a trace of instructions.
+/// Translates instructions to branches and batches.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     targets: HashMap<u64, u64>,
     pending: u32,
-    /// Where the last instruction led, if that is known.
+    /// Address to which the last instruction led, if known.
     expected: Option<u64>,
-    /// Instructions so far.
+    /// Number of instructions so far.
     pub instructions: u64,
-    /// Places where an instruction does not follow the one before it.
+    /// Number of instructions that do not follow the one before them.
     gaps: u64,
 }
 
-/// What a record says of a branch.
+/// A branch as it is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BranchRecord {
     pub kind: BranchKind,
     pub is_taken: bool,
-    /// Where it led if taken.
+    /// Its target if it was taken.
     pub target: u64,
     pub fall_through: u64,
 }
 
 impl Records {
-    /// Takes an instruction; `behind` is the address of the next one in memory, if it is known.
-    pub fn take(&mut self, instruction: &Instruction, branch: Option<BranchRecord>, behind: Option<u64>, batch: &mut Batch) {
+    /// Handles an instruction. `next_address` is the address after it in memory, if known.
+    pub fn add(&mut self, instruction: &Instruction, branch: Option<BranchRecord>, next_address: Option<u64>, batch: &mut Batch) {
         let address = instruction.address;
         match self.expected {
             Some(expected) if expected != address.0 => {
@@ -49,7 +48,7 @@ impl Records {
         batch.instructions.push(*instruction);
         self.instructions += 1;
         self.pending += 1;
-        self.expected = behind;
+        self.expected = next_address;
         let Some(branch) = branch else { return };
         if branch.is_taken {
             self.targets.insert(address.0, branch.target);
@@ -64,17 +63,17 @@ impl Records {
             instructions: std::mem::take(&mut self.pending),
             stack: None,
         };
-        self.expected = behind.map(|_| retired.next().0);
+        self.expected = next_address.map(|_| retired.next().0);
         batch.events.push((THREAD, StreamEvent::Branch(retired)));
     }
 
-    /// What is not as one would expect.
+    /// Notes for the user on irregularities.
     pub fn notes(&self) -> Vec<String> {
-        let note = || format!("{} instructions do not follow the one before them: a gap is there", self.gaps);
+        let note = || format!("gaps where an instruction does not follow the one before: {}", self.gaps);
         (self.gaps > 0).then(note).into_iter().collect()
     }
 
-    /// The trace ended.
+    /// Handles the end of the trace.
     pub fn end(&mut self, batch: &mut Batch) {
         if self.instructions > 0 {
             batch.events.push((THREAD, StreamEvent::End(std::mem::take(&mut self.pending))));

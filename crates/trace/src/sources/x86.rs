@@ -1,16 +1,16 @@
-//! What the processor model needs to know of an x86-64 instruction: the unit that executes it, and the registers that it reads and writes.
+//! What the processor model needs about an x86-64 instruction: the functional unit, and the registers that it reads and writes.
 //!
-//! Units are chosen by mnemonic and operands: divisions and square roots, multiplications, other work in vector or x87
-//! registers, and all else. Registers are whole ones (`al` is `rax`); the flags are one more. At most four are read and
-//! two written, as the model has it; of more, the first ones count.
+//! The mnemonic and operands determine the unit: division and square root, multiplication, other vector or x87 operations, and everything
+//! else. Partial registers count as whole ones (`al` is `rax`), and the flags as one register. The model has room for four sources and
+//! two destinations; further ones are dropped.
 
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use trodden_hardware::{Address, Instruction, InstructionClass};
 
-/// The flags, as a register.
+/// The number of the flags register.
 const FLAGS: u8 = 255;
 
-/// Describes an instruction, without the addresses of its data.
+/// Describes an instruction, without its data addresses.
 pub(crate) fn describe(instruction: &iced_x86::Instruction) -> Instruction {
     let mut description = Instruction { address: Address(instruction.ip()), ..Instruction::default() };
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
@@ -32,7 +32,7 @@ pub(crate) fn describe(instruction: &iced_x86::Instruction) -> Instruction {
         }
     }
     reads.extend((instruction.rflags_read() != 0).then_some(FLAGS));
-    // Flags come first: nearly every sum writes them, and branches need them.
+    // The flags come first, since branches depend on them, and nearly all additions write them.
     writes.splice(0..0, (instruction.rflags_modified() != 0).then_some(FLAGS));
     description.sources.iter_mut().zip(reads).for_each(|(place, register)| *place = register);
     description.destinations.iter_mut().zip(writes).for_each(|(place, register)| *place = register);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_registers() {
+    fn units_and_registers_of_instructions() {
         let add = described(&[0x01, 0xd8]);
         assert_eq!((add.class, add.destinations[0]), (InstructionClass::Integer, FLAGS));
         let jump = described(&[0x74, 0x10]);
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(described(&[0xf2, 0x0f, 0x59, 0xc1]).class, InstructionClass::FloatMultiply);
         assert_eq!(described(&[0xf2, 0x0f, 0x5e, 0xc1]).class, InstructionClass::FloatDivide);
         assert_eq!(described(&[0x0f, 0x28, 0xc1]).class, InstructionClass::Integer);
-        // A byte of a register is the register.
+        // A partial register counts as the whole one.
         assert_eq!(described(&[0x88, 0xc3]).destinations[0], described(&[0x48, 0x89, 0xc3]).destinations[0]);
     }
 }
