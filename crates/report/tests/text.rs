@@ -112,7 +112,7 @@ fn what_cannot_be_annotated_is_said() {
     assert!(lay("never", None).unwrap().contains("no path was completed"));
     let wrong = lay("kind_of", Some(99)).unwrap_err().to_string();
     assert!(wrong.contains("`kind_of` has no complete path 99: its ") && wrong.contains("executed paths: 0, "), "{wrong}");
-    assert!(lay("e", None).unwrap().contains("note: `e` also means"));
+    assert!(lay("e", None).unwrap().contains("note: `e` also matches"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Occurrences, hot subpaths, segments and differences of sequences, as lines.
+//! Occurrences, hot subpaths, segments and differences of sequences, as text.
 
 use super::source_lines::write_sources;
 use crate::words::plural;
@@ -8,7 +8,7 @@ use trodden_analysis::sequences::{CountedSegments, FoundEvents, HotQuestion, Hot
 /// Writes occurrences.
 ///
 /// # Errors
-/// As of the writer.
+/// The output cannot be written.
 pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
     writeln!(out, "{}", plural(document.occurrences.into(), "occurrence", "occurrences"))?;
     for found in &document.found {
@@ -20,11 +20,11 @@ pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()
 /// Writes hot subpaths.
 ///
 /// # Errors
-/// As of the writer.
+/// The output cannot be written.
 pub fn write_hot(out: &mut dyn Write, question: &HotQuestion, document: &HotSubpaths) -> io::Result<()> {
     writeln!(
         out,
-        "{} executed; a subpath of {} to {} is hot from {} on",
+        "{} executed; a subpath of {} to {} is hot if it covers at least {}",
         plural(document.paths.into(), "path", "paths"),
         question.shortest,
         plural(question.longest as u128, "path", "paths"),
@@ -39,9 +39,10 @@ pub fn write_hot(out: &mut dyn Write, question: &HotQuestion, document: &HotSubp
 /// Writes segments.
 ///
 /// # Errors
-/// As of the writer.
+/// The output cannot be written.
 pub fn write_segments(out: &mut dyn Write, document: &CountedSegments) -> io::Result<()> {
-    writeln!(out, "{} different {} of depth {}, executed {} times", document.distinct, document.kind, document.depth, document.executed)?;
+    let times = plural(document.executed.into(), "time", "times");
+    writeln!(out, "{} different {} of depth {}, executed {times}", document.distinct, document.kind, document.depth)?;
     document.segments.iter().try_for_each(|row| writeln!(out, "{:>12}  {}", row.count, row.events.join("  ")))?;
     write_sources(out, &document.sources)
 }
@@ -49,11 +50,11 @@ pub fn write_segments(out: &mut dyn Write, document: &CountedSegments) -> io::Re
 /// Writes differences.
 ///
 /// # Errors
-/// As of the writer.
+/// The output cannot be written.
 pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) -> io::Result<()> {
     match document.first_difference {
         None => writeln!(out, "the sequences are equal")?,
-        Some(position) => writeln!(out, "the first {position} events are equal")?,
+        Some(position) => writeln!(out, "common prefix: {}", plural(position.into(), "event", "events"))?,
     }
     for (number, row) in (1..).zip(&document.differences) {
         let aligned = if row.aligned { "" } else { " (too many units to align)" };

@@ -1,12 +1,12 @@
-//! Where paths run, below the results that name them.
+//! The source lines of paths, listed below the results that name them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Writes where paths run, below the results that name them.
+/// Writes the source lines of paths by label; nothing if there are none.
 ///
 /// # Errors
-/// As of the writer.
+/// The output cannot be written.
 pub fn write_sources(out: &mut dyn Write, sources: &BTreeMap<String, String>) -> io::Result<()> {
     if !sources.is_empty() {
         writeln!(out, "\npaths:")?;
