@@ -1,9 +1,9 @@
-//! Code behind calls that did not return, in LLVM's mapping of counters to source regions.
+//! Corrects LLVM's mapping of counters to source regions for code after calls that did not return.
 //!
-//! LLVM gives a whole region the count of its beginning, and computes the counts of some regions by subtraction, as if each call
-//! returned. Paths say which lines of a function with unfinished paths were not executed. The mapping that `llvm-cov` reads is a copy in
-//! which regions that begin on such lines count 0, and *gap regions*, which count for lines but not among the regions, cover the rest of
-//! a region behind the call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
+//! LLVM gives a whole region the count of its beginning, and computes the counts of some regions by subtraction, as if each call returned.
+//! Unfinished paths tell which lines were not executed. `llvm-cov` reads a copy of the mapping in which regions that begin on such lines
+//! have count 0, and *gap regions*, which set the counts of lines without being regions of their own, cover the rest of a region after the
+//! call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
 
 use crate::caveats::{CallEnds, Caveat, CaveatReason};
 use crate::demangled::linkage;
@@ -21,23 +21,23 @@ use trodden_profile::ImageProfile;
 use trodden_report::View;
 use trodden_report::lines::{Direction, FileCounts, LineCounts};
 
-/// What paths say of functions with executions that did not reach their end.
+/// Facts from paths about functions with executions that did not reach their end.
 pub struct NotExecuted {
-    /// LLVM's hashes of the functions' names.
+    /// LLVM's hashes of the names of functions with unfinished paths.
     functions: HashSet<u64>,
-    /// Those whose branches are as in the source, because they are not optimised.
+    /// Those of unoptimised functions, whose branches are the same as in the source.
     unoptimised: HashSet<u64>,
-    /// By the names of the mapping.
+    /// Counts of lines by the files' names in the mapping.
     counts: BTreeMap<String, FileCounts>,
     stops: Stops,
-    /// Parts of functions that are behind stops.
+    /// The parts of functions after stops.
     rests: HashMap<Declared, BTreeSet<Span>>,
-    /// Functions of which some counts are LLVM's.
+    /// Functions some of whose counts are LLVM's.
     caveats: BTreeSet<Caveat>,
 }
 
 impl NotExecuted {
-    /// Of all functions of images.
+    /// Collects the facts about all functions of the images.
     pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecuted {
         let (mut names, mut optimised) = (HashSet::new(), HashSet::new());
         for function in view.functions.iter().filter(|f| !f.paths.all_finished()) {
@@ -76,7 +76,7 @@ impl NotExecuted {
         NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new(), caveats: BTreeSet::new() }
     }
 
-    /// Notes which parts of functions are behind calls that did not return, so that all instances of a function have the same parts.
+    /// Notes the parts of functions after calls that did not return, so that all instances of a function get the same parts.
     ///
     /// # Errors
     /// The mapping is damaged.
@@ -113,7 +113,7 @@ impl NotExecuted {
                 let lines = self.counts.get(name);
                 let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
                 let rests = counts.rests(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
-                // Without optimisation code of arguments only comes before a call.
+                // In unoptimised code, only arguments are evaluated before a call.
                 if rests.has_unknown_lines && !self.unoptimised.contains(&record.name()) {
                     mark(CaveatReason::Moved);
                 }
@@ -123,13 +123,13 @@ impl NotExecuted {
         Ok(())
     }
 
-    /// Functions of which some counts are LLVM's.
+    /// The functions some of whose counts are LLVM's.
     pub fn into_caveats(self) -> BTreeSet<Caveat> {
         self.caveats
     }
 
-    /// Object files with the mapping of an image in which each instance has its own counts, and so has code behind calls that did not
-    /// return; `None` if the image itself has that mapping. The first has one record of each name.
+    /// Writes object files with an image's mapping in which each instance, and code after calls that did not return, has its own counters.
+    /// Each name occurs at most once per file for instances. `None` if nothing had to be changed.
     ///
     /// # Errors
     /// The mapping is damaged.
@@ -158,7 +158,7 @@ impl NotExecuted {
         }
     }
 
-    /// The regions of a record of an instance; `None` if they are as they were.
+    /// The corrected regions of an instance's record; `None` if nothing had to be changed.
     fn corrected(&self, mapping: &Mapping, record: &Record, number: usize, instances: &mut Instances) -> Result<Option<FunctionRegions>> {
         let mut function = record.regions()?;
         let files = plain_files(mapping, record, &function);
@@ -176,10 +176,10 @@ impl NotExecuted {
             changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name()));
         }
         if changed {
-            // A counter less itself: 0, where LLVM takes the constant 0 for a condition that the compiler knew.
+            // A counter minus itself is 0. LLVM interprets the constant 0 as a condition that the compiler folded.
             function.expressions.push([Counter::FIRST, Counter::FIRST]);
         }
-        changed |= instances.get(number).with_files(&mut function);
+        changed |= instances.get(number).add_variant_files(&mut function);
         Ok(changed.then_some(function))
     }
 }
@@ -199,7 +199,7 @@ impl Part {
     }
 }
 
-/// The part of a record: the first without a function of its name, or the very first.
+/// The first part without a record of this name; the very first part without a name.
 fn part(parts: &mut Vec<Part>, name: Option<u64>) -> &mut Part {
     let number = name.map_or(0, |name| parts.iter().position(|part| !part.names.contains(&name)).unwrap_or(parts.len()));
     parts.resize_with(parts.len().max(number + 1), Part::default);
@@ -211,15 +211,15 @@ fn plain_files(mapping: &Mapping, record: &Record, function: &FunctionRegions) -
     mapping.files_of(record, function).iter().map(|file| plain(file)).collect()
 }
 
-/// A function's place: its file, and where its first region begins. Instances of a template have the same.
+/// The file and the beginning of the first region of a function, which all instances of a template share.
 type Declared = (String, (u64, u64));
 
 fn declared(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
     Some((files.first()?.clone(), function.regions.first()?.first()?.start))
 }
 
-/// Corrects a function's regions, and adds the given parts of it that are behind calls; counts of these become further counters. Returns
-/// whether anything changed.
+/// Corrects the counters of a function's regions, and adds gap regions for the parts after calls. Corrected counts are appended to `values`
+/// as further counters. Returns true if anything changed.
 fn correct_counts<'r>(
     values: &mut Vec<u64>,
     function: &mut FunctionRegions,
@@ -248,7 +248,7 @@ fn correct_counts<'r>(
                 let sides = (0..2).map(|side| sides.map(|sides| sides[side]));
                 region.counters.iter_mut().zip(sides).zip(known).for_each(|((counter, side), value)| set(counter, side, value));
             } else if let (Some(counter), Some(value)) = (region.counters.first_mut(), known.first()) {
-                set(counter, counts.begun(file, at), *value);
+                set(counter, counts.entered(file, at), *value);
             }
         }
     }
@@ -262,7 +262,7 @@ fn correct_counts<'r>(
     changed
 }
 
-/// Sets what was not executed of a file's regions to 0, by an expression. Returns whether there is anything.
+/// Sets the counters of regions that were not executed to an expression, whose value is 0. Returns true if anything changed.
 fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
     let zero = Counter::difference(expression);
     let dead = Dead::new(regions, counts, zero);
@@ -288,7 +288,7 @@ fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64,
     changed
 }
 
-/// Whether the only branch on a line went in a direction; so does each of several, for all that is known.
+/// Returns true if the only branch on a line took a direction, or if there are several branches, which cannot be told apart.
 fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
     let line = line as u32;
     let mut branches = counts.branches.range((line, 0)..=(line, u32::MAX)).map(|(_, directions)| directions);
@@ -298,11 +298,11 @@ fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
     }
 }
 
-/// Lines without executions, and lines without code after them in the same region.
+/// Lines without executions, with the following lines of the same region that have no code.
 struct Dead {
-    /// From the beginning of a line on, within the region around it: another may begin on its last line, as an `else` does.
+    /// Start and end of each area. An area ends with the region around it, since an `else`, for example, may begin on the last line.
     areas: Vec<((u64, u64), (u64, u64))>,
-    /// Regions that cover them, of regions that begin before.
+    /// Gap regions that cover the areas.
     gaps: Vec<Region>,
 }
 
@@ -314,14 +314,15 @@ impl Dead {
             let start = (line, 1);
             let around = code().filter(|region| region.start < start && start < region.end).max_by_key(|region| region.start);
             let Some(around) = around else { continue };
-            let goes_on = |line: &u64| *line <= around.end.0 && u32::try_from(*line).is_ok_and(|line| !counts.lines.contains_key(&line));
-            let last = (line + 1..).take_while(goes_on).last().unwrap_or(line);
+            let has_no_code =
+                |line: &u64| *line <= around.end.0 && u32::try_from(*line).is_ok_and(|line| !counts.lines.contains_key(&line));
+            let last = (line + 1..).take_while(has_no_code).last().unwrap_or(line);
             let end = around.end.min((last + 1, 1));
             dead.areas.push((start, end));
             match dead.gaps.last_mut() {
                 Some(gap) if gap.end == start && end <= around.end && around.start < gap.start => gap.end = end,
                 _ => {
-                    let start = behind(line - 1, regions).max(around.start);
+                    let start = end_of_line(line - 1, regions).max(around.start);
                     dead.gaps.push(Region { kind: RegionKind::Gap, counters: vec![zero], start, end, others: Vec::new() });
                 }
             }
@@ -331,18 +332,18 @@ impl Dead {
 }
 
 impl Dead {
-    /// Whether a region begins there, and no line within it was executed.
+    /// Returns true if a region begins in one of the areas and none of its lines was executed.
     fn has(&self, region: &Region, counts: &FileCounts) -> bool {
         let line = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let within = line(region.start.0)..=line(region.end.0.saturating_sub(1)).max(line(region.start.0));
-        let is_executed = counts.lines.range(within).any(|(_, count)| *count > 0);
+        let lines = line(region.start.0)..=line(region.end.0.saturating_sub(1)).max(line(region.start.0));
+        let is_executed = counts.lines.range(lines).any(|(_, count)| *count > 0);
         !is_executed && self.areas.iter().any(|(start, end)| *start <= region.start && region.start < *end)
     }
 }
 
-/// A place behind all that is on a line: a line has the count of what begins on a line before, and reaches into it.
-fn behind(line: u64, regions: &[Region]) -> (u64, u64) {
-    const LONG_LINE: u64 = 4096;
+/// A position after everything on a line. A gap region has to begin there to determine the count of the next line.
+fn end_of_line(line: u64, regions: &[Region]) -> (u64, u64) {
+    const MIN_COLUMN: u64 = 4096;
     let ends = regions.iter().flat_map(|region| [region.start, region.end]).filter(|place| place.0 == line).map(|place| place.1 + 1);
-    (line, ends.max().unwrap_or(0).max(LONG_LINE))
+    (line, ends.max().unwrap_or(0).max(MIN_COLUMN))
 }
