@@ -146,7 +146,6 @@ pub fn wants_color(color: Color) -> bool {
     is_colored
 }
 
-/// The width of the terminal in columns.
 fn width() -> usize {
     let columns = env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
@@ -170,9 +169,6 @@ fn escape_in_json(c: char) -> String {
 }
 
 /// Prints JSON in which control characters are escaped.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     let mut out = json();
     out.write_all(&json_text(value)?)?;
@@ -183,9 +179,6 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
 const STANDARD_OUTPUT: &str = "-";
 
 /// Writes a report to a file that the user named, and prints a note about it. For `-`, writes to standard output without a note.
-///
-/// # Errors
-/// The report cannot be written.
 pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
     if file.as_os_str() != STANDARD_OUTPUT {
         write_file(file, bytes)?;
@@ -201,9 +194,6 @@ pub fn destination(file: Option<&Path>) -> Option<&Path> {
 }
 
 /// Writes a file that the user named, completely or not at all.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     whole_file::write(file, BEGUN, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
@@ -218,9 +208,6 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// Starts the file. An existing file of this name stays until [`OutputFile::finish`].
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn create(path: &Path) -> Result<OutputFile> {
         let create = || {
             let whole = WholeFile::create(path, BEGUN)?;
@@ -230,9 +217,6 @@ impl OutputFile {
     }
 
     /// Completes the file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn finish(mut self) -> Result<()> {
         self.out.flush().and_then(|()| self.whole.finish()).with_context(|| format!("cannot write {}", self.path.display()))
     }
@@ -259,17 +243,11 @@ pub fn print(bytes: &[u8]) -> Result<()> {
 }
 
 /// Prints the result of a command as JSON or text.
-///
-/// # Errors
-/// The result cannot be formatted or printed.
 pub fn print_found(as_json: bool, json: impl FnOnce() -> Result<Vec<u8>>, text: impl FnOnce() -> Result<String>) -> Result<()> {
     if as_json { print(&json()?) } else { print_text(&text()?) }
 }
 
 /// Writes bytes to a file, or prints them if no file is named or it is `-`.
-///
-/// # Errors
-/// The bytes cannot be written.
 pub fn write_or_print(file: Option<&Path>, bytes: &[u8]) -> Result<()> {
     destination(file).map_or_else(|| print(bytes), |file| write_file(file, bytes))
 }

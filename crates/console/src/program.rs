@@ -25,9 +25,6 @@ pub fn end(ended: Result<ExitCode>) -> ExitCode {
 }
 
 /// Prints clap's output for a command line: help, the version, or an error.
-///
-/// # Errors
-/// The output cannot be printed.
 pub fn said_by_clap(said: &clap::Error) -> Result<ExitCode> {
     let status = ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(FAILED));
     match said.print() {

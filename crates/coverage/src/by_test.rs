@@ -17,13 +17,10 @@ use trodden_profile::Profile;
 use trodden_report::escape;
 use trodden_report::words::plural;
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The file and number of a line.
 type Line = (String, u32);
 
-/// The lines and paths that a test executes.
 #[derive(Debug, Default)]
 struct Executed {
     name: String,
@@ -90,9 +87,6 @@ pub enum WrittenTests {
 }
 
 /// The lines that differ from a commit.
-///
-/// # Errors
-/// git fails.
 pub fn changed(commit: &str) -> Result<ChangedLines> {
     let difference = git::diff(commit)?;
     ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("git diff")
@@ -121,7 +115,6 @@ fn in_order(tests: &[Executed]) -> Vec<OrderedTest<'_>> {
     placed
 }
 
-/// Lines by file.
 fn by_file(lines: &[Line]) -> BTreeMap<&str, Vec<u32>> {
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     lines.iter().for_each(|(file, line)| files.entry(file).or_default().push(*line));

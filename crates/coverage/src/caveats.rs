@@ -26,7 +26,6 @@ pub enum CaveatReason {
     Rust,
     /// The function was continued by several processes, each of which counts it from its entry on.
     Forked,
-    /// A call returned twice.
     ReturnedTwice,
     /// The linker kept the regions of the function as compiled in another way.
     NotShown,
@@ -69,7 +68,6 @@ impl CaveatReason {
     }
 }
 
-/// A function whose counts may not be exact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caveat {
     /// The source file, as the mapping names it.
@@ -78,7 +76,6 @@ pub struct Caveat {
     pub line: u64,
     /// The function's name in LLVM's profiles.
     pub function: String,
-    /// The reason.
     pub reason: CaveatReason,
 }
 
@@ -98,7 +95,6 @@ impl Caveat {
         format!("not exact: {} ({}): {}", self.name(), self.line, self.reason.text())
     }
 
-    /// The caveat as JSON.
     pub fn json(&self) -> Value {
         json!({ "function": self.name(), "file": self.file, "line": self.line, "reason": self.reason.key(), "text": self.reason.text() })
     }

@@ -11,7 +11,6 @@ use trodden_report::Name;
 use trodden_report::escape;
 use trodden_report::words::plural;
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
 /// The difference in coverage of two profiles.

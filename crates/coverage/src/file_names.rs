@@ -24,7 +24,7 @@ impl FileNames {
         let mut all = FileNames::default();
         all.0.resize_with(view.profile.images.len(), || None);
         for (image, mapping) in images {
-            let number = number_of(view.profile, image);
+            let number = image_index(view.profile, image);
             let files = ImageFiles::new(mapping, view.functions.iter().filter(|f| std::ptr::eq(f.image, image)))?;
             number.into_iter().for_each(|number| all.0[number] = Some(files.clone()));
         }
@@ -33,7 +33,7 @@ impl FileNames {
 
     /// The name in the image's mapping of a file that debug information calls `in_code`; `None` if the mapping does not have the file.
     pub fn in_mapping(&self, profile: &Profile, image: &ImageProfile, in_code: &str) -> Option<String> {
-        self.0.get(number_of(profile, image)?)?.as_ref()?.in_mapping(in_code)
+        self.0.get(image_index(profile, image)?)?.as_ref()?.in_mapping(in_code)
     }
 
     /// For the files `in_code` of debug information that have another name in a mapping, maps the name in the mapping to that in debug
@@ -49,11 +49,10 @@ impl FileNames {
     }
 }
 
-fn number_of(profile: &Profile, image: &ImageProfile) -> Option<usize> {
+fn image_index(profile: &Profile, image: &ImageProfile) -> Option<usize> {
     profile.images.iter().position(|other| std::ptr::eq(other, image))
 }
 
-/// The source files of a program.
 #[derive(Clone, Debug, Default)]
 struct ImageFiles {
     /// The files in the mapping.

@@ -134,17 +134,14 @@ impl Instances {
         self.of_image.get(&(image, record.name(), record.graph())).copied()
     }
 
-    /// The instance with the given number.
     pub fn get(&self, number: usize) -> &Instance {
         &self.all[number]
     }
 
-    /// The counters of an instance.
     pub fn edges_mut(&mut self, number: usize) -> &mut FunctionEdges {
         &mut self.all[number].edges
     }
 
-    /// The counters of all instances.
     pub fn into_edges(self) -> Vec<FunctionEdges> {
         let mut edges: Vec<FunctionEdges> = self.all.into_iter().map(|instance| instance.edges).collect();
         edges.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));

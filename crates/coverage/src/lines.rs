@@ -13,9 +13,6 @@ pub struct Lines(pub BTreeMap<String, BTreeMap<u32, u64>>);
 
 impl Lines {
     /// Reads the counts of the selected files with `llvm-cov`.
-    ///
-    /// # Errors
-    /// `llvm-cov` is missing or fails.
     pub fn from_mapping(mapping: &CoverageMapping) -> Result<Lines> {
         let text = mapping.llvm_cov("export", &["-format=lcov".into(), "-skip-functions".into(), "-skip-branches".into()])?;
         Lines::read(&String::from_utf8_lossy(&text))
@@ -54,9 +51,6 @@ impl Lines {
 }
 
 /// Executions of the source lines of those programs that have a mapping, by the files' names in debug information.
-///
-/// # Errors
-/// `llvm-cov` fails.
 pub fn mapped(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
     let lines = Lines::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =

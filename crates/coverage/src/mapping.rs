@@ -109,9 +109,6 @@ impl CoverageMapping {
     }
 
     /// Marks functions with counts of LLVM on the pages that `llvm-cov show` wrote to a folder, and logs those that are on no page.
-    ///
-    /// # Errors
-    /// A page cannot be read or written.
     pub fn mark_pages(&self, folder: &Path) -> Result<()> {
         let mut by_file: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
         self.caveats.iter().for_each(|caveat| by_file.entry(&caveat.file).or_default().push(caveat));
@@ -131,7 +128,6 @@ impl CoverageMapping {
         Ok(())
     }
 
-    /// The files that match the patterns.
     fn selected_files(&self, wanted: &CoveredSources) -> Result<Vec<String>> {
         let files = Files::new(&wanted.include, &wanted.exclude, None)?;
         let all = self.files()?;
@@ -141,9 +137,6 @@ impl CoverageMapping {
     }
 
     /// The only source file; `None` if there are several, or if no function has a caveat.
-    ///
-    /// # Errors
-    /// `llvm-cov` is missing or fails.
     fn only_file(&self) -> Result<Option<String>> {
         if self.caveats.is_empty() {
             return Ok(None);
@@ -153,9 +146,6 @@ impl CoverageMapping {
     }
 
     /// The output of `llvm-cov show`, with marks at functions with counts of LLVM.
-    ///
-    /// # Errors
-    /// `llvm-cov` fails.
     pub fn marked(&self, shown: &str) -> Result<String> {
         Ok(mark_sources(shown, self.only_file()?.as_deref(), &self.caveats))
     }
@@ -169,9 +159,6 @@ impl CoverageMapping {
     }
 
     /// JSON of `llvm-cov export` with demangled names and caveats, unless output like `llvm-cov`'s was requested.
-    ///
-    /// # Errors
-    /// The input is not JSON.
     pub fn json(&self, exported: Vec<u8>) -> Result<Vec<u8>> {
         if self.like_llvm_cov {
             return Ok(exported);
@@ -195,9 +182,6 @@ impl CoverageMapping {
     }
 
     /// The element `data` of the JSON that `llvm-cov export` writes.
-    ///
-    /// # Errors
-    /// `llvm-cov` is missing or fails.
     pub fn export(&self, options: &[&str]) -> Result<Value> {
         let arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
         let mut all: Value =
@@ -206,9 +190,6 @@ impl CoverageMapping {
     }
 
     /// Runs `llvm-cov` and returns its output.
-    ///
-    /// # Errors
-    /// `llvm-cov` is missing or fails.
     pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
         let tool = &self.llvm_cov;
         let Some((first, others)) = self.images.split_first() else { bail!("the profile has no program") };
@@ -237,7 +218,6 @@ impl CoverageMapping {
     }
 }
 
-/// Logs that counts of functions are not exact.
 fn note(caveats: &[&Caveat]) {
     let Some(first) = caveats.first() else { return };
     let more = match caveats.len() {
@@ -255,7 +235,7 @@ fn correct(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNa
     let mut instances = Instances::new(mappings, counters)?;
     let mut not_executed = NotExecuted::from_view(view, &executed, names);
     for (image, mapping) in mappings.iter().enumerate() {
-        not_executed.note_rests(image, mapping, &instances).with_context(|| damaged(&images[image]))?;
+        not_executed.note_parts_after_stops(image, mapping, &instances).with_context(|| damaged(&images[image]))?;
     }
     let mut corrected = Vec::new();
     for (image, mapping) in mappings.iter().enumerate() {
@@ -342,7 +322,6 @@ fn check(path: &Path, image: &ImageProfile) -> Result<()> {
     check_mapping(&bytes, path)
 }
 
-/// Checks that a program has its mapping.
 fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
     let file = object::File::parse(bytes).with_context(|| format!("{} is not a program", path.display()))?;
     for section in SECTIONS {

@@ -31,13 +31,12 @@ pub struct NotExecuted {
     counts: BTreeMap<String, FileCounts>,
     stops: Stops,
     /// The parts of functions after stops.
-    rests: HashMap<Declared, BTreeSet<Span>>,
+    parts_after_stops: HashMap<Declared, BTreeSet<Span>>,
     /// Functions some of whose counts are LLVM's.
     caveats: BTreeSet<Caveat>,
 }
 
 impl NotExecuted {
-    /// Collects the facts about all functions of the images.
     pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecuted {
         let (mut names, mut optimised) = (HashSet::new(), HashSet::new());
         for function in view.functions.iter().filter(|f| !f.paths.all_finished()) {
@@ -73,14 +72,11 @@ impl NotExecuted {
                 counts.entry(file).or_default().add(&of_file);
             }
         }
-        NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new(), caveats: BTreeSet::new() }
+        NotExecuted { functions, unoptimised, counts, stops, parts_after_stops: HashMap::new(), caveats: BTreeSet::new() }
     }
 
     /// Notes the parts of functions after calls that did not return, so that all instances of a function get the same parts.
-    ///
-    /// # Errors
-    /// The mapping is damaged.
-    pub fn note_rests(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
+    pub fn note_parts_after_stops(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
         let mut ends = CallEnds::default();
         for record in mapping.records()? {
             let Some(instance) = instances.of(image, &record).map(|number| instances.get(number)) else { continue };
@@ -112,33 +108,30 @@ impl NotExecuted {
             for (file, name) in files.iter().enumerate() {
                 let lines = self.counts.get(name);
                 let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
-                let rests = counts.rests(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
+                let parts = counts.parts_after_stops(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
                 // In unoptimised code, only arguments are evaluated before a call.
-                if rests.has_unknown_lines && !self.unoptimised.contains(&record.name()) {
+                if parts.has_unknown_lines && !self.unoptimised.contains(&record.name()) {
                     mark(CaveatReason::Moved);
                 }
-                self.rests.entry(place.clone()).or_default().extend(rests.spans);
+                self.parts_after_stops.entry(place.clone()).or_default().extend(parts.spans);
             }
         }
         Ok(())
     }
 
-    /// The functions some of whose counts are LLVM's.
     pub fn into_caveats(self) -> BTreeSet<Caveat> {
         self.caveats
     }
 
     /// Writes object files with an image's mapping in which each instance, and code after calls that did not return, has its own counters.
-    /// Each name occurs at most once per file for instances. `None` if nothing had to be changed.
-    ///
-    /// # Errors
-    /// The mapping is damaged.
+    /// The first record of an instance is in a file without other instances of its name; its further records are in the first file.
+    /// `None` if nothing had to be changed.
     pub fn correct(&self, image: usize, mapping: &Mapping, instances: &mut Instances) -> Result<Option<Vec<Vec<u8>>>> {
-        let (mut parts, mut changed) = (Vec::<Part>::new(), false);
+        let (mut objects, mut changed) = (Vec::<MappingObject>::new(), false);
         let mut corrected = BTreeMap::new();
         for record in mapping.records()? {
             let Some(number) = instances.of(image, &record) else {
-                part(&mut parts, None).add(&record, record.graph(), None);
+                object_for(&mut objects, None).add(&record, record.graph(), None);
                 continue;
             };
             let regions = match corrected.entry(number) {
@@ -146,14 +139,14 @@ impl NotExecuted {
                 Entry::Occupied(entry) => entry.into_mut(),
             };
             let hash = instances.get(number).edges.hash;
-            let is_again = parts.iter().any(|part| part.instances.contains(&number));
-            let part = part(&mut parts, (!is_again).then_some(record.name()));
-            part.instances.insert(number);
-            part.add(&record, hash, regions.as_ref());
+            let is_again = objects.iter().any(|object| object.instances.contains(&number));
+            let object = object_for(&mut objects, (!is_again).then_some(record.name()));
+            object.instances.insert(number);
+            object.add(&record, hash, regions.as_ref());
             changed |= hash != record.graph() || regions.is_some();
         }
-        match changed || parts.len() > 1 {
-            true => parts.iter().map(|part| mapping.object(&part.records)).collect::<Result<_>>().map(Some),
+        match changed || objects.len() > 1 {
+            true => objects.iter().map(|object| mapping.object(&object.records)).collect::<Result<_>>().map(Some),
             false => Ok(None),
         }
     }
@@ -165,11 +158,11 @@ impl NotExecuted {
         let instance = instances.get(number);
         let stops = self.stops.of(&instance.images, &instance.edges.name);
         let is_unfinished = self.functions.contains(&record.name());
-        let rests = declared(&function, &files).and_then(|place| self.rests.get(&place));
+        let parts = declared(&function, &files).and_then(|place| self.parts_after_stops.get(&place));
         let mut changed = false;
-        if !stops.is_empty() || rests.is_some() {
+        if !stops.is_empty() || parts.is_some() {
             let values = &mut instances.edges_mut(number).counts;
-            changed = correct_counts(values, &mut function, &files, &stops, rests.into_iter().flatten());
+            changed = correct_counts(values, &mut function, &files, &stops, parts.into_iter().flatten());
         }
         for (file, regions) in files.iter().zip(&mut function.regions).filter(|_| is_unfinished) {
             let Some(counts) = self.counts.get(file) else { continue };
@@ -186,24 +179,24 @@ impl NotExecuted {
 
 /// The records of an object file.
 #[derive(Default)]
-struct Part {
+struct MappingObject {
     records: Vec<u8>,
     names: BTreeSet<u64>,
     instances: BTreeSet<usize>,
 }
 
-impl Part {
+impl MappingObject {
     fn add(&mut self, record: &Record, graph: u64, regions: Option<&FunctionRegions>) {
         self.names.insert(record.name());
         record.append(&mut self.records, graph, regions);
     }
 }
 
-/// The first part without a record of this name; the very first part without a name.
-fn part(parts: &mut Vec<Part>, name: Option<u64>) -> &mut Part {
-    let number = name.map_or(0, |name| parts.iter().position(|part| !part.names.contains(&name)).unwrap_or(parts.len()));
-    parts.resize_with(parts.len().max(number + 1), Part::default);
-    &mut parts[number]
+/// The first object file without a record of this name; the very first one if `name` is `None`.
+fn object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut MappingObject {
+    let number = name.map_or(0, |name| objects.iter().position(|object| !object.names.contains(&name)).unwrap_or(objects.len()));
+    objects.resize_with(objects.len().max(number + 1), MappingObject::default);
+    &mut objects[number]
 }
 
 /// A function's files, without `.` and `..`.
@@ -225,7 +218,7 @@ fn correct_counts<'r>(
     function: &mut FunctionRegions,
     files: &[String],
     stops: &[Stop],
-    rests: impl Iterator<Item = &'r Span>,
+    parts: impl Iterator<Item = &'r Span>,
 ) -> bool {
     let (original, known) = (function.clone(), values.clone());
     let Some(counts) = TrueCounts::new(&original, &known, files, stops) else { return false };
@@ -244,7 +237,7 @@ fn correct_counts<'r>(
         for (at, region) in regions.iter_mut().enumerate() {
             let known: Vec<Option<i128>> = region.counters.iter().map(|counter| counts.value(*counter)).collect();
             if region.is_branch() {
-                let sides = counts.sides(file, at);
+                let sides = counts.direction_counts(file, at);
                 let sides = (0..2).map(|side| sides.map(|sides| sides[side]));
                 region.counters.iter_mut().zip(sides).zip(known).for_each(|((counter, side), value)| set(counter, side, value));
             } else if let (Some(counter), Some(value)) = (region.counters.first_mut(), known.first()) {
@@ -252,11 +245,11 @@ fn correct_counts<'r>(
             }
         }
     }
-    for rest in rests {
+    for part in parts {
         let mut counter = Counter::FIRST;
-        set(&mut counter, counts.rest(rest), None);
-        let gap = Region { kind: RegionKind::Gap, counters: vec![counter], start: rest.start, end: rest.end, others: Vec::new() };
-        function.regions[rest.file].extend((counter != Counter::FIRST).then_some(gap));
+        set(&mut counter, counts.reached_part(part), None);
+        let gap = Region { kind: RegionKind::Gap, counters: vec![counter], start: part.start, end: part.end, others: Vec::new() };
+        function.regions[part.file].extend((counter != Counter::FIRST).then_some(gap));
     }
     function.regions.iter_mut().for_each(|regions| regions.sort_by_key(|region| region.start.0));
     changed
@@ -265,7 +258,7 @@ fn correct_counts<'r>(
 /// Sets the counters of regions that were not executed to an expression, whose value is 0. Returns true if anything changed.
 fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
     let zero = Counter::difference(expression);
-    let dead = Dead::new(regions, counts, zero);
+    let dead = DeadCode::new(regions, counts, zero);
     let mut changed = !dead.gaps.is_empty();
     let conditions: BTreeMap<u64, usize> = regions.iter().filter(|r| r.is_branch()).fold(BTreeMap::new(), |mut lines, region| {
         *lines.entry(region.start.0).or_default() += 1;
@@ -299,17 +292,17 @@ fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
 }
 
 /// Lines without executions, with the following lines of the same region that have no code.
-struct Dead {
+struct DeadCode {
     /// Start and end of each area. An area ends with the region around it, since an `else`, for example, may begin on the last line.
     areas: Vec<((u64, u64), (u64, u64))>,
     /// Gap regions that cover the areas.
     gaps: Vec<Region>,
 }
 
-impl Dead {
-    fn new(regions: &[Region], counts: &FileCounts, zero: Counter) -> Dead {
+impl DeadCode {
+    fn new(regions: &[Region], counts: &FileCounts, zero: Counter) -> DeadCode {
         let code = || regions.iter().filter(|r| matches!(r.kind, RegionKind::Code));
-        let mut dead = Dead { areas: Vec::new(), gaps: Vec::new() };
+        let mut dead = DeadCode { areas: Vec::new(), gaps: Vec::new() };
         for line in counts.lines.iter().filter(|(_, count)| **count == 0).map(|(line, _)| u64::from(*line)) {
             let start = (line, 1);
             let around = code().filter(|region| region.start < start && start < region.end).max_by_key(|region| region.start);
@@ -331,7 +324,7 @@ impl Dead {
     }
 }
 
-impl Dead {
+impl DeadCode {
     /// Returns true if a region begins in one of the areas and none of its lines was executed.
     fn has(&self, region: &Region, counts: &FileCounts) -> bool {
         let line = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);

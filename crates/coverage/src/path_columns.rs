@@ -12,7 +12,6 @@ use trodden_report::{Function, View};
 
 /// The code of a function that one or several programs contain.
 pub struct FunctionCode<'v, 'a> {
-    /// The function in one of the programs.
     pub function: &'v Function<'a>,
     /// The function's source file, as the mapping names it; `None` if the mapping does not have it.
     pub file: Option<String>,
@@ -20,18 +19,15 @@ pub struct FunctionCode<'v, 'a> {
 }
 
 impl FunctionCode<'_, '_> {
-    /// The numbers of possible, taken and untested paths.
     pub fn combinations(&self) -> Combinations {
         combinations_of(self.function, &self.paths)
     }
 
-    /// Descriptions of up to `limit` untested combinations.
     pub fn examples(&self, limit: usize) -> Vec<String> {
         examples(self.function, &self.paths, limit)
     }
 }
 
-/// The code of all functions of a profile.
 pub fn all_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
     let mut groups: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
     let mut ordinals: BTreeMap<_, usize> = BTreeMap::new();
@@ -65,7 +61,6 @@ fn distinct<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
     best.into_values().collect()
 }
 
-/// The numbers of paths of each source file.
 pub fn by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinations> {
     let mut files: BTreeMap<String, Combinations> = BTreeMap::new();
     for code in code {

@@ -6,7 +6,6 @@
 pub struct Counter(u64);
 
 impl Counter {
-    /// The constant 0.
     pub const ZERO: Counter = Counter(0);
     /// The function's first counter.
     pub const FIRST: Counter = Counter(1);
@@ -21,7 +20,6 @@ impl Counter {
         Counter(number << 2 | 1)
     }
 
-    /// Decodes the counter.
     pub fn kind(self) -> CounterKind {
         match self.0 & 3 {
             0 => CounterKind::Zero,
@@ -35,7 +33,6 @@ impl Counter {
 /// A decoded counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
-    /// The constant 0.
     Zero,
     /// The function's counter with this number.
     Plain(u64),
@@ -45,10 +42,8 @@ pub enum CounterKind {
     Sum(u64),
 }
 
-/// The kind of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionKind {
-    /// Code.
     Code,
     /// The space between pieces of code, which determines the counts of lines without other regions.
     Gap,
@@ -58,10 +53,8 @@ pub enum RegionKind {
     Other(u64),
 }
 
-/// A region of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// The kind of the region.
     pub kind: RegionKind,
     /// One counter; for a branch, those of both directions.
     pub counters: Vec<Counter>,
@@ -88,7 +81,6 @@ impl Region {
     }
 }
 
-/// The regions of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionRegions {
     /// The function's files, as indices into the unit's list.

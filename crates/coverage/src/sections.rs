@@ -45,9 +45,6 @@ impl Mapping {
     }
 
     /// The records of the functions in order.
-    ///
-    /// # Errors
-    /// The mapping is damaged.
     pub fn records(&self) -> Result<Vec<Record<'_>>> {
         let (mut at, mut records) = (0, Vec::new());
         while at + RECORD_HEADER <= self.functions.len() {
@@ -67,9 +64,6 @@ impl Mapping {
     }
 
     /// An object file with the mapping and the given records.
-    ///
-    /// # Errors
-    /// The object file cannot be written.
     pub fn object(&self, records: &[u8]) -> Result<Vec<u8>> {
         let mut object = NewObject::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         for (name, content) in [(MAPPING, &*self.mapping), (FUNCTIONS, records), (NAMES, &*self.names)] {
@@ -95,10 +89,6 @@ impl Record<'_> {
         self.word(12)
     }
 
-    /// Decodes the function's regions.
-    ///
-    /// # Errors
-    /// The regions are damaged.
     pub fn regions(&self) -> Result<FunctionRegions> {
         FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are damaged")
     }

@@ -16,7 +16,7 @@ use trodden_flow::Edge;
 use trodden_profile::forks::with_paths_of_children;
 use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_report::View;
-use trodden_report::inlined::{returns, stopped};
+use trodden_report::inlined::{call_returns, stops_by_block};
 use trodden_report::view::{Function, file_of};
 use trodden_unit::{EdgeKind, Position};
 
@@ -29,7 +29,6 @@ pub struct Stop {
     pub place: (u64, u64),
     /// Positions after the call, in source order, of code that was executed before it. They may be arguments of the call.
     pub before: Vec<(u64, u64)>,
-    /// The number of executions.
     pub count: i128,
 }
 
@@ -94,14 +93,14 @@ struct Collector<'v, 'a> {
 
 impl Collector<'_, '_> {
     fn collect(&mut self, is_continued: bool) {
-        self.mark(is_continued);
+        self.add_caveats(is_continued);
         let function = self.function;
         let paths = self.paths.clone();
-        let stopped = stopped(function, &paths);
+        let stopped = stops_by_block(function, &paths);
         for (at, (block, &entered)) in function.map.blocks.iter().zip(&paths.blocks).enumerate().filter(|(_, (_, n))| **n > 0) {
             let left = entered.saturating_sub(stopped[at]);
             let (mut before, mut first, mut previous) = (entered, 0, None);
-            for (call, returned) in returns(function, at, entered, left) {
+            for (call, returned) in call_returns(function, at, entered, left) {
                 // Calls in arguments come first. Code before those may belong to an unrolled iteration.
                 let up_to_call = call.up_to_call as usize;
                 let near = block.positions.get(first.min(up_to_call)..up_to_call).unwrap_or_default();
@@ -120,7 +119,7 @@ impl Collector<'_, '_> {
                     Handling::Passed => None,
                     Handling::Caught(scope) => Some(scope),
                     Handling::Unknown => {
-                        handler.into_iter().for_each(|scope| self.mark_around(scope));
+                        handler.into_iter().for_each(|scope| self.mark_callers(scope));
                         handler
                     }
                 };
@@ -134,7 +133,7 @@ impl Collector<'_, '_> {
     }
 
     /// Adds the caveats of the function that follow from forks, second returns and tail calls.
-    fn mark(&mut self, is_continued: bool) {
+    fn add_caveats(&mut self, is_continued: bool) {
         let function = self.function;
         if is_continued {
             self.caveat(function.map.plain_name(), CaveatReason::Forked);
@@ -160,7 +159,7 @@ impl Collector<'_, '_> {
     }
 
     /// Adds a caveat to the functions around inlined code that handles an exception, because it is unknown whether they continue.
-    fn mark_around(&mut self, handler: u32) {
+    fn mark_callers(&mut self, handler: u32) {
         let map = self.function.units_map();
         let mut next = map.scopes.get(handler as usize).and_then(|scope| scope.inlined_at);
         while let Some(scope) = next.and_then(|call| map.scopes.get(call.scope as usize)) {
@@ -184,7 +183,7 @@ impl Collector<'_, '_> {
         let Some(call) = call else { return self.add_unknown() };
         let mut next = Some(call);
         while let Some(position) = next {
-            self.add_in(position, before, count.into());
+            self.add_stop(position, before, count.into());
             let scope = self.function.units_map().scopes.get(position.scope as usize);
             next = scope.filter(|_| catching_scope != Some(position.scope)).and_then(|scope| scope.inlined_at);
             next = next.filter(|call| call.scope < position.scope);
@@ -199,7 +198,7 @@ impl Collector<'_, '_> {
         }
     }
 
-    fn add_in(&mut self, position: Position, before: &[Position], count: i128) {
+    fn add_stop(&mut self, position: Position, before: &[Position], count: i128) {
         let map = self.function.units_map();
         let (Some(scope), Some(file)) = (map.scopes.get(position.scope as usize), file_of(map, position)) else { return };
         let name = match scope.inlined_at {

@@ -15,9 +15,6 @@ use trodden_report::words::plural;
 use trodden_report::{Name, View};
 
 /// The coverage of each file.
-///
-/// # Errors
-/// `llvm-cov` fails.
 pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
     let data = mapping.export(&["-summary-only"])?;
     let paths = path_columns::by_file(&all_code(view, &mapping.names));
@@ -65,9 +62,6 @@ fn summary(name: String, summary: &Value) -> Result<CoverageRow> {
 }
 
 /// The coverage of each function, with up to `max_examples` untested combinations. Each instance of a template has a row.
-///
-/// # Errors
-/// `llvm-cov` fails.
 pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) -> Result<CoverageTable> {
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
@@ -124,9 +118,6 @@ fn add(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
 }
 
 /// The coverage of the lines that differ from a commit, by file.
-///
-/// # Errors
-/// git or `llvm-cov` fails.
 pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
     let changes = changed(commit)?;
     let mut lines = Lines::from_mapping(mapping)?;

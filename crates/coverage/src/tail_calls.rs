@@ -5,7 +5,7 @@
 //! returned is harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_report::inlined::stopped;
+use trodden_report::inlined::stops_by_block;
 use trodden_report::{Function, View};
 use trodden_unit::EdgeKind;
 
@@ -16,7 +16,6 @@ pub struct TailCalls(BTreeSet<usize>);
 type Callees<'v> = BTreeSet<Option<&'v str>>;
 
 impl TailCalls {
-    /// Finds the functions of a profile.
     pub fn new(view: &View) -> TailCalls {
         let jumps: Vec<(&Function, Callees)> =
             view.executed().map(|function| (function, jumps_to(function))).filter(|(_, callees)| !callees.is_empty()).collect();
@@ -63,7 +62,7 @@ fn jumps_to<'v>(function: &'v Function) -> Callees<'v> {
 
 /// The callees in the blocks in which executions of a function ended.
 fn callees_at_ends<'v>(function: &'v Function) -> Callees<'v> {
-    let stopped = stopped(function, &function.paths);
+    let stopped = stops_by_block(function, &function.paths);
     let unwound = function.map.edges.iter().zip(&function.paths.edges).filter(|(edge, count)| edge.kind == EdgeKind::Unwind && **count > 0);
     let unwound: BTreeSet<usize> = unwound.map(|(edge, _)| edge.from.index()).collect();
     let ended = |block: usize| stopped.get(block).is_some_and(|count| *count > 0) || unwound.contains(&block);

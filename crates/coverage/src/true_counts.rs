@@ -17,7 +17,6 @@ pub type Place = (u64, u64);
 pub struct Span {
     /// The file's number in the function.
     pub file: usize,
-    /// The beginning.
     pub start: Place,
     /// The end, exclusive.
     pub end: Place,
@@ -60,7 +59,7 @@ impl<'f> TrueCounts<'f> {
         let (owners, counted) = counted(function, &spans);
         let mut all = TrueCounts { function, counts, spans, owners, counted, stops: Vec::new(), computed: Vec::new() };
         for stop in stops {
-            let (file, place) = all.located(files, stop)?;
+            let (file, place) = all.locate(files, stop)?;
             all.computed.push(all.computed_around(file, place)?);
             all.stops.push((file, place, stop));
         }
@@ -84,7 +83,7 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The file and place of a stop; `None` if it is in no region.
-    fn located(&self, files: &[String], stop: &Stop) -> Option<(usize, Place)> {
+    fn locate(&self, files: &[String], stop: &Stop) -> Option<(usize, Place)> {
         let is_of = |file: &usize| files.get(*file).is_some_and(|name| *name == stop.file);
         let whole = |file: usize| self.spans[file].iter().filter(move |span| span.file == file);
         let direct = (0..files.len()).filter(is_of).find(|file| whole(*file).any(|span| span.has(*file, stop.place)));
@@ -173,7 +172,7 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The smallest region of code around a span.
-    fn around(&self, span: &Span) -> Option<(usize, usize)> {
+    fn enclosing_region(&self, span: &Span) -> Option<(usize, usize)> {
         let contains =
             |(file, number): &(usize, usize)| is_code(&self.function.regions[*file][*number]) && self.spans[*file][*number].contains(span);
         let numbers = self.function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
@@ -185,13 +184,13 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The counts of both directions of a branch; `None` if they are unknown.
-    pub fn sides(&self, file: usize, number: usize) -> Option<[i128; 2]> {
+    pub fn direction_counts(&self, file: usize, number: usize) -> Option<[i128; 2]> {
         let (region, span) = (&self.function.regions[file][number], self.spans[file][number]);
         let [yes, no] = [*region.counters.first()?, *region.counters.get(1)?];
         let values = [self.value(yes)?, self.value(no)?];
-        let around = self.around(&span)?;
+        let around = self.enclosing_region(&span)?;
         let is_condition = self.value(*self.function.regions[around.0][around.1].counters.first()?)? == values[0] + values[1];
-        let sides = match (self.leads_on(yes, &span), self.leads_on(no, &span)) {
+        let sides = match (self.is_counted_at_target(yes, &span), self.is_counted_at_target(no, &span)) {
             (true, _) if is_condition => [values[0], self.reached(around, span.end)? - values[0]],
             (_, true) if is_condition => [self.reached(around, span.end)? - values[1], values[1]],
             (exact, other) => {
@@ -203,7 +202,7 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// Returns true if a branch's counter is incremented where the branch leads to.
-    fn leads_on(&self, counter: Counter, branch: &Span) -> bool {
+    fn is_counted_at_target(&self, counter: Counter, branch: &Span) -> bool {
         match counter.kind() {
             CounterKind::Plain(number) => self.counted.get(&number).is_none_or(|counted| !counted.contains(branch)),
             _ => false,
@@ -213,30 +212,30 @@ impl<'f> TrueCounts<'f> {
     /// The parts of regions after stops, from the end of a line to the end of the region. `ends` returns the last line of the call at a
     /// place if the source tells it. Otherwise, lines without code are assumed to belong to the call before them, and code that was
     /// executed before the call to its arguments.
-    pub fn rests(&self, file: usize, is_code_line: impl Fn(u64) -> bool, mut ends: impl FnMut(Place) -> Option<u64>) -> Rests {
-        let mut rests = Rests::default();
+    pub fn parts_after_stops(&self, file: usize, is_code_line: impl Fn(u64) -> bool, mut ends: impl FnMut(Place) -> Option<u64>) -> PartsAfterStops {
+        let mut parts = PartsAfterStops::default();
         for (number, span) in self.spans[file].iter().enumerate().filter(|(_, span)| span.file == file) {
             if !is_code(&self.function.regions[file][number]) {
                 continue;
             }
             for (_, place, stop) in self.stops.iter().filter(|(of, place, _)| span.has(*of, *place)) {
-                let is_argument = |before: &&Place| self.around(&at(file, **before)) == self.around(&at(file, *place));
+                let is_argument = |before: &&Place| self.enclosing_region(&at(file, **before)) == self.enclosing_region(&at(file, *place));
                 let last = stop.before.iter().rev().find(is_argument).map_or(place.0, |before| before.0.max(place.0));
                 let next = (last + 1..=span.end.0).find(|line| is_code_line(*line)).unwrap_or(span.end.0.max(last + 1));
                 let end = ends(*place).map(|end| end + 1);
-                rests.has_unknown_lines |= end.is_none() && next > place.0 + 1;
-                if let Some(start) = self.start_of_rest(file, span, *place, end.unwrap_or(next)) {
-                    rests.spans.push(Span { file, start, end: span.end });
+                parts.has_unknown_lines |= end.is_none() && next > place.0 + 1;
+                if let Some(start) = self.start_of_part(file, span, *place, end.unwrap_or(next)) {
+                    parts.spans.push(Span { file, start, end: span.end });
                 }
             }
         }
-        rests.spans.sort();
-        rests.spans.dedup();
-        rests
+        parts.spans.sort();
+        parts.spans.dedup();
+        parts
     }
 
     /// The beginning of the rest of a region from a line on: after everything on the line before, including regions that begin there.
-    fn start_of_rest(&self, file: usize, span: &Span, stop: Place, line: u64) -> Option<Place> {
+    fn start_of_part(&self, file: usize, span: &Span, stop: Place, line: u64) -> Option<Place> {
         let mut start = (line - 1, END_OF_LINE).max(stop);
         loop {
             let other = |other: &&Span| span != *other && span.contains(other) && other.has(file, start) && !other.has(file, stop);
@@ -248,21 +247,20 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The number of executions that reached the rest of a region; `None` if it is unknown.
-    pub fn rest(&self, rest: &Span) -> Option<i128> {
-        let regions = self.function.regions.get(rest.file)?;
-        let has_rest = |number: &usize| {
-            let span = self.spans[rest.file][*number];
-            is_code(&regions[*number]) && span.has(rest.file, rest.start) && span.end == rest.end
+    pub fn reached_part(&self, part: &Span) -> Option<i128> {
+        let regions = self.function.regions.get(part.file)?;
+        let is_around_part = |number: &usize| {
+            let span = self.spans[part.file][*number];
+            is_code(&regions[*number]) && span.has(part.file, part.start) && span.end == part.end
         };
-        let number = (0..regions.len()).filter(has_rest).max_by_key(|number| self.spans[rest.file][*number].start)?;
-        self.reached((rest.file, number), rest.start).filter(|count| *count >= 0)
+        let number = (0..regions.len()).filter(is_around_part).max_by_key(|number| self.spans[part.file][*number].start)?;
+        self.reached((part.file, number), part.start).filter(|count| *count >= 0)
     }
 }
 
 /// The parts of regions after stops.
 #[derive(Debug, Default)]
-pub struct Rests {
-    /// The parts.
+pub struct PartsAfterStops {
     pub spans: Vec<Span>,
     /// Whether lines after a call may belong to the call.
     pub has_unknown_lines: bool,

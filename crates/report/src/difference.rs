@@ -9,7 +9,6 @@ use std::fmt::Write;
 use std::path::Path;
 use trodden_profile::{Diff, FunctionDiff, PathChange, PathDiff};
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
 fn change(change: PathChange) -> &'static str {

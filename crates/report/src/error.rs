@@ -14,7 +14,7 @@ pub enum ReportError {
         inlined_into: Vec<String>,
     },
     /// A place in a path expression has no code.
-    #[error("{place} is in no block of these functions: {}", where_code_is(.place))]
+    #[error("{place} is in no block of these functions: {}", place_hint(.place))]
     NoSuchPlace {
         /// The place as it is shown to the user.
         place: String,
@@ -51,10 +51,10 @@ pub enum ReportError {
 }
 
 fn did_you_mean(similar: &[String], inlined_into: &[String]) -> String {
-    const NAMED: usize = 3;
+    const MAX_NAMED: usize = 3;
     if let Some(first) = inlined_into.first() {
-        let names: Vec<String> = inlined_into.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
-        let more = if inlined_into.len() > NAMED { " and others" } else { "" };
+        let names: Vec<String> = inlined_into.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
+        let more = if inlined_into.len() > MAX_NAMED { " and others" } else { "" };
         return format!(": it was inlined into {}{more}, whose paths have its code (`trodden annotate {first}`)", names.join(", "));
     }
     match similar {
@@ -75,7 +75,7 @@ fn executed(known: &[u64]) -> String {
 }
 
 /// A hint for finding places that have code.
-fn where_code_is(place: &str) -> &'static str {
+fn place_hint(place: &str) -> &'static str {
     match place.starts_with("line") {
         true => "a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code",
         false => "`trodden graph show` shows a function's blocks",

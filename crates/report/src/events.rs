@@ -29,14 +29,14 @@ pub fn check(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
 }
 
 /// The event and its sums for a path; `None` if the path's unit counts no event.
-fn of_path(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
+fn path_events(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
     let (unit, map) = (ranked.function.unit, ranked.function.map);
     unit.map.events().map(|event| (event, unit.events_of(map, ranked.path.id)))
 }
 
 /// A line about a path's events: mean, deviation, total, share.
 pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
-    let (event, events) = of_path(ranked)?;
+    let (event, events) = path_events(ranked)?;
     let count = ranked.path.count;
     let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
     Some(format!(
@@ -57,7 +57,7 @@ pub fn summary(view: &View) -> Option<String> {
 
 /// Adds a path's events to its JSON.
 pub fn add(path: &mut Map<String, Value>, view: &View, ranked: &RankedPath) {
-    if let Some((event, events)) = of_path(ranked) {
+    if let Some((event, events)) = path_events(ranked) {
         let count = ranked.path.count;
         let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
         let value = json!({

@@ -59,9 +59,6 @@ impl Rows {
     }
 
     /// Adds a row.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn add(&mut self, one: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
         let map = maps.of(one.unit);
         let place = map.as_deref().and_then(|map| place(map, one.counter));
@@ -83,9 +80,6 @@ impl Rows {
     }
 
     /// Completes the file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn finish(self) -> io::Result<()> {
         match self.table {
             Table::Csv(mut out) => out.flush()?,

@@ -38,7 +38,7 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
             *entries.entry(*scope).or_default() += path.count;
         }
     }
-    let stopped = stopped(function, &function.paths);
+    let stopped = stops_by_block(function, &function.paths);
     let of_block = |at: usize| match function.paths.blocks.get(at) {
         Some(&count) if count > stopped[at] => bodies.get(at),
         Some(1..) => before.get(&at),
@@ -49,7 +49,7 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
 }
 
 /// For each block of a function, the number of path executions that stopped in one of its calls.
-pub fn stopped(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
+pub fn stops_by_block(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
     let mut stopped = vec![0; function.map.blocks.len()];
     for path in &paths.unfinished {
         if let Some(block) = path.blocks.last().and_then(|block| stopped.get_mut(block.index())) {
@@ -61,7 +61,7 @@ pub fn stopped(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
 
 /// The calls of a block that may not return, each with the number of times it did. The block was entered `entered` times and left `left`
 /// times; calls that are not counted separately get `left`.
-pub fn returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u64) -> Vec<(&'a ReachedCall, u64)> {
+pub fn call_returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u64) -> Vec<(&'a ReachedCall, u64)> {
     let unit = function.unit;
     let number = unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
     let calls = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.reached_in(number));
@@ -74,7 +74,7 @@ pub fn returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u6
 /// Execution counts of the parts of a block that was entered `entered` times and left `left` times. Each element is the number of positions
 /// up to a call that may not return, and the number of executions of the code after it. Calls whose returns are not counted are missing.
 pub fn executions_after_calls(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
-    let counted = returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
+    let counted = call_returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
     let mut executions: Vec<_> = counted.map(|(call, returned)| (call.up_to_call as usize, returned)).collect();
     executions.push((function.map.blocks[block].up_to_calls as usize, left));
     executions

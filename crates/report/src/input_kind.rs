@@ -88,8 +88,8 @@ impl InputKind {
         match fs::metadata(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-            Ok(found) if found.is_dir() => of_folder(path),
-            Ok(found) if found.is_file() => of_content(path),
+            Ok(found) if found.is_dir() => detect_folder(path),
+            Ok(found) if found.is_file() => detect_content(path),
             Ok(_) => bail!("{} is neither a file nor a folder", path.display()),
         }
     }
@@ -185,11 +185,11 @@ pub fn name_of(wanted: &Path) -> Result<&str> {
     wanted.to_str().with_context(|| format!("the name {} is not UTF-8: rename the file", wanted.display()))
 }
 
-fn of_folder(folder: &Path) -> Result<Option<InputKind>> {
+fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
     // Other programs use the extensions `.log` and `.raw`, too.
     let has = |folder: &Path, extension: &str, kind| -> Result<bool> {
         let files = with_extension(folder, extension)?;
-        Ok(files.iter().any(|file| beginning(file).is_ok_and(|bytes| of_beginning(file, &bytes) == Some(kind))))
+        Ok(files.iter().any(|file| beginning(file).is_ok_and(|bytes| detect_by_beginning(file, &bytes) == Some(kind))))
     };
     if !with_extension(folder, "process")?.is_empty() || import::ctf::is_trace(folder) {
         return Ok(Some(InputKind::Waits));
@@ -210,13 +210,13 @@ fn of_folder(folder: &Path) -> Result<Option<InputKind>> {
     Ok(has_inner.then_some(InputKind::StreamFiles))
 }
 
-fn of_content(path: &Path) -> Result<Option<InputKind>> {
+fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     let cannot = || format!("cannot read {}", path.display());
     if path.extension().is_some_and(|extension| extension == OTF2) {
         return Ok(Some(InputKind::Waits));
     }
     let beginning = beginning(path).with_context(cannot)?;
-    if let Some(kind) = of_beginning(path, &beginning) {
+    if let Some(kind) = detect_by_beginning(path, &beginning) {
         return Ok(Some(kind));
     }
     if beginning.is_empty() {
@@ -234,7 +234,7 @@ fn of_content(path: &Path) -> Result<Option<InputKind>> {
         };
         bail!("{} is {}, which {only}", path.display(), kind.phrase());
     }
-    of_text(BufReader::new(decompress::open(path)?.take(MAX_TEXT))).with_context(cannot)
+    detect_text(BufReader::new(decompress::open(path)?.take(MAX_TEXT))).with_context(cannot)
 }
 
 /// The first bytes of a file.
@@ -244,7 +244,7 @@ fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn of_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
+fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
     // The header is written when the program starts to count. Before that, the file holds zeros, or a note that the runtime gave up.
     if bytes.iter().take(8).all(|byte| *byte == 0) {
         return match path.extension()? {
@@ -260,7 +260,7 @@ fn of_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
 }
 
 /// The kind of a text, from its first line or its first event.
-fn of_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
+fn detect_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
     let (mut bytes, mut head, mut is_first) = (Vec::new(), String::new(), true);
     loop {
         bytes.clear();
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn texts_are_recognised_by_their_first_event() {
-        let kind = |text: &str| of_text(text.as_bytes()).unwrap();
+        let kind = |text: &str| detect_text(text.as_bytes()).unwrap();
         assert_eq!(kind("#trodden events 1\nenter\tf\n"), Some(EventText));
         assert_eq!(kind("7 0x1000 0110 call\n7 0x2000  return\n"), Some(EventText));
         assert_eq!(kind("\n {\"traceEvents\": []}"), Some(Waits));

@@ -42,7 +42,7 @@ pub struct FileCounts {
     /// Calls of each function declared in the file, by line and linkage name.
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
-    pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, TakenBranch>>,
+    pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, OutcomeCount>>,
     /// Lines with code after a call in which all executions of its block stopped.
     pub stopped: BTreeSet<u32>,
 }
@@ -55,7 +55,7 @@ impl FileCounts {
             let own = self.branches.entry(*place).or_default();
             for (direction, counts) in directions {
                 let sum = own.entry(*direction).or_default();
-                *sum = TakenBranch { reached: sum.reached + counts.reached, taken: sum.taken + counts.taken };
+                *sum = OutcomeCount { reached: sum.reached + counts.reached, taken: sum.taken + counts.taken };
             }
         }
     }
@@ -78,7 +78,7 @@ pub enum Direction {
 
 /// Counts for one outcome of a branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TakenBranch {
+pub struct OutcomeCount {
     /// Executions of the branch.
     pub reached: u64,
     /// Executions with this outcome.
@@ -151,7 +151,7 @@ impl LineCounts {
     }
 
     fn add_stopped(&mut self, function: &Function) {
-        let stopped = inlined::stopped(function, &function.paths);
+        let stopped = inlined::stops_by_block(function, &function.paths);
         for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
             if count == 0 || stopped[at] < count {
                 continue;
@@ -223,7 +223,7 @@ impl LineCounts {
 fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position, u64)> {
     let mut instances = Instances::default();
     instances.add(function.map.position, function.paths.entries());
-    let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stopped(function, &function.paths));
+    let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stops_by_block(function, &function.paths));
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
         if count == 0 && cleanups[at] {
             continue;

@@ -23,7 +23,6 @@ pub struct PathListing {
     pub ends: Ends,
 }
 
-/// A path with its function.
 pub(crate) struct ListedPath<'v, 'a> {
     pub function: &'v Function<'a>,
     pub id: u64,

@@ -321,7 +321,6 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 }
 
-/// A summary as JSON.
 fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Value {
     json!({
         "untested_paths": summary.paths,
@@ -356,7 +355,6 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         function.paths.complete.len() + unfinished.count()
     }
 
-    /// Sums over the given paths.
     fn summary(&self, paths: &[UntestedReport]) -> UntestedSummary {
         let mut functions: BTreeMap<*const Function, (&Function, NewInFunction)> = BTreeMap::new();
         for path in paths.iter().filter(|p| p.complete) {

@@ -38,7 +38,6 @@ pub fn summary(sampling: &Sampling) -> String {
     )
 }
 
-/// A path's estimate as text.
 pub fn estimate_text(estimate: &BurstEstimate) -> String {
     let whole = |number: f64| words::count(number.round() as u128);
     let margin = match estimate.margin {
@@ -77,7 +76,6 @@ fn branches_json(sampling: &BranchSampling) -> Value {
     out
 }
 
-/// Adds the estimate to a path's JSON.
 pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
     if let Some(BurstEstimate { executions, margin }) = estimate {
         path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin }));

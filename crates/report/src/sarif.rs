@@ -9,7 +9,6 @@ use crate::words;
 use serde_json::{Value, json};
 use trodden_unit::Position;
 
-/// The published schema.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const RULE: &str = "untested-path";
 

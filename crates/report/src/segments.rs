@@ -46,7 +46,6 @@ pub struct Segments<'v, 'a> {
 /// The number of different segments, and the number of executions.
 pub type SegmentTotals = (usize, u128);
 
-/// A segment with its executions.
 struct Row<'v, 'a> {
     paths: Vec<ListedPath<'v, 'a>>,
     count: u64,
@@ -186,7 +185,6 @@ fn result(row: &Row, sources: &SourceCache) -> Value {
     out
 }
 
-/// Paths side by side.
 fn side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &TextOptions) -> String {
     let width = (Page::new(options).width.saturating_sub(COLUMN_SEPARATOR.chars().count() + 4) / 2).max(MIN_COLUMN);
     let page = Page { painter: Painter { color: false }, width, steps: options.steps };

@@ -12,7 +12,6 @@ use trodden_hardware::{
 };
 use trodden_trace::simulation::{InstructionStep, InstructionWalk, Memory, Places, SourcePlace, walk};
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 /// Default number of paths in a text report.
 const DEFAULT_TOP: usize = 10;
@@ -202,9 +201,6 @@ impl<'a> SimulationReport<'a> {
     }
 
     /// Writes the report as JSON.
-    ///
-    /// # Errors
-    /// The output cannot be written.
     pub fn write_json(&self, out: &mut dyn Write) -> Result<()> {
         let total: u64 = self.complete.iter().map(|(_, count)| count).sum();
         let top = self.shown.top.unwrap_or(usize::MAX);
@@ -271,9 +267,6 @@ impl<'a> SimulationReport<'a> {
     }
 
     /// Writes the report as text.
-    ///
-    /// # Errors
-    /// The output cannot be written.
     pub fn write_text(&self, out: &mut dyn Write) -> Result<()> {
         self.write_summary(out)?;
         let hottest = self.held.hottest();

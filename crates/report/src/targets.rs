@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use trodden_flow::Edge;
 use trodden_unit::{EdgeKind, Position};
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
 /// The targets of a report, in the report's order.

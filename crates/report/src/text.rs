@@ -238,7 +238,6 @@ impl Columns {
     }
 }
 
-/// A path's listing as indented lines.
 pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
     let mut out = format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::line(&file), words::begins(&listing.begins))));

@@ -95,7 +95,7 @@ impl Parameters {
     pub fn taken_from(command: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]
-        struct Own {
+        struct OwnArguments {
             #[command(flatten)]
             parameters: Parameters,
         }
@@ -119,7 +119,7 @@ impl Parameters {
             }
         }
         *command = others;
-        Ok(Own::try_parse_from(own)?.parameters)
+        Ok(OwnArguments::try_parse_from(own)?.parameters)
     }
 }
 

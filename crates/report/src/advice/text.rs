@@ -88,7 +88,7 @@ fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
 fn body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
     let function = ranked.function;
     let writer = FindingWriter { function, sources, page, previous_chain: RefCell::default() };
-    let mut out = writer.wrapped(&format!("{}.", upper(&say::summary(function, &ranked.finding))), INDENT);
+    let mut out = writer.wrapped(&format!("{}.", capitalised(&say::summary(function, &ranked.finding))), INDENT);
     out.push_str(&match &ranked.finding.advice {
         Found::Correlated(c) => writer.correlated(c),
         Found::Loop(l) => writer.loops(l),
@@ -102,7 +102,7 @@ fn body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
     out
 }
 
-fn upper(text: &str) -> String {
+fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

@@ -146,7 +146,7 @@ pub fn suggestion(function: &Function, finding: &AdviceFinding) -> String {
 }
 
 /// Returns true if the later branch always took the edge that the earlier one decides.
-fn is_sure(c: &Correlated) -> bool {
+fn is_always_decided(c: &Correlated) -> bool {
     c.given.iter().all(|g| g.decides.is_none() || g.is_certain())
 }
 
@@ -165,14 +165,14 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
             "{} {} whether {} leaves its loop: leave the loop there, peel the last iteration, or copy the {stretch} between them for each \
                 case",
             branch(function, c.earlier),
-            if is_sure(c) { "already decides" } else { "nearly always decides" },
+            if is_always_decided(c) { "already decides" } else { "nearly always decides" },
             branch(function, c.later)
         );
     }
     if let Some(block) = c.stretch.obstacle {
         return format!("merge both decisions in the source; the {stretch} between them cannot be copied (block {})", block.0);
     }
-    let keep = if is_sure(c) { "" } else { "; keep the second test on the path that does not decide it" };
+    let keep = if is_always_decided(c) { "" } else { "; keep the second test on the path that does not decide it" };
     match c.stretch.instructions {
         long if long > MAX_COPIED_INSTRUCTIONS => format!(
             "merge both decisions in the source, or use a table indexed by both conditions; the {stretch} between them are too much to \

@@ -36,9 +36,6 @@ pub struct ParquetTable {
 
 impl ParquetTable {
     /// Starts a table in an empty file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn new(file: File) -> io::Result<ParquetTable> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
         let order = ORDER.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
@@ -49,18 +46,12 @@ impl ParquetTable {
     }
 
     /// Adds a row.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn add(&mut self, row: FieldRow) -> io::Result<()> {
         self.rows.push(row);
         if self.rows.len() < GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
     }
 
     /// Completes the file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         self.flush().map_err(io::Error::other)?;
         self.writer.close().map(drop).map_err(io::Error::other)

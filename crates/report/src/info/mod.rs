@@ -16,7 +16,6 @@ use trodden_flow::CutReason;
 use trodden_profile::exactness;
 use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, distinct};
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 /// Maximum length of a list without `--all`.
 const MAX_SHOWN: usize = 12;

@@ -98,7 +98,7 @@ impl Flow<'_> {
 
     /// Lines with count 0 whose remaining code does not prove that.
     fn uncertain(&self) -> BTreeSet<u32> {
-        let (unproven, needed) = (self.unproven(), self.needed());
+        let (unproven, needed) = (self.unproven(), self.contradicted_blocks());
         let lines = self.zero.iter().filter(|(line, blocks)| unproven.contains(line) || blocks.iter().any(|b| needed.contains(b)));
         lines.map(|(line, _)| *line).chain(self.jumps.iter().copied()).collect()
     }
@@ -106,7 +106,7 @@ impl Flow<'_> {
     /// Lines with count 0 that may have been executed as far as the other lines tell: the remaining code may belong to another part of the
     /// line, or to a path on which the optimiser did not know the condition.
     fn unproven(&self) -> BTreeSet<u32> {
-        let copied = self.copied();
+        let copied = self.may_be_copied();
         let given = |(bounds, copied): (Bounds, bool)| if copied { Bounds::at_least(bounds.low) } else { bounds };
         let mut given: Vec<Bounds> = self.given.iter().copied().zip(copied).map(given).collect();
         let (proofs, others): (Vec<_>, Vec<_>) = self.zero.iter().partition(|(line, blocks)| self.is_statement(**line, blocks));
@@ -133,7 +133,7 @@ impl Flow<'_> {
 
     /// Blocks without remaining code whose assumed count of 0 contradicts the other counts: the optimiser may merge the code of several
     /// blocks, and the result has the line of only one of them.
-    fn needed(&self) -> BTreeSet<usize> {
+    fn contradicted_blocks(&self) -> BTreeSet<usize> {
         let mut given = self.given.clone();
         let mut open = vec![false; self.graph.node_count()];
         for block in (0..self.blocks.len()).filter(|b| self.known[*b].is_none() && self.bounds[*b].low == 0) {
@@ -144,7 +144,7 @@ impl Flow<'_> {
 
     /// Tells for each block whether the optimiser may have duplicated it: all but those that are reached from the entry through blocks with
     /// a single incoming edge.
-    fn copied(&self) -> Vec<bool> {
+    fn may_be_copied(&self) -> Vec<bool> {
         let mut copied = vec![true; self.graph.node_count()];
         let mut worklist = vec![self.graph.entry()];
         while let Some(node) = worklist.pop() {

@@ -6,9 +6,6 @@ use std::io::{self, Write};
 use trodden_analysis::sequences::{CountedSegments, FoundEvents, HotQuestion, HotSubpaths, SHOWN, SequenceDifferences};
 
 /// Writes occurrences.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
     writeln!(out, "{}", plural(document.occurrences.into(), "occurrence", "occurrences"))?;
     for found in &document.found {
@@ -18,9 +15,6 @@ pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()
 }
 
 /// Writes hot subpaths.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write_hot(out: &mut dyn Write, question: &HotQuestion, document: &HotSubpaths) -> io::Result<()> {
     writeln!(
         out,
@@ -37,9 +31,6 @@ pub fn write_hot(out: &mut dyn Write, question: &HotQuestion, document: &HotSubp
 }
 
 /// Writes segments.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write_segments(out: &mut dyn Write, document: &CountedSegments) -> io::Result<()> {
     let times = plural(document.executed.into(), "time", "times");
     writeln!(out, "{} different {} of depth {}, executed {times}", document.distinct, document.kind, document.depth)?;
@@ -48,9 +39,6 @@ pub fn write_segments(out: &mut dyn Write, document: &CountedSegments) -> io::Re
 }
 
 /// Writes differences.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) -> io::Result<()> {
     match document.first_difference {
         None => writeln!(out, "the sequences are equal")?,

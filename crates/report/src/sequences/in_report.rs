@@ -25,19 +25,16 @@ use trodden_text::words::reasons;
 const ITERATIONS: usize = 4;
 /// Length of a path of branches, in branches.
 const BRANCHES: usize = 4;
-/// Maximum number of rows of each kind.
 const MAX_SHOWN: usize = 5;
 /// Minimum percentage of paths that continue a pattern for it to be reported.
 const MIN_PERCENT: f64 = 90.0;
 /// Maximum number of symbols that are examined.
 const MAX_SYMBOLS: u64 = 20_000_000;
-/// Maximum number of phases.
 const MAX_PHASES: usize = 10;
 
 /// The sequence of the busiest thread of a run.
 pub struct Sequence {
     opened: Opened,
-    /// The thread's number.
     number: usize,
     threads: usize,
 }
@@ -94,9 +91,6 @@ impl Sequence {
     }
 
     /// Writes paths across iterations and the last branches as text.
-    ///
-    /// # Errors
-    /// The output cannot be written.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
         let found = iterations_of(&self.opened, self.question())?;
         writeln!(out, "\n{}; `trodden patterns` shows more", self.heading())?;
@@ -163,9 +157,6 @@ impl Sequence {
 }
 
 /// Writes the findings about iterations for `trodden advise`.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write_advice(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
     if patterns.is_empty() {
         return Ok(());

@@ -27,9 +27,6 @@ pub fn of_copies(wanted: &str, thread: usize, question: IterationQuestion, folde
 }
 
 /// Writes paths across iterations and patterns.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()> {
     let none = if document.paths.is_empty() { ": none" } else { "" };
     writeln!(out, "paths of {} consecutive iterations{none}", document.iterations)?;
@@ -40,9 +37,6 @@ pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()
 }
 
 /// Writes patterns of iterations.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
     for IterationPattern { function, advice, count, percent, iterations, .. } in patterns {
         writeln!(
@@ -62,9 +56,6 @@ pub fn joined(iterations: &[Vec<String>]) -> String {
 }
 
 /// Writes paths of the last branches.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write_branches(out: &mut dyn Write, document: &GeneralDocument) -> io::Result<()> {
     writeln!(out, "{} different paths of up to {} branches", document.distinct, document.branches)?;
     for row in &document.paths {

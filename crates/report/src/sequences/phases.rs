@@ -7,9 +7,6 @@ use trodden_analysis::sequences::PhaseDocument;
 const LINE_LENGTH: usize = 100;
 
 /// Writes phases as text.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write(out: &mut dyn Write, document: &PhaseDocument) -> io::Result<()> {
     writeln!(out, "intervals of {} paths", document.interval)?;
     let kinds = [("paths", Some(&document.by_paths)), ("basic blocks", document.by_blocks.as_ref())];

@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Writes the source lines of paths by label; nothing if there are none.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write_sources(out: &mut dyn Write, sources: &BTreeMap<String, String>) -> io::Result<()> {
     if !sources.is_empty() {
         writeln!(out, "\npaths:")?;

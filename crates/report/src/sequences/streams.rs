@@ -39,9 +39,6 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folde
 }
 
 /// Reads the sequences of all threads of a log.
-///
-/// # Errors
-/// The log cannot be read.
 pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Result<Vec<Grammar>> {
     let log = kept::open_log(file)?;
     log.threads().iter().map(|thread| read_thread(&log, thread, table, folders)).collect()

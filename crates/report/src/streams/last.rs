@@ -107,7 +107,7 @@ impl LastReport {
             if stream.is_cut()? {
                 log::warn!("{} is truncated: the threads and events at its end are missing", file.display());
             }
-            report.streams.push(of_file(&stream, job, core.as_mut(), folders)?);
+            report.streams.push(stream_report(&stream, job, core.as_mut(), folders)?);
         }
         check_core(job, core.as_ref(), &report)?;
         Ok(report)
@@ -144,7 +144,7 @@ fn check_core(job: &LastQuestion, core: Option<&Core>, report: &LastReport) -> R
     Ok(())
 }
 
-fn of_file(stream: &LiveStream, job: &LastQuestion, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
+fn stream_report(stream: &LiveStream, job: &LastQuestion, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
     let maps = maps(stream.head(), folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(job.source, &folders.current_text());
@@ -153,21 +153,21 @@ fn of_file(stream: &LiveStream, job: &LastQuestion, mut core: Option<&mut Core>,
     let mut of = |thread: &LiveThread| {
         let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
         let unfinished = stopped.as_ref().and_then(|stopped| unfinished(thread, &event_names, stopped));
-        ThreadReport { stopped, unfinished, ..of_thread(thread, &event_names, job.paths) }
+        ThreadReport { stopped, unfinished, ..thread_report(thread, &event_names, job.paths) }
     };
     let threads = stream.threads()?.iter().map(&mut of).collect();
     let (file, image) = (stream.path().to_owned(), stream.head().image_path.clone());
     Ok(StreamReport { file, image, lost_threads: stream.lost_threads()?.threads(), threads })
 }
 
-fn of_thread(thread: &LiveThread, event_names: &EventNames, limit: usize) -> ThreadReport {
-    let frames = thread.frames.iter().rev().filter_map(|slot| of_frame(*slot, event_names)).collect();
+fn thread_report(thread: &LiveThread, event_names: &EventNames, limit: usize) -> ThreadReport {
+    let frames = thread.frames.iter().rev().filter_map(|slot| frame_report(*slot, event_names)).collect();
     let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
     let mut nesting = Nesting::new(&event_names.places);
     let mut events = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.symbol(*event)) {
         let step = nesting.feed(symbol);
-        events.extend(of_step(step, nesting.frames().len(), event_names));
+        events.extend(event_report(step, nesting.frames().len(), event_names));
     }
     let shown = if limit == 0 { events.len() } else { limit.min(events.len()) };
     let known_before = (events.len() - shown) as u64;
@@ -185,7 +185,7 @@ fn of_thread(thread: &LiveThread, event_names: &EventNames, limit: usize) -> Thr
 }
 
 /// A live frame, from its slot in the shadow stack; `None` if its unit has no map.
-fn of_frame(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
+fn frame_report(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
     match slot {
         Event::Path(counter) | Event::Exit(counter) => {
             let (function, _) = event_names.places.path(counter)?;
@@ -201,7 +201,7 @@ fn of_frame(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
     }
 }
 
-fn of_step(step: NestingStep, depth: usize, event_names: &EventNames) -> Option<EventReport> {
+fn event_report(step: NestingStep, depth: usize, event_names: &EventNames) -> Option<EventReport> {
     match step {
         NestingStep::Entered(frame) => {
             Some(EventReport { depth: depth.saturating_sub(1), kind: "enter", function: event_names.name(frame.function), path: None })

@@ -107,7 +107,6 @@ fn numbered(stored: &Grammar) -> Result<Grammar> {
     Ok(numbered?)
 }
 
-/// An event as it is shown.
 #[derive(Serialize)]
 struct ShownEvent {
     number: u64,

@@ -66,16 +66,13 @@ impl StreamStatistics {
     }
 
     /// Reads the given logs.
-    ///
-    /// # Errors
-    /// A log cannot be read.
     pub fn of_logs(logs: &[PathBuf], folders: &Folders) -> Result<StreamStatistics> {
         let mut report = StreamStatistics { schema_version: SCHEMA_VERSION, logs: Vec::new() };
         for file in logs {
             let log = kept::open_log(file)?;
             let maps = maps_of(&log, folders)?;
             let places = Places::new(log.head(), maps.image());
-            let threads = log.threads().iter().map(|t| of_thread(&log, t, &places)).collect::<Result<_>>()?;
+            let threads = log.threads().iter().map(|t| thread_report(&log, t, &places)).collect::<Result<_>>()?;
             let bytes = std::fs::metadata(file)?.len();
             report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file: file.clone() });
         }
@@ -88,7 +85,7 @@ impl StreamStatistics {
     }
 }
 
-fn of_thread(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<ThreadReport> {
+fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<ThreadReport> {
     let (process, number) = (thread.key.process, thread.key.thread);
     let mut report = ThreadReport {
         process,

@@ -36,7 +36,6 @@ impl Core {
         Ok(Core { file: CoreFile::read(path)?, images: BTreeMap::new() })
     }
 
-    /// The numbers of the threads.
     pub fn threads(&self) -> impl Iterator<Item = u32> + '_ {
         self.file.threads.iter().map(|t| t.thread)
     }

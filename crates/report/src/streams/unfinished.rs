@@ -22,7 +22,6 @@ const MAX_PATHS: usize = 256;
 /// The path of a thread from its last event to where it stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
-    /// The function's name.
     pub function: String,
     /// The lines of the path, or, if there are several, of the blocks that all of them have in common.
     pub path: String,

@@ -10,7 +10,6 @@ use trodden_analysis::changes::lies_at;
 use trodden_analysis::isolate::IsolatedFunction;
 use trodden_analysis::suite::Suite;
 
-/// A function that the tests execute.
 struct Executed {
     key: IsolatedFunction,
     name: Name,

@@ -14,9 +14,6 @@ pub fn json(found: &TraceDifferences) -> Value {
 }
 
 /// Writes the differences as text. `top` is the maximum number that the comparison was limited to.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write(out: &mut impl Write, found: &TraceDifferences, top: usize) -> io::Result<()> {
     for (number, difference) in (1..).zip(&found.differences) {
         let behind = difference.behind.as_deref().unwrap_or("the beginning");

@@ -16,9 +16,6 @@ use trodden_trace::{TraceFile, TraceFunction};
 const MAX_FOLDED: usize = 1000;
 
 /// Writes folded stacks.
-///
-/// # Errors
-/// The trace cannot be read, or the output cannot be written.
 pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
     let mut counts: BTreeMap<Vec<TraceFunction>, u64> = BTreeMap::new();
     for thread in left_out.threads(trace) {
@@ -48,9 +45,6 @@ pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Res
 }
 
 /// Writes the address of each executed block on a line of its own.
-///
-/// # Errors
-/// The trace cannot be read, or the output cannot be written.
 pub fn addresses(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
     let threads: Vec<_> = left_out.threads(trace).collect();
     for thread in &threads {
@@ -66,9 +60,6 @@ pub fn addresses(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> 
 }
 
 /// Writes Chrome trace events.
-///
-/// # Errors
-/// The trace cannot be read, or the output cannot be written.
 pub fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
     let mut first = true;
     let mut event = |out: &mut dyn Write, phase: &str, name: &str, thread: u32, time: u64| -> Result<()> {

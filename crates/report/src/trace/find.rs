@@ -13,9 +13,6 @@ pub fn json(all: &Occurrences) -> Value {
 }
 
 /// Writes the executions as text. `is_nth` tells that a single execution was requested by its number.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write(out: &mut impl Write, all: &Occurrences, is_nth: bool) -> io::Result<()> {
     let Occurrences { seen, found } = all;
     for f in found {

@@ -35,9 +35,6 @@ const OPENS: i64 = -1;
 const CLOSES: i64 = -2;
 
 /// Writes the page. `files` are the trace's binaries, whose machine code is shown, or the reason why they cannot be read.
-///
-/// # Errors
-/// The trace cannot be read.
 pub fn page(trace: &TraceFile, left_out: &LeftOut, files: &Result<Files>, sources: &Sources) -> Result<String> {
     let threads: Vec<ThreadNumber> = left_out.threads(trace).collect();
     let lengths = Lengths::new(trace, &threads, left_out)?;

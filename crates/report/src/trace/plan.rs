@@ -17,9 +17,6 @@ pub fn json(planner: &Planner, plan: &Plan) -> Value {
 }
 
 /// Writes the plan as text.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write(out: &mut impl Write, planner: &Planner, plan: &Plan) -> io::Result<()> {
     let mut of_machines = vec![0.0; machines(plan)];
     plan.predicted.iter().zip(&plan.machine_of).for_each(|(cost, machine)| of_machines[*machine] += cost);

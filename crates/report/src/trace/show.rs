@@ -118,7 +118,6 @@ fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
     Ok(remaining)
 }
 
-/// An executed block.
 #[derive(Serialize)]
 struct ShownBlock<'a> {
     /// The number of blocks of the thread before this one.
@@ -131,7 +130,6 @@ struct ShownBlock<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<&'a str>,
     function: &'a str,
-    /// Source files and lines.
     lines: Vec<(&'a str, u32)>,
 }
 
@@ -208,7 +206,7 @@ impl Span {
 
 /// All calls of a function in one calling context.
 #[derive(Default)]
-struct Called {
+struct CalledFunction {
     function: Option<TraceFunction>,
     calls: u64,
     blocks: u64,
@@ -216,16 +214,16 @@ struct Called {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ShownCall<'a> {
     function: &'a str,
     calls: u64,
     blocks: u64,
-    callees: Vec<Shown<'a>>,
+    callees: Vec<ShownCall<'a>>,
 }
 
 /// The calls of a thread by calling context.
 struct Tree {
-    nodes: Vec<Called>,
+    nodes: Vec<CalledFunction>,
     by_callee: HashMap<(usize, TraceFunction), usize>,
     depth: usize,
 }
@@ -233,7 +231,7 @@ struct Tree {
 impl Tree {
     /// Collects the calls of a thread between two places.
     fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
-        let mut tree = Self { nodes: vec![Called::default()], by_callee: HashMap::new(), depth };
+        let mut tree = Self { nodes: vec![CalledFunction::default()], by_callee: HashMap::new(), depth };
         let mut span = Span::new(span);
         let mut frames = TraceFrames::default();
         // The node of each open frame. Frames below the maximum depth have the node of the deepest shown frame.
@@ -276,17 +274,17 @@ impl Tree {
         let next = self.nodes.len();
         let node = *self.by_callee.entry((parent, function)).or_insert(next);
         if node == next {
-            self.nodes.push(Called { function: Some(function), ..Called::default() });
+            self.nodes.push(CalledFunction { function: Some(function), ..CalledFunction::default() });
             self.nodes[parent].callees.push(node);
         }
         node
     }
 
     /// A node and its callees as they are shown. `has_run` is the result of [`Tree::has_run`].
-    fn shown<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> Shown<'a> {
+    fn shown<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> ShownCall<'a> {
         let called = &self.nodes[node];
         let callees = called.callees.iter().filter(|c| has_run[**c]).map(|c| self.shown(trace, *c, has_run)).collect();
-        Shown { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
+        ShownCall { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
     }
 
     /// Tells for each node whether it or one of its callees executed a block. Callees come after their callers in `nodes`.
@@ -310,7 +308,7 @@ fn tree(
     for thread in threads {
         all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), options.depth)?));
     }
-    let shown: Vec<(u32, Shown)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0, &tree.has_run()))).collect();
+    let shown: Vec<(u32, ShownCall)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0, &tree.has_run()))).collect();
     if options.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut,
@@ -329,7 +327,7 @@ fn tree(
     Ok(())
 }
 
-fn line(out: &mut impl Write, shown: &Shown, depth: usize) -> io::Result<()> {
+fn line(out: &mut impl Write, shown: &ShownCall, depth: usize) -> io::Result<()> {
     writeln!(out, "{:>10} {:>12}  {:indent$}{}", shown.calls, shown.blocks, "", escape::line(shown.function), indent = 2 * depth)?;
     shown.callees.iter().try_for_each(|c| line(out, c, depth + 1))
 }

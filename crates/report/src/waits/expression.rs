@@ -26,9 +26,6 @@ pub fn of_representative(summary: &WaitSummary, first: &Representative) -> Strin
 
 /// Writes the expressions of the first `top` waits: the paths since the two locations last synchronised, the same with waits on these
 /// paths replaced by their own expressions, and the result without common steps.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     let names = Names::new(summary);
     let waits = &summary.replayed.outcome.expanded;

@@ -10,7 +10,6 @@ use trodden_waits::{CodeId, LocationId, Step};
 use trodden_waits_file::causes::Cause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
 /// The report as a JSON value.

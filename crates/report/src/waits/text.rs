@@ -17,9 +17,6 @@ const MAX_CALLERS: usize = 3;
 const MAX_CLASSES: usize = 3;
 
 /// Writes the report, with at most `top` causes and wait sites.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> Result<()> {
     headline(out, summary)?;
     causes(out, summary, top)?;
@@ -178,7 +175,6 @@ fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
     Ok(())
 }
 
-/// A step's code as text.
 fn step_name(summary: &WaitSummary, step: &Step) -> String {
     let code = summary.code(step.code);
     let at = place(&code.file, summary.line(step.code));
@@ -268,7 +264,6 @@ fn place(file: &str, line: u32) -> String {
     }
 }
 
-/// A time with its unit.
 pub(super) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
