@@ -23,6 +23,7 @@ use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_profile::edges::FunctionEdges;
 use trodden_profile::{EdgeCounts, ImageProfile, Profile};
 use trodden_report::View;
+use trodden_report::words::plural;
 
 /// The sections that make up the mapping.
 const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
@@ -132,7 +133,12 @@ impl CoverageMapping {
         let files = Files::new(&wanted.include, &wanted.exclude, None)?;
         let all = self.files()?;
         let chosen: Vec<String> = all.iter().filter(|name| files.is_wanted(Path::new(name), Path::new(name))).cloned().collect();
-        ensure!(!chosen.is_empty(), "none of the {} source files matches --include and --exclude; the first is {}", all.len(), all[0]);
+        ensure!(
+            !chosen.is_empty(),
+            "--include and --exclude leave none of {}; the first of them is {}",
+            plural(all.len() as u128, "source file", "source files"),
+            all[0]
+        );
         Ok(chosen)
     }
 

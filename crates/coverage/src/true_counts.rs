@@ -212,7 +212,12 @@ impl<'f> TrueCounts<'f> {
     /// The parts of regions after stops, from the end of a line to the end of the region. `ends` returns the last line of the call at a
     /// place if the source tells it. Otherwise, lines without code are assumed to belong to the call before them, and code that was
     /// executed before the call to its arguments.
-    pub fn parts_after_stops(&self, file: usize, is_code_line: impl Fn(u64) -> bool, mut ends: impl FnMut(Place) -> Option<u64>) -> PartsAfterStops {
+    pub fn parts_after_stops(
+        &self,
+        file: usize,
+        is_code_line: impl Fn(u64) -> bool,
+        mut ends: impl FnMut(Place) -> Option<u64>,
+    ) -> PartsAfterStops {
         let mut parts = PartsAfterStops::default();
         for (number, span) in self.spans[file].iter().enumerate().filter(|(_, span)| span.file == file) {
             if !is_code(&self.function.regions[file][number]) {

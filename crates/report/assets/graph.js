@@ -38,8 +38,8 @@ class GraphView {
     this.touched = false;
     this.fit();
     const hidden = keep.filter((k) => !k).length;
-    return hidden ? `${hidden} blocks that were never executed are hidden` :
-      `${detail.blocks.length} blocks, ${detail.edges.filter((e) => e[4] !== 2).length} edges`;
+    return hidden ? `${plural(hidden, "block")} never executed, hidden` :
+      `${plural(detail.blocks.length, "block")}, ${plural(detail.edges.filter((e) => e[4] !== 2).length, "edge")}`;
   }
 
   nodeWidth(block, number) {
@@ -69,7 +69,7 @@ class GraphView {
     const middle = { x: (before.x + after.x) / 2, y: (before.y + after.y) / 2 };
     const text = svg("text", { x: middle.x, y: middle.y + 3 });
     text.textContent = `${e.label} ${brief(e.count)}`.trim();
-    group.append(text, title(`${e.count} times${e.style === 1 ? "; paths are cut here" : ""}`));
+    group.append(text, title(`${plural(e.count, "time")}${e.style === 1 ? "; paths are cut here" : ""}`));
     this.edges.set(e.number, group);
     return group;
   }
@@ -87,7 +87,7 @@ class GraphView {
     cnt.textContent = brief(count);
     const below = (lines[0] || `${instructions} instr.`) + (lines.length > 1 ? " +" : "");
     sub.textContent = below.length > 30 ? `…${below.slice(-29)}` : below;
-    group.append(name, cnt, sub, title(`block ${n.id}: executed ${full(count)} times, ${instructions} instructions\n${lines.join("\n")}`));
+    group.append(name, cnt, sub, title(`block ${n.id}: executed ${plural(full(count), "time")}, ${plural(instructions, "instruction")}\n${lines.join("\n")}`));
     group.addEventListener("click", () => { if (!this.moved) this.onBlock(n.id); });
     this.nodes.set(n.id, group);
     return group;

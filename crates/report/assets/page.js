@@ -143,7 +143,7 @@ function showPaths() {
   };
   const note = (text) => body.append(element("tr", { class: "note" }, element("td", { colspan: 7 }, text)));
   d.paths.forEach((p, at) => row(p, at, percent(p.w), p.w / top, null));
-  if (d.more) note(`... and ${full(d.more)} paths of smaller share (trodden report --function shows them)`);
+  if (d.more) note(`... and ${plural(full(d.more), "path")} of smaller share (trodden report --function shows them)`);
   d.unfinished.forEach((p, at) => row(p, d.paths.length + at, "unfinished", 0, "unfinished"));
   if (d.more_unfinished) note(`... and ${full(d.more_unfinished)} more unfinished paths`);
   for (const [count, line,

@@ -52,7 +52,8 @@ pub fn differences(compared: &ComparedSegments) -> impl Iterator<Item = String> 
     compared.differing.iter().take(MAX_DIFFERENCES).map(|(segment, found, expected)| {
         let words: Vec<String> =
             segment.iter().map(|(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short)).collect();
-        format!("{} was counted {found} times, and executed {expected}", words.join(" > "))
+        let times = plural((*found).into(), "time", "times");
+        format!("{} was counted {times}, but executed {}", words.join(" > "), plural((*expected).into(), "time", "times"))
     })
 }
 

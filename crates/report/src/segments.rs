@@ -102,7 +102,11 @@ impl<'v, 'a> Segments<'v, 'a> {
             plural(self.executed, "time", "times"),
             match self.kind {
                 SegmentList::Executed => String::new(),
-                SegmentList::Untested => format!("; of {} segments and {} executions", count(self.all.0 as u128), count(self.all.1)),
+                SegmentList::Untested => format!(
+                    "; of {} and {}",
+                    plural(self.all.0 as u128, "segment", "segments"),
+                    plural(self.all.1, "execution", "executions")
+                ),
             }
         );
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &escape::line(&self.program)), page.paint(paint::DIM, &all));

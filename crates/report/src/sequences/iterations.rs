@@ -57,7 +57,8 @@ pub fn joined(iterations: &[Vec<String>]) -> String {
 
 /// Writes paths of the last branches.
 pub fn write_branches(out: &mut dyn Write, document: &GeneralDocument) -> io::Result<()> {
-    writeln!(out, "{} different paths of up to {} branches", document.distinct, document.branches)?;
+    let paths = plural(document.distinct as u128, "path", "different paths");
+    writeln!(out, "{paths} of up to {}", plural(document.branches as u128, "branch", "branches"))?;
     for row in &document.paths {
         let branches: Vec<String> = row.branches.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
         writeln!(out, "{:>12}  {}", row.count, branches.join("  "))?;

@@ -1,5 +1,6 @@
 //! Phases as text: a letter for each interval.
 
+use crate::words::plural;
 use std::io::{self, Write};
 use trodden_analysis::sequences::PhaseDocument;
 
@@ -8,10 +9,11 @@ const LINE_LENGTH: usize = 100;
 
 /// Writes phases as text.
 pub fn write(out: &mut dyn Write, document: &PhaseDocument) -> io::Result<()> {
-    writeln!(out, "intervals of {} paths", document.interval)?;
+    writeln!(out, "intervals of {}", plural(document.interval.into(), "path", "paths"))?;
     let kinds = [("paths", Some(&document.by_paths)), ("basic blocks", document.by_blocks.as_ref())];
     for (name, found) in kinds.into_iter().filter_map(|(name, found)| Some((name, found?))) {
-        writeln!(out, "\nby {name}: {} phases, {} changes", found.phases.len(), found.changes.len())?;
+        let phases = plural(found.phases.len() as u128, "phase", "phases");
+        writeln!(out, "\nby {name}: {phases}, {}", plural(found.changes.len() as u128, "change", "changes"))?;
         for line in found.of_interval.chunks(LINE_LENGTH) {
             writeln!(out, "  {}", line.iter().map(|phase| letter(*phase)).collect::<String>())?;
         }

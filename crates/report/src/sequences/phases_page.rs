@@ -2,6 +2,7 @@
 //! phase executes.
 
 use super::phases::letter;
+use crate::words::plural;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trodden_analysis::sequences::{FoundPhases, PhaseDocument};
@@ -45,10 +46,10 @@ fn strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, p
     let count = found.of_interval.len().max(1);
     let _ = write!(
         page,
-        "<h2>{title}: {} phases, {} changes</h2>\
+        "<h2>{title}: {}, {}</h2>\
 <svg viewBox=\"0 0 {count} 1\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{title}\">",
-        found.phases.len(),
-        found.changes.len()
+        plural(found.phases.len() as u128, "phase", "phases"),
+        plural(found.changes.len() as u128, "change", "changes")
     );
     let mut start = 0;
     for run in found.of_interval.chunk_by(|a, b| a == b) {
