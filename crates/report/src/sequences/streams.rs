@@ -58,8 +58,8 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
         log::warn!("{lost} lost: events before and after a gap are treated as consecutive");
     }
     if reader.unknown > 0 {
-        let events = plural(reader.unknown.into(), "different event belongs", "different events belong");
-        log::warn!("{events} to units without a map and are left out: rebuild the program, or set TRODDEN_CACHE");
+        let events = plural(reader.unknown.into(), "different event", "different events");
+        log::warn!("left out {events} of units without a map: rebuild the program, or set TRODDEN_CACHE to the cache of its build");
     }
     Ok(grammar)
 }
