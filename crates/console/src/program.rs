@@ -28,7 +28,7 @@ pub fn end(ended: Result<ExitCode>) -> ExitCode {
 pub fn said_by_clap(said: &clap::Error) -> Result<ExitCode> {
     let status = ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(FAILED));
     match said.print() {
-        // The exit status is the same if nobody reads the output.
+        // A closed pipe does not change the exit status.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
         printed => printed.context("cannot write to standard output").map(|()| status),
     }

@@ -1,7 +1,7 @@
 //! Finds the end of a call in C or C++ source.
 //!
-//! Debug information tells where a call begins. Only the source tells which of the following lines are its arguments and which come after
-//! it: the optimiser may have moved code of later lines before the call, and lines may have no code of their own.
+//! Debug information has the beginning of a call. Only the source shows which of the following lines are its arguments and which come
+//! after it: the optimiser may have moved code of later lines before the call, and lines may have no code of their own.
 
 /// The last line of the call that begins at a line and column, both from 1; `None` if the call is not recognised. A call ends with the
 /// parenthesis that closes its arguments, an expression without parentheses with its statement.

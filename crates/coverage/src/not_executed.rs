@@ -281,7 +281,7 @@ fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64,
     changed
 }
 
-/// Returns true if the only branch on a line took a direction, or if there are several branches, which cannot be told apart.
+/// Returns true if the only branch on a line took a direction, or if there are several indistinguishable branches.
 fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
     let line = line as u32;
     let mut branches = counts.branches.range((line, 0)..=(line, u32::MAX)).map(|(_, directions)| directions);

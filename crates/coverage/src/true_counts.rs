@@ -210,7 +210,7 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The parts of regions after stops, from the end of a line to the end of the region. `ends` returns the last line of the call at a
-    /// place if the source tells it. Otherwise, lines without code are assumed to belong to the call before them, and code that was
+    /// place if the source shows it. Otherwise, lines without code are assumed to belong to the call before them, and code that was
     /// executed before the call to its arguments.
     pub fn parts_after_stops(
         &self,

@@ -87,7 +87,8 @@ class GraphView {
     cnt.textContent = brief(count);
     const below = (lines[0] || `${instructions} instr.`) + (lines.length > 1 ? " +" : "");
     sub.textContent = below.length > 30 ? `…${below.slice(-29)}` : below;
-    group.append(name, cnt, sub, title(`block ${n.id}: executed ${plural(full(count), "time")}, ${plural(instructions, "instruction")}\n${lines.join("\n")}`));
+    const executed = `executed ${plural(full(count), "time")}, ${plural(instructions, "instruction")}`;
+    group.append(name, cnt, sub, title(`block ${n.id}: ${executed}\n${lines.join("\n")}`));
     group.addEventListener("click", () => { if (!this.moved) this.onBlock(n.id); });
     this.nodes.set(n.id, group);
     return group;

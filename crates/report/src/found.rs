@@ -111,7 +111,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         Ok(FoundPaths { expression: text, view, functions, matches, open, lacking, executions })
     }
 
-    /// Tells whether a path matches.
+    /// Returns whether a path matches.
     pub fn answer(&self) -> FoundAnswer {
         match (self.matches.is_empty(), self.open.is_empty() && self.lacking.is_empty()) {
             (false, _) => FoundAnswer::Yes,

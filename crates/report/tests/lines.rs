@@ -1,4 +1,4 @@
-//! Executed lines whose remaining optimised code was not executed: what the graph before optimisation tells about them.
+//! Executed lines whose remaining optimised code was not executed: what the graph before optimisation proves about them.
 
 mod support;
 

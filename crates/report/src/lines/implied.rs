@@ -142,8 +142,8 @@ impl Flow<'_> {
         contradicted(&self.graph, given, &self.may_end).into_iter().map(Node::index).filter(|b| open[*b]).collect()
     }
 
-    /// Tells for each block whether the optimiser may have duplicated it: all but those that are reached from the entry through blocks with
-    /// a single incoming edge.
+    /// Determines for each block whether the optimiser may have duplicated it: all but those that are reached from the entry through blocks
+    /// with a single incoming edge.
     fn may_be_copied(&self) -> Vec<bool> {
         let mut copied = vec![true; self.graph.node_count()];
         let mut worklist = vec![self.graph.entry()];

@@ -16,7 +16,7 @@ pub fn is_empty_and_unentered(function: &Function) -> bool {
     function.paths.entries() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
 }
 
-/// Tells for each block whether it only cleans up while an exception unwinds through the function.
+/// Determines for each block whether it only cleans up while an exception unwinds through the function.
 pub fn cleanups(function: &Function) -> Vec<bool> {
     let exit = function.map.blocks.len();
     let before = |is_end: &dyn Fn(&trodden_unit::FlowEdge) -> bool| {

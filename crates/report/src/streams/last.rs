@@ -1,7 +1,7 @@
 //! The last events of each thread of a stopped program, for `trodden show`.
 //!
 //! The live frames come from the shadow stack in the stream file, each with the path up to its last call and the lines of
-//! that call. Earlier paths come from the ring buffer of events. Only a core file tells where the innermost frame was after
+//! that call. Earlier paths come from the ring buffer of events. Only a core file shows where the innermost frame was after
 //! its last event.
 
 use super::event_names::{EventNames, SourceLine, place};

@@ -1,6 +1,6 @@
 //! The unfinished path of a thread's innermost frame, from its last event to the instruction at which the thread stopped.
 //!
-//! The last event tells where the path stood: at the function's entry, after a back edge, or after a call. The search follows all paths
+//! The last event shows where the path stood: at the function's entry, after a back edge, or after a call. The search follows all paths
 //! from there to blocks with code of the instruction's line that take no cut edge and pass no recorded call, since both would be events.
 //! If there is only one such path, it is the unfinished path; otherwise the blocks that all of them have in common are certain. (The path
 //! register cannot be read, because its location is unknown.)

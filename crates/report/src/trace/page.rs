@@ -195,7 +195,7 @@ impl Calls {
     }
 }
 
-/// Tells for each function whether any of its blocks was executed.
+/// Determines for each function whether any of its blocks was executed.
 fn is_executed(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
     let mut of = vec![false; trace.about().functions.len()];
     let blocks = trace.about().blocks.iter().zip(executed).filter(|(_, n)| **n > 0);

@@ -287,7 +287,7 @@ impl Tree {
         ShownCall { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
     }
 
-    /// Tells for each node whether it or one of its callees executed a block. Callees come after their callers in `nodes`.
+    /// Determines for each node whether it or one of its callees executed a block. Callees come after their callers in `nodes`.
     fn has_run(&self) -> Vec<bool> {
         let mut has_run: Vec<bool> = self.nodes.iter().map(|node| node.blocks > 0).collect();
         for (number, node) in self.nodes.iter().enumerate().rev() {
