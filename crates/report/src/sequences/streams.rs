@@ -1,8 +1,9 @@
 //! Reads the logs of programs built with `--stream` as bracketed sequences, one for each thread.
 //!
-//! A log has no symbol for a return: a path shows whether it leaves its frame, and another symbol has the number of frames that an exception
-//! or `longjmp` unwound. Here each frame gets a `leave` event. The path up to a call is an event of its own before the complete path (the
-//! prefix convention). The symbols of the stored grammars are substituted without expanding them, in O(items) rather than O(events).
+//! A log has no symbol for a return: a path shows whether it leaves its frame, and another symbol has the number of frames that an
+//! exception or `longjmp` unwound. Here each frame gets a `leave` event. The path up to a call is an event of its own before the complete
+//! path (the prefix convention). The symbols of the stored grammars are substituted without expanding them, in O(items) rather than
+//! O(events).
 
 use crate::streams::EventNames;
 use crate::words::plural;
